@@ -294,7 +294,7 @@ class spatial_matrixh(_Matrix): ...
 def bvh_get_group_root(id: Any, group: Any) -> Any:
     """bvh_get_group_root(id, group)
 
-    The node below which the boxes of a group are, for the argument root of queries; -1, all boxes, if there is none.
+    The node with the boxes of a group below it, for the argument root of queries; -1 (all boxes) if there is none.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ def bvh_get_group_root(id: Any, group: Any) -> Any:
 def bvh_query_aabb(id: Any, low: Any, high: Any, root: Any = ...) -> Any:
     """bvh_query_aabb(id, low, high, root=-1)
 
-    A query of a Bvh for the boxes that meet a box, borders included: ``while bvh_query_next(query, i)`` goes through their indices, in no set order, and so does ``for i in query``. With a root, which bvh_get_group_root gives, it finds boxes of that group alone.
+    A query of a Bvh for the boxes that meet a box, borders included: ``while bvh_query_next(query, i)`` goes through their indices, in no set order, and so does ``for i in query``. With a root from bvh_get_group_root, it finds only boxes of that group.
 
     Parameters
     ----------
@@ -334,7 +334,7 @@ def bvh_query_aabb(id: Any, low: Any, high: Any, root: Any = ...) -> Any:
 
     Notes
     -----
-    Derivative: none, the results are integers; what is read at these indices is differentiated as ever.
+    Derivative: none, the results are integers; values read at these indices are differentiated as usual.
 
     Examples
     --------
@@ -348,7 +348,7 @@ def bvh_query_aabb(id: Any, low: Any, high: Any, root: Any = ...) -> Any:
 def bvh_query_capsule(id: Any, start: Any, dir: Any, radius: Any, root: Any = ...) -> Any:
     """bvh_query_capsule(id, start, dir, radius, root=-1)
 
-    A query of a Bvh for the boxes that a ray meets once they are enlarged by a radius on each side. They are all boxes that come within the radius of the ray, and some near their corners that do not. Pass p1 - p0 and 1.0 to bvh_query_next for the capsule between two points.
+    A query of a Bvh for the boxes that a ray meets once they are enlarged by a radius on each side. These are all boxes that come within the radius of the ray, and some near their corners that do not. Pass p1 - p0 and 1.0 to bvh_query_next for the capsule between two points.
 
     Parameters
     ----------
@@ -378,7 +378,7 @@ def bvh_query_capsule(id: Any, start: Any, dir: Any, radius: Any, root: Any = ..
 def bvh_query_next(query: Any, index: Any, max_dist: Any = ...) -> bool:
     """bvh_query_next(query, index, max_dist=inf)
 
-    Whether there is one more box, whose index the second argument then is. max_dist is how far a ray or a capsule goes, in lengths of its direction. It may become less from call to call, not more. Other queries do not look at it.
+    True if there is another box; the second argument is then set to its index. max_dist is how far a ray or a capsule goes, in lengths of its direction. It may decrease from call to call, but not increase. Other queries ignore it.
 
     Parameters
     ----------
@@ -406,7 +406,7 @@ def bvh_query_next(query: Any, index: Any, max_dist: Any = ...) -> bool:
 def bvh_query_ray(id: Any, start: Any, dir: Any, root: Any = ...) -> Any:
     """bvh_query_ray(id, start, dir, root=-1)
 
-    A query of a Bvh for the boxes that a ray meets, in no set order. How far it goes is said to bvh_query_next.
+    A query of a Bvh for the boxes that a ray meets, in no set order. bvh_query_next takes how far the ray goes.
 
     Parameters
     ----------
@@ -435,7 +435,7 @@ def bvh_query_ray(id: Any, start: Any, dir: Any, root: Any = ...) -> Any:
 def bvh_query_sphere(id: Any, center: Any, radius: Any, root: Any = ...) -> Any:
     """bvh_query_sphere(id, center, radius, root=-1)
 
-    A query of a Bvh for the boxes that meet a sphere; of a negative radius for those that hold its centre.
+    A query of a Bvh for the boxes that meet a sphere; with a negative radius, for those that contain its centre.
 
     Parameters
     ----------
@@ -512,7 +512,7 @@ def conj(z: Any) -> Any:
 def eig3(A: Any) -> Any:
     """eig3(A)
 
-    Q, of determinant 1, and d, ascending, with A = Q diag(d) Q^T for a symmetric A; eig3(A, Q, d) sets variables. Of a matrix that is not symmetric the symmetric part counts.
+    Q, of determinant 1, and d, ascending, with A = Q diag(d) Q^T for a symmetric A; eig3(A, Q, d) sets variables. Only the symmetric part of a matrix that is not symmetric is used.
 
     Parameters
     ----------
@@ -564,7 +564,7 @@ def qr3(A: Any) -> Any:
 def svd2(A: Any) -> Any:
     """svd2(A)
 
-    U, s and V with A = U diag(s) V^T, s not negative and descending; svd2(A, U, s, V) sets variables. The signs of a column of U and the same one of V are free.
+    U, s and V with A = U diag(s) V^T, s not negative and descending; svd2(A, U, s, V) sets variables. A column of U and the same column of V may both change their sign.
 
     Parameters
     ----------
@@ -578,7 +578,7 @@ def svd2(A: Any) -> Any:
     -----
     Derivative: that of the factors.
 
-    At kinks: parts that would be divided by the difference or the sum of two equal singular values are 0, which leaves what does not depend on the choice of equal columns right.
+    At kinks: parts that would be divided by the difference or the sum of two equal singular values are 0, which keeps correct everything that does not depend on the choice of equal columns.
 
     Examples
     --------
@@ -605,7 +605,7 @@ def svd3(A: Any) -> Any:
     -----
     Derivative: that of the factors.
 
-    At kinks: parts that would be divided by the difference or the sum of two singular values that is 0 are 0, which leaves what does not depend on the choice of equal columns right.
+    At kinks: parts that would be divided by a difference or a sum of two singular values that is 0 are 0, which keeps correct everything that does not depend on the choice of equal columns.
 
     Examples
     --------
@@ -618,7 +618,7 @@ def svd3(A: Any) -> Any:
 def hash_grid_point_id(id: Any, index: Any) -> Any:
     """hash_grid_point_id(id, index)
 
-    The index of a point by its place in the order of the cells, in which threads next to one another find the same points; -1 where the grid has none.
+    The index of a point by its place in the order of the cells, in which neighbouring threads find the same points; -1 where the grid has none.
 
     Parameters
     ----------
@@ -643,7 +643,7 @@ def hash_grid_point_id(id: Any, index: Any) -> Any:
 def hash_grid_query(id: Any, point: Any, max_dist: Any) -> Any:
     """hash_grid_query(id, point, max_dist)
 
-    A query of a HashGrid for the points near one: ``for j in query`` goes through their indices, in no set order. They are all points of the cells that meet the box from point - max_dist to point + max_dist: no distance is looked at, and as space is folded onto the cells, some may be far away. Called with one argument more, a group, it gives points of that group alone, if the grid was built with groups.
+    A query of a HashGrid for the points near one: ``for j in query`` goes through their indices, in no set order. These are all points of the cells that meet the box from point - max_dist to point + max_dist: no distance is checked, and as space is folded onto the cells, some may be far away. With a group as one more argument, only points of that group are found, if the grid was built with groups.
 
     Parameters
     ----------
@@ -657,7 +657,7 @@ def hash_grid_query(id: Any, point: Any, max_dist: Any) -> Any:
 
     Notes
     -----
-    Derivative: none, the results are integers; what is read at these indices is differentiated as ever. The adjoint goes through the same query again.
+    Derivative: none, the results are integers; values read at these indices are differentiated as usual. The adjoint goes through the same query again.
 
     Examples
     --------
@@ -670,7 +670,7 @@ def hash_grid_query(id: Any, point: Any, max_dist: Any) -> Any:
 def hash_grid_query_next(query: Any, index: Any) -> bool:
     """hash_grid_query_next(query, index)
 
-    Whether there is one more point, whose index the second argument then is: for ``while`` in place of ``for``.
+    True if there is another point; the second argument is then set to its index: for ``while`` instead of ``for``.
 
     Parameters
     ----------
@@ -801,7 +801,7 @@ def mesh_get(id: Any) -> Any:
 def mesh_get_bvh(id: Any) -> Any:
     """mesh_get_bvh(id)
 
-    The id of the tree of a Mesh's faces, for bvh_query_aabb and its like, whose results are then faces.
+    The id of the tree of a Mesh's faces, for bvh_query_aabb and similar queries, whose results are then faces.
 
     Parameters
     ----------
@@ -825,7 +825,7 @@ def mesh_get_bvh(id: Any) -> Any:
 def mesh_get_group_root(id: Any, group: Any) -> Any:
     """mesh_get_group_root(id, group)
 
-    The node below which the faces of a group are, for the argument root of queries; -1, all faces, if there is none.
+    The node with the faces of a group below it, for the argument root of queries; -1 (all faces) if there is none.
 
     Parameters
     ----------
@@ -1007,7 +1007,7 @@ def mesh_query_furthest_point_no_sign(id: Any, point: Any, min_dist: Any) -> Any
 def mesh_query_next(query: Any, index: Any) -> bool:
     """mesh_query_next(query, index)
 
-    Whether there is one more face, whose number the second argument then is.
+    True if there is another face; the second argument is then set to its number.
 
     Parameters
     ----------
@@ -1153,7 +1153,7 @@ def mesh_query_point_sign_parity(id: Any, point: Any, max_dist: Any, n_sample: A
 def mesh_query_point_sign_winding_number(id: Any, point: Any, max_dist: Any, accuracy: Any = ..., threshold: Any = ...) -> Any:
     """mesh_query_point_sign_winding_number(id, point, max_dist, accuracy=2.0, threshold=0.5)
 
-    As mesh_query_point_no_sign, and ``sign`` is negative inside the mesh: where it goes around the point more often than threshold, also with holes. Of a Mesh with support_winding_number faces further away than accuracy times their extent are taken together; of another one each face is added up.
+    As mesh_query_point_no_sign, and ``sign`` is negative inside the mesh: where it goes around the point more often than threshold, also with holes. For a Mesh with support_winding_number, faces further away than accuracy times their extent are taken together; for any other, every face is added up.
 
     Parameters
     ----------
@@ -1215,7 +1215,7 @@ def mesh_query_ray(id: Any, start: Any, dir: Any, max_t: Any, root: Any = ...) -
 def mesh_query_ray_anyhit(id: Any, start: Any, dir: Any, max_t: Any, root: Any = ...) -> bool:
     """mesh_query_ray_anyhit(id, start, dir, max_t, root=-1)
 
-    Whether a ray hits a Mesh before max_t, in lengths of dir.
+    True if a ray hits a Mesh before max_t, in lengths of dir.
 
     Parameters
     ----------
@@ -1243,7 +1243,7 @@ def mesh_query_ray_anyhit(id: Any, start: Any, dir: Any, max_t: Any, root: Any =
 def mesh_query_ray_count_intersections(id: Any, start: Any, dir: Any, root: Any = ...) -> Any:
     """mesh_query_ray_count_intersections(id, start, dir, root=-1)
 
-    How many faces of a Mesh a ray hits.
+    The number of faces of a Mesh that a ray hits.
 
     Parameters
     ----------
@@ -1505,7 +1505,7 @@ def inverse_approx(m: Any) -> Any:
 def closest_point_edge_edge(p1: Any, q1: Any, p2: Any, q2: Any, epsilon: Any) -> Any:
     """closest_point_edge_edge(p1, q1, p2, q2, epsilon)
 
-    Where the edges from p1 to q1 and from p2 to q2 are closest: (s, t, distance). The points are p1 + s * (q1 - p1) and p2 + t * (q2 - p2). An edge whose squared length is at most epsilon is a point, and its weight 0.
+    The closest points of the edges from p1 to q1 and from p2 to q2: (s, t, distance). The points are p1 + s * (q1 - p1) and p2 + t * (q2 - p2). An edge whose squared length is at most epsilon is a point, and its weight 0.
 
     Parameters
     ----------
@@ -1592,7 +1592,7 @@ def quat_between_vectors(a: Any, b: Any) -> Any:
 def quat_from_axis_angle(axis: Any, angle: Any) -> Any:
     """quat_from_axis_angle(axis, angle)
 
-    The rotation by an angle about an axis, which is taken as it is: (axis * sin(angle / 2), cos(angle / 2)).
+    The rotation by an angle about an axis, which is not normalized: (axis * sin(angle / 2), cos(angle / 2)).
 
     Parameters
     ----------
@@ -1853,7 +1853,7 @@ def quat_to_axis_angle(q: Any) -> Any:
 def quat_to_euler(q: Any, i: Any, j: Any, k: Any) -> Any:
     """quat_to_euler(q, i, j, k)
 
-    The angles that quat_from_euler takes, but for whole turns; where axes i and k coincide, e[i] is 0. If i is k, the third angle is that of the axis which is neither.
+    The angles that quat_from_euler takes, up to whole turns; where axes i and k coincide, e[i] is 0. If i is k, the third angle is that of the axis which is neither.
 
     Parameters
     ----------
@@ -2008,7 +2008,7 @@ def quat_twist_angle_signed(axis: Any, q: Any) -> float:
 def poisson(state: Any, lam: Any) -> Any:
     """poisson(state, lam)
 
-    A random number of events where lam are expected: factors below 10, transformed rejection from there on.
+    A random number of events where lam are expected: by factors below 10, by transformed rejection from there on.
 
     Parameters
     ----------
@@ -2161,7 +2161,7 @@ def randu(state: Any) -> Any:
 def sample_cdf(state: Any, cdf: Any) -> Any:
     """sample_cdf(state, cdf)
 
-    A random index, distributed as an array of cumulated probabilities says: the first that reaches a draw of [0, 1).
+    A random index, distributed by an array of cumulative probabilities: the first that reaches a draw from [0, 1).
 
     Parameters
     ----------
@@ -2610,7 +2610,7 @@ def velocity_at_point(qd: Any, r: Any) -> Any:
 def tile_bvh_query_aabb(id: Any, low: Any, high: Any) -> Any:
     """tile_bvh_query_aabb(id, low, high)
 
-    A query of a Bvh, which all threads of a block share, for the boxes that meet a box. All pass the same arguments. ``while tile_query_valid(query): i = untile(tile_bvh_query_next(query))`` gives each thread an index at a time, in no set order, or -1; each box is the result of one thread, once.
+    A query of a Bvh, shared by all threads of a block, for the boxes that meet a box. All pass the same arguments. ``while tile_query_valid(query): i = untile(tile_bvh_query_next(query))`` gives each thread an index at a time, in no set order, or -1; each box is the result of one thread, once.
 
     Parameters
     ----------
@@ -2667,7 +2667,7 @@ def tile_bvh_query_next(query: Any) -> Any:
 def tile_bvh_query_ray(id: Any, start: Any, dir: Any) -> Any:
     """tile_bvh_query_ray(id, start, dir)
 
-    A query of a Bvh, which all threads of a block share, for the boxes that a ray meets, however far it goes.
+    A query of a Bvh, shared by all threads of a block, for the boxes that a ray of any length meets.
 
     Parameters
     ----------
@@ -2697,7 +2697,7 @@ def tile_bvh_query_ray(id: Any, start: Any, dir: Any) -> Any:
 def tile_mesh_query_aabb(id: Any, low: Any, high: Any) -> Any:
     """tile_mesh_query_aabb(id, low, high)
 
-    A query of a Mesh, which all threads of a block share, for the faces whose boxes meet a box.
+    A query of a Mesh, shared by all threads of a block, for the faces whose boxes meet a box.
 
     Parameters
     ----------
@@ -2754,7 +2754,7 @@ def tile_mesh_query_aabb_next(query: Any) -> Any:
 def tile_query_valid(query: Any) -> bool:
     """tile_query_valid(query)
 
-    Whether there may be further results: then all threads of the block go on.
+    True if there may be further results, so that all threads of the block go on.
 
     Parameters
     ----------

@@ -1,6 +1,7 @@
-"""What reverse mode makes of a kernel.
+"""The result of reverse mode on a kernel.
 
-In: a function as the sweep has left it. Out: the :class:`Adjoint`, after :meth:`Swept.tidied`.
+:class:`Swept` is a function as the reverse sweep leaves it. :meth:`Swept.tidied` removes dead code from it, and
+:meth:`Swept.adjoint` then gives the :class:`Adjoint`.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ class Adjoint:
     saved
         Indices of the primal parameters whose entry contents the adjoint takes as an extra array.
     final
-        Indices of the array parameters whose contents after the forward launch it reads.
+        Indices of the array parameters whose contents after the forward launch the adjoint reads.
     cotangents
-        Indices of the active parameters: an array's cotangent has its shape, a by-value parameter's is an array of
-        one element.
+        Indices of the active parameters: an array's cotangent has its shape, a by-value parameter's is an array of one
+        element.
     races
-        What a launch has to be checked for, as what it loads may be written by another thread.
+        The checks that a launch has to pass, because another thread may write elements that the adjoint loads.
     unproved
-        What it takes for granted, as stamps of the launch have shown it.
+        Assumptions of the adjoint that stamps of the launch have confirmed.
     trusted
-        What it takes for granted, as one thread alone stores to an element.
+        Assumptions of the adjoint that hold because only one thread stores to an element.
     """
 
     fn: Function
@@ -61,28 +62,28 @@ class Adjoint:
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """A function with its reverse sweep, as it is before anything was tidied up.
+    """A function with its reverse sweep, before dead code is removed.
 
     Attributes
     ----------
     fn
         Its parameters are the primal's, a saved array for each array among these, then the cotangents.
     params
-        Those of the primal.
+        The parameters of the primal.
     saved
-        For each array among them the one that has its entry contents.
+        For each array parameter the parameter that holds its entry contents.
     cotangents
         Indices of the active parameters.
     context
-        What its replay knows, that of values which must not be used too.
+        The context shared by its replays, which also lists the poisoned values, which must not be used.
     loads
-        What is known of loads that the sweep goes through.
+        The facts about the loads that the sweep goes through.
     memory
-        The shared arrays of the threads of a block, None where they do not work together.
+        The shared arrays of the block, None if the threads of a block do not cooperate.
     prologue
-        What allocates these.
+        The ops that allocate the shared arrays.
     disjoint
-        Updates and stores of which it takes for granted that no two threads touch one element with them.
+        Updates and stores that the adjoint assumes never touch one element from two threads.
     """
 
     fn: Function
@@ -96,31 +97,33 @@ class Swept:
     disjoint: Sequence[Unproved] = ()
 
     def tidied(self) -> Swept:
-        """The same without what nothing uses, in place; until then the function is of no stage."""
+        """Remove dead code in place and return the result; until then the function is of no stage."""
+        # Dead replays go first, as they keep shared stores alive; a barrier is redundant only once the accesses around
+        # it are gone. The allocations are prepended before the last elimination, which drops those nothing uses.
         shared = (self.remove_dead_replays, eliminate, self.merge_barriers, self.allocate)
         for step in (*(shared if self.memory is not None else ()), eliminate):
             step(self.fn)
         return self
 
     def remove_dead_replays(self, fn: Function) -> Function:
-        """Remove what is replayed in shared memory for values that are not used, in place."""
+        """Remove replays in shared memory whose values are not used, in place."""
         assert self.memory is not None
         replays.remove_dead_replays(fn.body, self.memory.tracked)
         return fn
 
     def merge_barriers(self, fn: Function) -> Function:
-        """Remove barriers without a purpose, in place."""
+        """Remove redundant barriers, in place."""
         assert self.memory is not None
         replays.merge_barriers(fn.body, self.memory.tracked)
         return fn
 
     def allocate(self, fn: Function) -> Function:
-        """Put the shared arrays in front, in place."""
+        """Prepend the allocations of the shared arrays, in place."""
         fn.body.ops[:0] = self.prologue
         return fn
 
     def function(self) -> Function:
-        """Return the function of a func, which has no parameters besides those of the primal and cotangents.
+        """Return the adjoint of a func, which has no parameters besides those of the primal and cotangents.
 
         Raises
         ------
@@ -133,20 +136,27 @@ class Swept:
         return self.fn
 
     def lost(self) -> list[tuple[Op | None, AutodiffError]]:
-        """Return what is needed and cannot be had again: the load, if a log could have its value, and the error."""
+        """Return the values that are needed and cannot be rematerialized, in order.
+
+        Each entry has the load, if a log could hold its value, and the error.
+        """
         found = used_poisons(self.fn.body, self.context)
         return [(self.context.lost.get(v), self.context.poison[v]) for v in found]
 
     def adjoint(self) -> Adjoint:
         """Return the adjoint of a kernel, with the parameters that it needs; errors as of :meth:`function`."""
         out, params = self.function(), self.params
+        # Only now is it known which entry and final contents the adjoint reads: the sweep had a saved array for every
+        # array parameter, and dead code elimination has removed most of the loads from them.
         read = {Access(op).array for op in walk(out.body) if op.name in LOADS}
         saved = tuple(k for k, p in enumerate(params) if p in self.saved and self.saved[p] in read)
         final = tuple(k for k, p in enumerate(params) if p in read)
         kept = tuple(self.saved[params[k]] for k in saved)
         out.params = (*params, *kept, *out.params[len(out.params) - len(self.cotangents) :])
+        # Facts about loads of the replay count only if the load has survived; those of the sweep always count.
         used = [self.context.checked[v] for op in walk(out.body) for v in op.results if v in self.context.checked]
         facts = (*self.loads, *used)
+        # A dict instead of a set keeps the order, so that generated programs and cache keys are reproducible.
         races = dict.fromkeys(check for fact in facts for check in fact.checks)
         unproved = dict.fromkeys([*(pair for fact in facts for pair in fact.unproved), *self.disjoint])
         trusted = dict.fromkeys(pair for fact in facts for pair in fact.trusted)

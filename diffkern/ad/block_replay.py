@@ -1,8 +1,8 @@
-"""The two ways in which the adjoint of a kernel whose threads work together replays primal ops.
+"""The two ways in which the adjoint of a kernel whose threads cooperate in blocks replays primal ops.
 
-:class:`LiveReplay` executes a scope with its effects on shared memory and its barriers, and carries out of branches
-what the sweep needs of them. :class:`BlockReplay` executes ops of single threads in the sweep, without effects: it
-takes what was carried out, and reads shared memory only in loops of single threads.
+:class:`LiveReplay` executes a scope with its effects on shared memory and its barriers, and carries the values that the
+sweep needs out of branches. :class:`BlockReplay` executes ops of single threads in the sweep, without effects: it uses
+the values that were carried out, and reads shared memory only in loops of single threads.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ __all__ = ["BlockReplay", "LiveReplay"]
 
 
 class BlockReplay(Replay):
-    """A replay in the sweep."""
+    """A replay in the sweep, without effects."""
 
     def __init__(self, builder: Builder, env: dict[Value, Value], context: ReplayContext, memory: BlockMemory) -> None:
         super().__init__(builder, env, context)
         self.memory = memory
 
     def op(self, op: Op) -> None:
+        # The sweep emits barriers of its own and works on the arrays that exist already; a kept op has its result in
+        # the environment, carried out of the branch by the live replay.
         if op.name not in ("barrier", "shared_new") and op not in self.memory.plan.kept:
             super().op(op)
 
@@ -34,6 +36,7 @@ class BlockReplay(Replay):
         plan = self.memory.plan
         if op in plan.lost:
             self.poisoned(op, _overwritten(op, plan.lost[op]))
+        # A later store overwrites the element before the sweep gets here, so the instance no longer holds this value.
         elif op in plan.from_snapshot:
             array = self.memory.snapshot(plan.from_snapshot[op], Access(op).array)
             self.emit(op, (array, *self.values(Access(op).index)), ())
@@ -47,7 +50,7 @@ class LiveReplay(Replay):
     Parameters
     ----------
     sweep
-        Whether the sweep through the scope follows; else the scope is only run through.
+        Whether the sweep through the scope follows; otherwise the scope is only executed.
     """
 
     def __init__(
@@ -58,8 +61,10 @@ class LiveReplay(Replay):
         self.sweep = sweep
 
     def op(self, op: Op) -> None:
+        # The instances of shared arrays are allocated in the prologue of the adjoint, once per scope.
         if op.name == "shared_new":
             return
+        # The snapshot has to precede the loop or branch: its own stores may be the ones that overwrite.
         if self.sweep and op.regions and op.name != "ruled":
             self.before(op)
         if op.name == "barrier":
@@ -69,11 +74,14 @@ class LiveReplay(Replay):
             self.emit(op, self.values(op.operands), ())
         elif op.name in ATOMICS and is_shared(Access(op).array.type):
             self.emit(op, self.values(op.operands), ())
+            # The update itself is executed for its effect, which later loads of the replay see. Its result depends on
+            # the order of threads; super().op poisons it.
             super().op(op)  # its result is lost
         elif op.name == "if" and self.sweep:
             with self.b.at(op.loc):
                 self.branch(op)
         elif is_loop(op):
+            # The sweep through a loop replays each trip by itself, so inside only the effects are needed here.
             outer, self.sweep = self.sweep, False
             super().op(op)
             self.sweep = outer
@@ -81,7 +89,7 @@ class LiveReplay(Replay):
             super().op(op)
 
     def before(self, op: Op) -> None:
-        """Keep of shared memory what the sweep through a loop or branch needs."""
+        """Copy the contents of shared memory that the sweep through a loop or branch needs."""
         with self.b.at(op.loc):
             if self.memory.plan.is_block_loop(op):
                 self.memory.enter(op, self.env)
@@ -89,12 +97,16 @@ class LiveReplay(Replay):
                 self.memory.take_snapshots(op, self.env)
 
     def branch(self, op: Op) -> None:
-        """A branch with further results: in each arm what is kept of it, and zeros for what is kept of the other."""
+        """Replay a branch with additional results: an arm yields the values kept from it, and zeros for those of the
+        other.
+        """
         arms = [self.region(sub) for sub in op.regions]
         kept = [self.kept(sub) for sub in op.regions]
         for position, arm in enumerate(arms):
             with self.b.into(arm):
                 more = []
+                # Both arms have to yield the same values in the same order, so each fills in zeros for what only the
+                # other has.
                 for where, values in enumerate(kept):
                     more += [self.env[v] if where == position else self.b.zero(v.type) for v in values]
                 arm.yields = (*arm.yields, *more)
@@ -107,6 +119,7 @@ class LiveReplay(Replay):
         for op in region.ops:
             if op in self.memory.plan.kept:
                 found += op.results
+                # The trip count is needed to reverse the loop, and it is known only where the loop was executed.
                 if op.name == "while":
                     found.append(self.context.counters[op])
             elif op.name == "if":

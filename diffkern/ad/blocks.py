@@ -1,7 +1,7 @@
-"""Shared memory and barriers in the adjoint: what is replayed, on which copy of a shared array.
+"""Shared memory and barriers in the adjoint: which accesses are replayed, and on which copy of a shared array.
 
-In: a normalised function whose threads work together. Out: a :class:`BlockPlan` of facts about it, and the
-:class:`BlockMemory` of its adjoint. The words used here:
+For a normalised function whose threads cooperate, :class:`BlockPlan` holds the facts and :class:`BlockMemory` is the
+shared memory of its adjoint. The terms used here:
 
 *scope*        the body of the kernel, or of a loop around barriers (a *block loop*, which makes the same trips for all
                threads). Branches around barriers belong to the scope they stand in.
@@ -9,14 +9,14 @@ In: a normalised function whose threads work together. Out: a :class:`BlockPlan`
                of each shared array of its own: when the sweep has gone through a loop inside of a scope, the scope's
                memory is still as its replay left it.
 
-What a thread has read from shared memory in a scope, or under a condition there, is a value that it keeps until the
-sweep uses it. In a loop of its own it reads again: from the instance, which holds the right contents if no store
-follows, else from a *snapshot* that the block took before. A block loop is reversed like any other, from snapshots of
-the carried state, of which shared memory is part; see :class:`LoopMemory`.
+A value that a thread has read from shared memory in a scope, or under a condition there, is kept in a register until
+the sweep uses it. In a loop of its own the thread reads again: from the instance, which holds the right contents if no
+store follows, else from a *snapshot* that the block took before. A block loop is reversed like any other, from
+snapshots of the carried state, of which shared memory is part; see :class:`LoopMemory`.
 
 The phases of the primal between two barriers have no races, and neither have those of the adjoint, which has a barrier
-where the primal has one: what many threads read in a phase is accumulated to by many, and what one thread writes
-belongs to it.
+where the primal has one: an element that many threads read in a phase is accumulated to by many, and one that a single
+thread writes belongs to that thread.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["BlockMemory", "BlockPlan", "LoopMemory"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where an op stands.
+    """The position of an op in the structure of the program.
 
     Attributes
     ----------
@@ -65,7 +65,7 @@ class Place:
 
 
 class BlockPlan:
-    """Facts about a function whose threads work together.
+    """Facts about a function whose threads cooperate.
 
     Attributes
     ----------
@@ -95,6 +95,7 @@ class BlockPlan:
         self.snapshots: dict[Op, list[Value]] = {}
         self.from_snapshot: dict[Op, Op] = {}
         self.lost: dict[Op, Op] = {}
+        # Loads outside of loops are kept as values. Only those in loops of single threads are executed again.
         for load in self.loads:
             if self.place[load].loops:
                 self._classify(load)
@@ -116,6 +117,8 @@ class BlockPlan:
             for sub in op.regions:
                 self.loop_of.update(dict.fromkeys(sub.params, op))
                 if op.name == "if":
+                    # Under a branch a load executes at most once per scope, so its value can be carried out; in a loop
+                    # it can not.
                     self._visit(sub, scope, own, loops, not loops, (*around, op))
                 elif together:
                     self._visit(sub, op, None, (), False, (*around, op))
@@ -128,13 +131,13 @@ class BlockPlan:
         return is_loop(op) and self.together(op)
 
     def together(self, op: Op) -> bool:
-        """Whether an op, or one in its regions, accesses shared memory or is a barrier."""
+        """Return whether an op, or one in its regions, accesses shared memory or is a barrier."""
         if op.regions:
             return any(self.together(inner) for sub in op.regions for inner in sub.ops)
         return op.name == "barrier" or (op.name in LOADS | WRITES and is_shared(Access(op).array.type))
 
     def by_all_threads(self, store: Op) -> bool:
-        """Whether all threads of a block store to one element."""
+        """Return whether all threads of a block store to one element."""
         same = all(v in self.uniform for v in Access(store).index)
         return same and all(decided_for_all(op, self.uniform) for op in self.place[store].around)
 
@@ -142,19 +145,24 @@ class BlockPlan:
         return is_loop(op) and has_barrier(op)
 
     def inside(self, op: Op, loop: Op | None) -> bool:
-        """Whether an op stands in a loop; all stand in the kernel's body."""
+        """Return whether an op is in a loop; every op is in the kernel's body (None)."""
         return loop is None or loop in self.place[op].around
 
     def _classify(self, load: Op) -> None:
         at = self.place[load]
         assert at.outer is not None
+        # Only stores inside of the scope, those of inner loops included, run on its instance and can clobber it.
         for write in self.writes:
             if Access(write).array is not Access(load).array or not self.inside(write, at.scope):
                 continue
             there = self.place[write]
+            # A store in the same loop or branch precedes the load, or shares a loop with it and so precedes it in a
+            # later trip: a snapshot taken before the whole loop does not have the value either.
             together = there.outer is at.outer and there.scope is at.scope
             if together and (there.number < at.number or set(there.loops) & set(at.loops)):
                 self.lost[load] = write
+            # A store behind the loop: the instance is overwritten by the time of the sweep, but a snapshot before it is
+            # right.
             if there.number > self.place[at.outer].number:
                 self.from_snapshot[load] = at.outer
         if load in self.from_snapshot:
@@ -165,15 +173,16 @@ class BlockPlan:
     # -- what a loop finds in shared memory --------------------------------------------------------------------------
 
     def read_in(self, loop: Op) -> list[Value]:
-        """Shared arrays that a block loop may find contents in: it loads from them, and not only what it stored.
+        """Return the shared arrays whose earlier contents a block loop may load.
 
         Where all accesses of an array are in the loop, at places and under conditions that are the same in each trip,
-        the first trip reads what it stored itself (contents are undefined at the start), and then all trips do.
+        the first trip reads its own stores (contents are undefined at the start), and then all trips do.
         """
         loaded = {Access(op).array for op in self.loads if self.inside(op, loop)}
         return [s.result for s in self.shared if s.result in loaded and not self._filled_in_each_trip(s.result, loop)]
 
     def _filled_in_each_trip(self, array: Value, loop: Op) -> bool:
+        # A store outside of the loop may supply contents that the first trip reads.
         if any(Access(op).array is array and not self.inside(op, loop) for op in self.writes):
             return False
         accesses = [op for op in (*self.loads, *self.writes) if Access(op).array is array and self.inside(op, loop)]
@@ -184,13 +193,14 @@ class BlockPlan:
         around = self.place[op].around
         index = Access(op).index
         for control in around[around.index(loop) + 1 :]:
+            # The number of trips of an inner while, and so the elements it visits, may differ from trip to trip.
             if control.name == "while":
                 return False
             index = (*index, *((If(control).condition,) if control.name == "if" else For(control).bounds))
         return all(self._fixed(v, loop, known) for v in index)
 
     def _fixed(self, v: Value, loop: Op, known: dict[Value, bool]) -> bool:
-        """Whether a value is the same, or runs through the same values, in each trip of a loop and those around it."""
+        """Return whether a value takes the same value, or the same range of values, in each trip of a loop nest."""
         found = known.get(v)
         if found is None:
             found = known[v] = self._is_fixed(v, loop, known)
@@ -206,6 +216,7 @@ class BlockPlan:
             return inner and all(self._fixed(x, loop, known) for x in For(owner).bounds)
         if not any(is_loop(o) and has_barrier(o) for o in self.place[op].around):
             return True  # computed before all loops around barriers, or in one of a thread alone
+        # Memory may change between trips, so a loaded value is not known to be the same.
         if op.regions or op.name in LOADS | ATOMICS:
             return False
         return all(self._fixed(x, loop, known) for x in op.operands)
@@ -223,51 +234,58 @@ class LoopMemory:
     memory
         The adjoint's shared memory.
     stacks
-        For an instance of the loop's scope the array of its snapshots, one more axis for the slots.
+        For an instance of the loop's scope the array of its snapshots, with one more axis for the slots.
     """
 
     memory: BlockMemory
     stacks: dict[Value, Value]
 
     def begin(self, slot: Value | None, arrays: Collection[Value]) -> None:
-        """Start a trip: the last one has been swept by all threads; and restore these arrays from a slot."""
+        """Wait until all threads have swept the last trip, then restore these arrays from a slot, if one is given."""
         wanted = [a for a in self.stacks if a in arrays]
         self.memory.wait()
+        # Threads that are still sweeping the last trip read the instance that is about to be restored.
         if slot is not None and wanted:
             for array in wanted:
                 self.memory.copy(self.stacks[array], array, slot, None)
+            # The restored contents have to be visible to all threads before one of them reads an element that another
+            # copied.
             self.memory.wait()
 
     def save(self, slot: Value, arrays: Collection[Value]) -> None:
         """Take a snapshot of these arrays."""
         wanted = [a for a in self.stacks if a in arrays]
         if wanted:
+            # The stores of the trip have to be complete before other threads copy them, and the copies complete before
+            # the next trip overwrites them.
             self.memory.wait()
             for array in wanted:
                 self.memory.copy(array, self.stacks[array], None, slot)
             self.memory.wait()
 
     def size(self, arrays: Collection[Value]) -> int:
-        """Bytes of a snapshot of these arrays."""
+        """Return the size of a snapshot of these arrays in bytes."""
         return sum(self.memory.size(a) for a in arrays)
 
     def limit(self, slots: int) -> None:
         """Fix the number of slots."""
         for stack in self.stacks.values():
+            # The number of slots follows from the budget, which needs the size of all snapshots: it is fixed after the
+            # arrays have been created with two.
             made = self.memory.made[stack]
             made.attrs = {**made.attrs, "shape": (slots, *made.attrs["shape"][1:])}
 
 
 @dataclass(slots=True)
 class BlockMemory:
-    """Shared arrays of an adjoint.
+    """The shared arrays of an adjoint.
 
     Attributes
     ----------
     made
-        Each with the op that makes it.
+        Each array with the op that allocates it.
     tracked
-        Those that hold primal values.
+        The arrays that hold primal values.
     cotangents
         For an active shared array of the primal the array of its cotangents.
     """
@@ -282,35 +300,37 @@ class BlockMemory:
     loops: dict[Op, LoopMemory] = field(default_factory=dict)
 
     def array(self, like: Value, name: str, *, slots: int | None = None, cotangent: bool = False) -> Value:
-        """A further array of the shape of a shared one."""
+        """Return a new array of the shape of a shared one, with a leading axis of slots if their number is given."""
         op = self.plan.producer[like]
         t, shape = op.attrs["type"], op.attrs["shape"]
         shape = shape if slots is None else (slots, *shape)
         new = Array(value_type(t.dtype) if cotangent else t.dtype, len(shape), SHARED)
         array = Value(new, name)
+        # Negative numbers cannot clash with the numbers of the primal's own shared arrays.
         self.made[array] = Op(
             "shared_new", (), (array,), {"type": new, "shape": shape, "number": -1 - len(self.made)}, (), op.loc
         )
+        # Only primal values are tracked: dead replays of them may be removed, while cotangents always count as used.
         if not cotangent:
             self.tracked.add(array)
         return array
 
     def instance(self, scope: Op | None) -> dict[Value, Value]:
-        """For each shared array of the primal the one of a scope."""
+        """Return, for each shared array of the primal, its instance in a scope."""
         if scope not in self.instances:
             every = [op.result for op in self.plan.shared]
             self.instances[scope] = {s: self.array(s, s.name) for s in every}
         return self.instances[scope]
 
     def snapshot(self, before: Op, array: Value) -> Value:
-        """The snapshot of a shared array that is taken before a loop or branch of single threads."""
+        """Return the snapshot of a shared array that is taken before a loop or branch of single threads."""
         key = before, array
         if key not in self.snapshots:
             self.snapshots[key] = self.array(array, f"{array.name}_before")
         return self.snapshots[key]
 
     def loop(self, loop: Op) -> LoopMemory:
-        """The memory of a block loop."""
+        """Return the memory of a block loop."""
         if loop not in self.loops:
             stacks = {}
             for s in self.plan.read_in(loop):
@@ -326,11 +346,12 @@ class BlockMemory:
     # -- code --------------------------------------------------------------------------------------------------------
 
     def wait(self) -> None:
-        """A barrier between accesses of primal values."""
+        """Emit a barrier between accesses of primal values."""
+        # Marked as part of the replay, so that it can be removed with the replayed accesses that it orders.
         self.b.op("barrier", replay=True)
 
     def enter(self, loop: Op, env: dict[Value, Value]) -> None:
-        """Keep what a block loop finds in shared memory, for its first snapshot."""
+        """Copy the shared memory that a block loop finds at its start, for its first snapshot."""
         memory = self.loop(loop)
         if memory.stacks:
             self.wait()
@@ -342,7 +363,7 @@ class BlockMemory:
             self.wait()
 
     def take_snapshots(self, before: Op, env: dict[Value, Value]) -> None:
-        """Keep what a loop or branch of single threads may find in shared memory, where that is overwritten later."""
+        """Copy the shared memory that a loop or branch of single threads may read, where it is overwritten later."""
         arrays = self.plan.snapshots.get(before, ())
         if arrays:
             self.wait()
@@ -351,7 +372,7 @@ class BlockMemory:
             self.wait()
 
     def copy(self, source: Value, target: Value, source_slot: Value | None, target_slot: Value | None) -> None:
-        """Copy an array, every thread its part; a slot is the first index of an array of snapshots."""
+        """Copy an array, each thread a part of it; a slot is the first index of an array of snapshots."""
         shape = self.made[source].attrs["shape"]
 
         def element(index: Sequence[Value]) -> None:
@@ -363,7 +384,7 @@ class BlockMemory:
         self._each(shape if source_slot is None else shape[1:], element)
 
     def clear(self, array: Value) -> None:
-        """Fill an array with zeros, every thread its part."""
+        """Fill an array with zeros, each thread a part of it."""
         made = self.made[array].attrs
 
         def element(index: Sequence[Value]) -> None:
@@ -372,9 +393,11 @@ class BlockMemory:
         self._each(made["shape"], element)
 
     def _each(self, shape: Sequence[int], element: Callable[[Sequence[Value]], None]) -> None:
-        """A loop over the elements that fall to a thread."""
+        """Emit a loop over the elements that fall to a thread."""
         b = self.b
         body = Region((Value(INT32, "e"),))
+        # A strided loop: neighbouring threads touch neighbouring elements, and a block of any size covers the whole
+        # array.
         first, step = b.one("block_thread"), b.one("block_dim")
         with b.into(body):
             index: list[Value] = []
@@ -386,11 +409,12 @@ class BlockMemory:
         b.for_(first, b.i32(math.prod(shape)), step, (), body)
 
     def prologue(self) -> list[Op]:
-        """What the adjoint begins with: its arrays, and cotangents of zero."""
+        """Return the ops at the start of the adjoint: its arrays are allocated, and the cotangents cleared."""
         region = Region(ops=list(self.made.values()))
         with self.b.into(region), self.b.at(None):
             for ct in self.cotangents.values():
                 self.clear(ct)
             if self.cotangents:
+                # Unmarked: the first accumulation of any thread has to see the zeros of all threads.
                 self.b.op("barrier")
         return region.ops

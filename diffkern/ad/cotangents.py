@@ -36,16 +36,18 @@ class Cotangents:
     def add_at(self, v: Value, index: Sequence[Value], ct: Value) -> None:
         """Add a contribution to one element of a tile's cotangent."""
         known = self._whole.get(v)
+        # All threads of a block hold the number that was read: each adds its own cotangent to the shared tile.
         each: dict[str, Any] = {"each": True} if self.b.threads and not v.type.own else {}  # type: ignore[union-attr]
         self._whole[v] = self.b.one("tile_add_at", known or self.b.zero(v.type), ct, *index, **each)
 
     def take(self, v: Value) -> Value | None:
-        """The cotangent of a value, which is removed from the map; None if it is zero."""
+        """Remove a value's cotangent from the map and return it; None if it is zero."""
         whole = self._whole.pop(v, None)
         parts = self._parts.pop(v, None)
         if parts is None:
             return whole
         assert isinstance(v.type, (Vec, Mat))
+        # Missing components are exact zeros, so the vector is constructed instead of added to a vector of zeros.
         if whole is None and len(parts) < v.type.size:
             zero = self.b.const(0.0, v.type.dtype)
             return self.b.construct(v.type, [parts.get(k, zero) for k in range(v.type.size)])
@@ -56,7 +58,7 @@ class Cotangents:
         return whole
 
     def remaining(self) -> list[Value]:
-        """Values that still have a cotangent, in order of their first contribution."""
+        """Return the values that still have a cotangent, in order of their first contribution."""
         return list(dict.fromkeys([*self._whole, *self._parts]))
 
 
@@ -72,7 +74,7 @@ def name_after(ct: Value, v: Value) -> None:
 
 
 def cotangent_type(p: Value) -> Array:
-    """Cotangents of arrays have the array's type; those of by-value parameters are arrays of one element."""
+    """Return the type of a cotangent parameter: an array's own, or an array of one element for a by-value parameter."""
     if isinstance(p.type, Array):
         return p.type
     return Array(value_type(p.type), 1, "C")  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""A derivative: the adjoint program, and how its threads may race where they accumulate."""
+"""The derivative of a kernel: the adjoint program, and how its threads may race where they accumulate."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class Derivative:
     conflicts
         How threads race, one entry per cotangent.
     joint
-        The work of a program that does the launch as well, as a part of the work of the two; None if there is no such
-        program.
+        The work of a program that does the launch as well, as a fraction of the work of the two; None if there is no
+        such program.
     gather
-        When a program may run whose threads compute what others would add to their elements; None if there is none.
+        The condition for running a program whose threads compute the contributions of others to their own elements;
+        None if there is no such program.
     sums
         How destinations are found in the cotangents in which threads race, or why they are not.
     """

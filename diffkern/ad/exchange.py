@@ -1,10 +1,10 @@
-"""What another thread computes in a trip of a loop over all threads, computed by this one.
+"""Recompute in this thread the values that another thread computes in its trip of a loop over all threads.
 
-In: the ops of thread ``i`` up to the loop, and those of its trip ``j``. Out: the same values of thread ``j`` in its
-trip ``i``: a copy of the ops in which the thread index and the index of the loop have changed places. What neither
-depends on is not copied. Of differences like ``x[j] - x[i]`` the copy is the negative, which products and sums pass on,
-so that most of what a symmetric pair computes is there already. Signs are moved only where that is exact but for the
-sign of a zero, and no op for which this sign matters gets such a value.
+Given the ops of thread ``i`` up to the loop, and those of its trip ``j``, :class:`Exchange` emits the values that
+thread ``j`` computes in its trip ``i``: a copy of the ops in which the thread index and the loop index are swapped. Ops
+that depend on neither are not copied. For differences like ``x[j] - x[i]`` the copy is the negative, which products and
+sums propagate, so that most of the computation of a symmetric pair exists already. Signs are moved only where that is
+exact but for the sign of a zero, and no op for which this sign matters gets such a value.
 """
 
 from __future__ import annotations
@@ -38,24 +38,24 @@ _ROUNDED_ALIKE = frozenset({"load", "const", "abs", "min", "max", "sqrt", *_PROD
 
 
 class Exchange:
-    """The copy of the ops of one pair of threads, made as the ops are given in the order of the program.
+    """The copy of the ops of one pair of threads, made as the ops are given in program order.
 
     Parameters
     ----------
     thread, index
         The thread index and the index of the loop.
     readable
-        Whether what a load gives does not depend on when it is executed.
+        Whether the result of a load does not depend on when it is executed.
     wanted
-        The accumulations whose values are to be had.
+        The accumulations whose values are wanted.
 
     Attributes
     ----------
     before, body
         The new ops that go in front of the loop, and those that go at the end of its body.
     found
-        By wanted accumulation the value for the pair exchanged; zero where thread ``j`` would not come by in trip
-        ``i``. None where it cannot be had.
+        For each wanted accumulation the value for the exchanged pair; zero where thread ``j`` would not reach it in
+        trip ``i``. None where it cannot be computed.
     """
 
     def __init__(self, thread: Value, index: Value, readable: Callable[[Op], bool], wanted: Sequence[Op]) -> None:
@@ -76,7 +76,7 @@ class Exchange:
         self._thread = self._exact[thread]
 
     def run(self, params: Iterable[Value], outer: Sequence[Op], loop: Region, carried: Iterable[Value]) -> None:
-        """Copy what is needed.
+        """Copy the ops that the wanted accumulations need.
 
         Parameters
         ----------
@@ -90,9 +90,14 @@ class Exchange:
             Its carried values that differ from trip to trip.
         """
         self._outside.update(params)
+        # What thread j carries into its trip i is unknown here: this thread executes only its own trips.
         self._exact.update(dict.fromkeys(carried))
+        # All ops are recorded first, those of the loop too: the exchanged copy often equals an op further down, as x[j]
+        # - x[i] does for both threads.
         for op in (*outer, *loop.ops):
             self._note(op)
+        # Ops in front of the loop are copied with the loop index as the thread index, so most land in the loop's body;
+        # only those without the index stay outside.
         for op in outer:
             self._outside.update(op.results)
             self._op(op)
@@ -104,7 +109,7 @@ class Exchange:
         return self._exact.get(v, v)
 
     def _sign(self, v: Value) -> Signed:
-        """A value for the pair exchanged that is right but for the sign of a zero."""
+        """Return the value for the exchanged pair that is right but for the sign of a zero."""
         if v in self._signed:
             return self._signed[v]
         exact = self._of(v)
@@ -118,7 +123,7 @@ class Exchange:
         return self._emit("cast", (v,), {"to": like.type})
 
     def _note(self, op: Op) -> None:
-        """Let an op that is there serve for equal ones."""
+        """Make an existing op available for reuse by equal ones."""
         if not op.regions and self._is_repeatable(op):
             self._known.setdefault(_key(op.name, op.operands, op.attrs), op.results)
 
@@ -126,10 +131,14 @@ class Exchange:
         return recomputable(op) or (op.name == "load" and self._readable(op))
 
     def _emit(self, name: str, operands: tuple[Value, ...], attrs: Mapping[str, Any]) -> Value:
+        # The key has the operands' identities: an op that exists in the program, or was copied before, is not emitted
+        # twice.
         key = _key(name, operands, attrs)
         known = self._known.get(key)
         if known is not None:
             return known[0]
+        # An op on values from outside of the loop is hoisted, unless it stands under a condition: executing it
+        # speculatively could load out of bounds.
         is_outside = not self._nested and self._outside.issuperset(operands)
         with self._b.into(self.before if is_outside else self._b.region):
             results = self._b.op(name, *operands, **attrs)
@@ -168,6 +177,8 @@ class Exchange:
 
     def _note_rounding(self, op: Op) -> None:
         """Note whether a copy of an op is rounded as the op is: a product and the sum it goes into may be fused."""
+        # LLVM may contract a product and a sum to a fused multiply-add in one of the two copies and not in the other,
+        # so sums of products count as rounded differently.
         if op.name in _PRODUCTS or (op.name in _PARTS and not self._products.isdisjoint(op.operands)):
             self._products.add(op.result)
         is_sum = op.name in ("add", "sub") and self._products.isdisjoint(op.operands)
@@ -182,10 +193,13 @@ class Exchange:
             self._exact[op.result] = None
             return
         with self._b.at(op.loc):
+            # An op whose operands do not change under the exchange is the same value for both threads and is reused.
             if not self._nested and known == op.operands:
                 return  # the same for both
             pairs = [self._sign(v) for v in op.operands]
             even = _even(op, pairs)
+            # A rounding difference of the last bit could make the pair take different branches, or round to different
+            # integers. Then the pair would not be counted symmetrically, so such a value is not exchanged.
             if (even or known) != op.operands and _jumps(op) and not all(map(self._is_alike, op.operands)):
                 self._exact[op.result] = None
                 return
@@ -195,20 +209,24 @@ class Exchange:
                 if signed is not None:
                     self._signed[op.result] = signed
             elif op.name == "sub" and scalar_of(op.result.type).is_float:
+                # b - a exists already and is exactly -(a - b) in IEEE arithmetic, but for the sign of a zero.
                 turned = self._known.get(_key("sub", (known[1], known[0]), op.attrs))
                 if turned is not None:
                     self._signed[op.result] = turned[0], True
 
     def _with_signs(self, op: Op, exact: tuple[Value, ...], pairs: list[Signed]) -> Signed | None:
-        """The result from operands with signs, None where these cannot be passed on."""
+        """Return the result for operands with signs, None where the signs cannot be propagated."""
         values, signs = tuple(v for v, _ in pairs), [sign for _, sign in pairs]
         if op.name == "neg":
             return values[0], not signs[0]
         if op.name in ("add", "sub"):
+            # Subtraction negates its second operand: fold that into the operand's sign.
             return self._sum(values, (signs[0], signs[1] != (op.name == "sub")))
         if op.name in _BILINEAR:
             return self._emit(op.name, values, op.attrs), signs[0] != signs[1]
         if op.name in _QUOTIENTS:
+            # The divisor keeps its exact value: with a sign moved out of it, a zero divisor would give an infinity of
+            # the other sign.
             return self._emit(op.name, (values[0], exact[1]), op.attrs), signs[0]
         if op.name in _ODD or (op.name == "construct" and len(set(signs)) == 1):
             return self._emit(op.name, values, op.attrs), signs[0]
@@ -218,15 +236,19 @@ class Exchange:
         a, b = values
         if signs[0] == signs[1]:
             return self._emit("add", (a, b), {}), signs[0]
+        # With different signs the sum is a difference, whose negative may exist already.
         turned = self._known.get(_key("sub", (b, a), {}))
         if turned is not None:
             return turned[0], signs[1]
         return self._emit("sub", (a, b), {}), signs[0]
 
     def _branch(self, op: Op) -> dict[Op, Signed | None]:
-        """Copy an ``if``: its results as far as they can be had, and what the wanted accumulations in it add."""
+        """Copy an ``if`` as far as its results can be computed, with the values that the wanted accumulations in it
+        add.
+        """
         wanted = [inner for inner in walk_all(op) if inner in self.found]
         condition = self._of(If(op).condition)
+        # Which branch thread j takes in its trip i is unknown, and so is all that the branch computes.
         if condition is None:
             self._exact.update(dict.fromkeys(op.results))
             return dict.fromkeys(wanted)
@@ -240,6 +262,7 @@ class Exchange:
         places = [k for k in range(len(op.results)) if all(own[k] is not None for _, own in yields)]
         results = [op.results[k] for k in places]
         self._exact.update(dict.fromkeys(op.results))
+        # An accumulation is lost if one arm cannot compute it: a partial sum would be wrong.
         lost = {acc for added, _ in yields for acc, value in added.items() if value is None}
         sums = [acc for acc in wanted if acc not in lost]
         for copy, (added, own) in zip(copies, yields, strict=True):
@@ -249,6 +272,8 @@ class Exchange:
             copy.yields = tuple(given)
         found: dict[Op, Signed | None] = dict.fromkeys(lost)
         if not results and not sums:
+            # An if that yields nothing is dead here: its side effects are those of the accumulations, which are summed
+            # instead.
             return found
         with self._b.at(op.loc):
             made = self._b.if_(condition, copies[0], copies[1])
@@ -262,17 +287,18 @@ class Exchange:
         with self._b.into(copy):
             added = self._ops(region.ops)
         self._nested -= 1
+        # Ops emitted inside of the branch do not dominate what follows it, so they are forgotten at its end.
         self._known = known
         return copy, added
 
     def _plain(self, value: Signed | None, acc: Op) -> Value:
-        """What a branch adds, as a value."""
+        """Return the contribution of a branch as a value, with its sign applied."""
         if value is None:
             return self._b.zero(Access(acc).value.type)
         return self._b.neg(value[0]) if value[1] else value[0]
 
     def _is_shared(self, op: Op) -> bool:
-        """Whether an ``if`` is the same for both."""
+        """Return whether an ``if`` is the same for both threads of the pair."""
         inner = [x for x in walk_all(op) if x is not op]
         if not all(x.name == "if" or self._is_repeatable(x) for x in inner):
             return False
@@ -281,7 +307,7 @@ class Exchange:
 
 
 def walk_all(op: Op) -> Iterable[Op]:
-    """An op, and those in its regions."""
+    """Iterate over an op and those in its regions."""
     yield op
     for region in op.regions:
         yield from walk(region)
@@ -292,12 +318,14 @@ def _is_float(v: Value) -> bool:
 
 
 def _jumps(op: Op) -> bool:
-    """Whether a float that is rounded in another way may give quite another result: comparisons, numbers cut off."""
+    """Return whether a different rounding of a float operand may change the result by more than rounding, as in
+    comparisons.
+    """
     return any(map(_is_float, op.operands)) and (op.name in _JUMPS or not _is_float(op.result))
 
 
 def _even(op: Op, pairs: list[Signed]) -> tuple[Value, ...] | None:
-    """The operands without their signs, where these make no difference to the last bit."""
+    """Return the operands without their signs, where the signs do not affect the result in the last bit; else None."""
     is_even = op.name in _EVEN or (op.name in _SQUARES and op.operands[0] is op.operands[1])
     return tuple(v for v, _ in pairs) if is_even else None
 

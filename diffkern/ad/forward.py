@@ -1,13 +1,13 @@
-"""Forward mode: from a function to one that also carries a tangent beside each value that depends on its inputs.
+"""Forward mode: from a function to one that also computes a tangent of each value that depends on its inputs.
 
-In: a function of the stage ``primal`` and the parameters that have tangents. Out: a function of the same stage and grid
-with the parameters ``original..., tangents...``. It does what the original does, and to the tangents of arrays what the
-derivative of that is. As it is of the same stage it goes on like any kernel: it is compiled, differentiated in reverse
-mode (which gives products with second derivatives) or in forward mode once more.
+A function of the stage ``primal``, with parameters that have tangents, becomes a function of the same stage and grid
+with the parameters ``original..., tangents...``. It does what the original does, and applies the derivative of that to
+the tangents of arrays. As it is of the same stage it can be treated like any kernel: it is compiled, differentiated in
+reverse mode (which gives products with second derivatives) or in forward mode once more.
 
-Each op is copied and followed by its tangent: of pure ops by the rules in ``diffkern.ad.rules.tangent``, of an access
-to an array the same access to the array's tangent. Branches and loops carry the tangents of what they carry. A thread
-sees the tangents of other threads exactly where it sees their values.
+Each op is copied and followed by its tangent: for pure ops by the rules in ``diffkern.ad.rules.tangent``, for an access
+to an array by the same access to the array's tangent. Branches and loops carry the tangents of the values they carry. A
+thread sees the tangents of other threads exactly where it sees their values.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ __all__ = ["Tools", "by_tangents", "forward_func", "with_tangents"]
 
 @dataclass(frozen=True)
 class Tools:
-    """What forward mode takes from reverse mode.
+    """The parts of reverse mode that forward mode uses.
 
     Attributes
     ----------
     transpose
-        Of rules of operations.
+        Transposes rules of operations.
     vjp
         From a function and its active parameters to one that also takes a cotangent for each result, and yields the
         results and the cotangents of the active parameters.
@@ -72,13 +72,13 @@ def with_tangents(
     types : sequence of Argument
         The types of its arguments.
     tangents : sequence of (int, Argument)
-        The arguments that have tangents and the types of these, which are the arguments' own but for their layout. A
-        null array means that the argument is constant, or that its tangent is not used.
+        The arguments that have tangents and the types of these, which equal the arguments' own except for their layout.
+        A null array means that the argument is constant, or that its tangent is not used.
     tools : Tools
-        What is needed of reverse mode.
+        The parts of reverse mode that are needed.
     leading : int, optional
-        How many arguments stand before the first tangents, which are theirs; the tangents of the others stand last. By
-        default all.
+        The number of arguments in front of the first tangents, which are the tangents of these arguments; the tangents
+        of the other arguments come last. By default all.
 
     Returns
     -------
@@ -88,19 +88,22 @@ def with_tangents(
     Raises
     ------
     AutodiffError
-        If a tangent cannot be had; with the source line and a remedy.
+        If a tangent cannot be computed; with the source line and a remedy.
     """
     first = list(itertools.accumulate((sum(1 for _ in leaves(t)) for t in types), initial=0))
     leading = len(types) if leading is None else leading
     given: dict[Value, Value] = {}
     early: list[Value] = []
     late: list[Value] = []
+    # A parameter of the user's may already be called t_x.
     taken = set(fn.param_names)
     for argument, t in tangents:
         added = early if argument < leading else late
         for k, (_, leaf) in enumerate(leaves(t)):
             of = fn.params[first[argument] + k]
             added.append(Value(leaf, _free_name(_name(of), taken)))
+            # An argument may be a struct; only its differentiable leaves have tangents, and a null tangent is not
+            # followed.
             if is_differentiable(leaf) and not (isinstance(leaf, Array) and leaf.is_null):
                 given[of] = added[-1]
     made = _Forward(fn, given, tools)
@@ -114,7 +117,7 @@ def forward_func(fn: Function, active: Sequence[int], tools: Tools) -> Function:
     """Return a function that yields its results and then their tangents, zero for those that do not depend on inputs.
 
     It takes the parameters of `fn` and then a tangent for each of those at the positions `active`, which are by value.
-    Results that are no floats have none. The rest is as :func:`with_tangents` has it.
+    Results that are not floats have no tangents. For the rest see :func:`with_tangents`.
     """
     given = {fn.params[k]: Value(fn.params[k].type, _name(fn.params[k])) for k in active}
     made = _Forward(fn, given, tools)
@@ -123,10 +126,11 @@ def forward_func(fn: Function, active: Sequence[int], tools: Tools) -> Function:
 
 
 def by_tangents(fn: Function, active: Sequence[int], tools: Tools) -> Function:
-    """Return what reverse mode makes of a function that yields its results, but by forward mode.
+    """Return the function that reverse mode would make of a function that yields its results, built by forward mode.
 
     It takes a cotangent for each result that is a float, and yields the results and the cotangents of the parameters
-    `active`: the change of the results along each of their components, weighted. The work grows with their number.
+    `active`: the change of the results along each of their components, weighted. The work grows with the number of
+    these components.
     """
     along = forward_func(fn, active, tools)
     params = [Value(p.type, p.name) for p in fn.params]
@@ -138,10 +142,13 @@ def by_tangents(fn: Function, active: Sequence[int], tools: Tools) -> Function:
     found = []
     for position, k in enumerate(active):
         parts = []
+        # One forward pass per component: along a unit vector the tangents of the results are one column of the
+        # Jacobian.
         for unit in _units(b, fn.params[k].type):
             given = (*params, *zeros[:position], unit, *zeros[position + 1 :])
             cloner = Cloner(b, dict(zip(along.params, given, strict=True)))
             yields = cloner.inline(Region((), along.body.ops, along.body.yields), ())
+            # The primal results are the same in each pass; common subexpressions are merged later.
             results = yields[: len(fn.body.yields)]
             changes = zip(seeds, yields[len(results) :], strict=True)
             parts.append(functools.reduce(b.add, (_weighted(b, seed, change) for seed, change in changes)))
@@ -151,7 +158,7 @@ def by_tangents(fn: Function, active: Sequence[int], tools: Tools) -> Function:
 
 
 def _units(b: Builder, t: Type) -> Iterator[Value]:
-    """The units along each component of a number, vector or matrix."""
+    """Iterate over the unit vectors along each component of a number, vector or matrix."""
     if isinstance(t, Scalar):
         yield b.const(1.0, t)
         return
@@ -161,7 +168,7 @@ def _units(b: Builder, t: Type) -> Iterator[Value]:
 
 
 def _weighted(b: Builder, seed: Value, change: Value) -> Value:
-    """The sum of the products of components."""
+    """Return the sum of the products of components."""
     return functools.reduce(b.add, map(b.mul, b.components(seed), b.components(change)))
 
 
@@ -175,15 +182,17 @@ class _Forward(Cloner):
         self.fields: dict[Value, dict[int, int]] = {}  # of a stack: where the tangents of its fields are
         self.shared = [op for op in walk(fn.body) if op.name == "shared_new"]
         own = [op.result for op in self.shared if is_differentiable(op.result.type)]
+        # Shared arrays are roots too: their contents pass tangents between threads within the launch.
         self.roots = [*given, *own]
         self.activity = Activity(fn, self.roots)
         self.guards = Guards(fn)
+        # Fresh numbers for pairs of extrema, above all that a program differentiated before has already.
         self.pairs = itertools.count(1 + max((op.attrs.get("pair", -1) for op in walk(fn.body)), default=-1))
         self.transposes = Transposes(tools.transpose)
         self._check(fn)
 
     def _check(self, fn: Function) -> None:
-        """Refuse what would lose a tangent without a word, or depends on the order of threads."""
+        """Refuse programs that would silently lose a tangent, or whose tangents depend on the order of threads."""
         check_atomics(fn, self.roots)
         hidden = HiddenPaths(fn, self.roots)
         for op in walk(fn.body):
@@ -200,16 +209,16 @@ class _Forward(Cloner):
     # -- tangents ----------------------------------------------------------------------------------------------------
 
     def tangent(self, v: Value) -> Value:
-        """The tangent of a value, a zero where it has none."""
+        """Return the tangent of a value, a zero where it has none."""
         found = self.tangents.get(v)
         return self.b.zero(v.type) if found is None else found
 
     def varies(self, v: Value) -> bool:
-        """Whether a value may have a tangent."""
+        """Return whether a value may have a tangent."""
         return v in self.activity.varied and is_differentiable(v.type) and not isinstance(v.type, Array)
 
     def whole(self, region: Region, with_tangents: Sequence[Value]) -> Region:
-        """A copy of a region without parameters that yields tangents behind its own yields."""
+        """Return a copy of a region without parameters that yields tangents behind its own yields."""
         copy = Region()
         with self.b.into(copy):
             self.ops(region.ops)
@@ -224,6 +233,7 @@ class _Forward(Cloner):
             if special is not None:
                 special(self, op)
                 return
+            # The primal op comes first, as its result may be part of the rule (as in exp or sqrt).
             super().op(op)
             if lookup(op.name).diff is Diff.RULE:
                 self.pure(op)
@@ -247,6 +257,8 @@ class _Forward(Cloner):
         if tangent is not None:
             self.found(op.result, tangent)
         if guarded:  # the partial derivative may not be finite, and is a factor of the tangent's own derivative
+            # If this program is differentiated once more, a zero tangent times an infinite partial derivative has to
+            # stay zero in the second derivative too; the mark tells later guards.
             for new in self.b.region.ops[before:]:
                 if new.name == "mul" or lookup(new.name).tangent is Tangent.BILINEAR:
                     new.attrs = {**new.attrs, "guarded": True}
@@ -260,6 +272,7 @@ class _Forward(Cloner):
     def shared_new(self, op: Op) -> None:
         super().op(op)
         if op.result in self.roots:
+            # The numbers of shared arrays have to be unique within the kernel; the twins follow after the last one.
             number = 1 + max(one.attrs["number"] for one in self.shared) + self.shared.index(op)
             self.arrays[op.result] = self.b.one("shared_new", **{**op.attrs, "number": number}, hint=_name(op.result))
 
@@ -267,6 +280,7 @@ class _Forward(Cloner):
         super().op(op)
         twin = self.arrays.get(Access(op).array)
         if twin is not None and not op.attrs.get("opaque"):
+            # "aligned" was proved for the primal's array and does not hold for the caller's tangent array.
             attrs = {name: value for name, value in op.attrs.items() if name != "aligned"}
             index = self.values(Access(op).places)
             self.tangents[op.result] = self.b.one(op.name, twin, *index, hint=_name(op.result), **attrs)
@@ -276,6 +290,7 @@ class _Forward(Cloner):
         twin = self.arrays.get(Access(op).array)
         if twin is not None and not op.attrs.get("opaque"):
             attrs = {name: value for name, value in op.attrs.items() if name != "aligned"}
+            # A store of a value without a tangent stores a zero: the element's old tangent belongs to the old content.
             self.b.op(op.name, twin, *self.values(Access(op).places), self.tangent(Access(op).value), **attrs)
 
     def atomic(self, op: Op) -> None:
@@ -297,11 +312,13 @@ class _Forward(Cloner):
             )  # fmt: skip
         tangent = self.tangents.get(Access(op).value)
         if tangent is not None:
+            # The twin's update is a plain atomic add; "augmented" describes the user's statement, and only its messages
+            # use it.
             attrs = {name: value for name, value in op.attrs.items() if name != "augmented"}
             self.b.op(op.name, twin, *self.values(Access(op).places), tangent, **attrs)
 
     def check_result(self, op: Op) -> None:
-        """Refuse to use what an atomic update returned."""
+        """Refuse to use the value that an atomic update returned."""
         if self.activity.active(op.result):
             raise AutodiffError(
                 f"the value returned by {op.name}_{op.attrs['kind']} is used where tangents are wanted",
@@ -310,9 +327,10 @@ class _Forward(Cloner):
             )
 
     def extremum(self, op: Op, twin: Value) -> None:
-        """The winner of an atomic minimum or maximum has the tangent of the element."""
+        """Copy an atomic minimum or maximum, and give the element the tangent of its winner."""
         self.check_result(op)
         pair = op.attrs.get("pair")
+        # The pair number ties the update of the element to that of its tangent, so that reverse mode finds the winner.
         numbered = replace(op, attrs={**op.attrs, "pair": next(self.pairs) if pair is None else pair})
         super().op(numbered)
         access, places = Access(op), self.values(Access(op).index)
@@ -320,7 +338,7 @@ class _Forward(Cloner):
         forward_extremum(self.b, numbered, value, self.tangent(access.value), old, (array, twin), places)
 
     def holding(self, op: Op, twin: Value) -> None:
-        """Hold the tangent of what is held, which is a tangent, and give it back."""
+        """Apply a "take" or "give" of first tangents to the second tangents as well."""
         value = self.value(Access(op).value)
         if op.attrs["kind"] == "give":
             value = given_tangent(self.b, value, self.tangent(Access(op).value))
@@ -330,6 +348,7 @@ class _Forward(Cloner):
 
     # -- control flow ------------------------------------------------------------------------------------------------
 
+    # Only results that vary are carried as tangents, else every branch and loop would double its results.
     def branch(self, op: Op) -> None:
         kept = [k for k, r in enumerate(op.results) if self.varies(r)]
         condition = self.value(op.operands[0])
@@ -358,7 +377,7 @@ class _Forward(Cloner):
     def carrying(
         self, region: Region, carried: Sequence[Value], kept: Sequence[int], with_tangents: Sequence[Value]
     ) -> Region:
-        """A copy of a loop's region that also carries the tangents of some of its values."""
+        """Return a copy of a loop's region that also carries the tangents of some of its values."""
         params = tuple(Value(p.type, p.name) for p in region.params)
         tangents = tuple(Value(carried[k].type, _name(carried[k])) for k in kept)
         self.env.update(zip(region.params, params, strict=True))
@@ -370,8 +389,9 @@ class _Forward(Cloner):
     # -- loop stacks: what a derivative that is called keeps of its loops ---------------------------------------------
 
     def stack_new(self, op: Op) -> None:
-        """A stack that also has the tangents of the fields that are floats."""
+        """Create a stack that also has the tangents of the fields that are floats."""
         kind = op.attrs["type"]
+        # A stack with fields that are floats has as many more, behind its own, so positions of the old ones stay valid.
         smooth = [k for k, t in enumerate(kind.fields) if is_differentiable(t)]
         self.fields[op.result] = {k: len(kind.fields) + n for n, k in enumerate(smooth)}
         wider = replace(kind, fields=(*kind.fields, *(kind.fields[k] for k in smooth)))
@@ -391,7 +411,7 @@ class _Forward(Cloner):
     # -- tiles and rules ---------------------------------------------------------------------------------------------
 
     def tile_map(self, op: Op) -> None:
-        """A map of elements and their tangents."""
+        """Copy a map so that it computes elements and their tangents."""
         kept = [k for k, v in enumerate(op.operands) if v in self.tangents]
         if not kept:
             super().op(op)
@@ -399,6 +419,7 @@ class _Forward(Cloner):
         skip = len(op.attrs["shape"]) if op.attrs["indexed"] else 0
         body = map_body(op.attrs["body"])
         given = {body.params[skip + k]: Value(body.params[skip + k].type, _name(op.operands[k])) for k in kept}
+        # The function of a map is differentiated like a function of its own, along the elements of tiles with tangents.
         made = _Forward(body, given, self.tools)
         smooth = [k for k, y in enumerate(body.body.yields) if y in made.tangents or made.varies(y)]
         region = made.whole(body.body, [body.body.yields[k] for k in smooth])
@@ -410,7 +431,7 @@ class _Forward(Cloner):
         self.results(op, smooth, self.b.op("tile_map", *operands, names=names, **attrs))
 
     def tile_sort(self, op: Op) -> None:
-        """Tangents are put into the order of the keys."""
+        """Permute tangents into the order of the keys."""
         super().op(op)
         keys = self.value(op.operands[0])
         for v, r in zip(op.operands, op.results, strict=False):
@@ -419,10 +440,11 @@ class _Forward(Cloner):
                 self.found(r, self.b.op("tile_sort", keys, tangent, **op.attrs)[1])
 
     def ruled(self, op: Op) -> None:
-        """A call of a func with a derivative of its own, whose transpose is what the tangents go through."""
+        """Copy a call of a func with a derivative of its own; the transpose of that derivative maps the tangents."""
         plain = Cloner(self.b, self.env)  # what is done in its regions has no tangents
         plain.op(op)
         call = Ruled(op)
+        # Reverse mode reports a refused op when it replays the derivative; forward mode only transposes it: look here.
         for part in walk(call.derivative) if call.derivative is not None else ():
             if part.name == "refused":
                 refuse(part)
@@ -442,9 +464,12 @@ class _Forward(Cloner):
         captured = free_values(derivative)
         fresh = [Value(v.type, v.name) for v in (*captured, *derivative.params)]
         cloner = Cloner(Builder(), dict(zip((*captured, *derivative.params), fresh, strict=True)))
+        # The rule is differentiated as a closed function: what it captures from outside becomes parameters.
         cloner.ops(derivative.ops)
         cloner.b.region.yields = cloner.values(derivative.yields)
         fn = Function("derivative", tuple(fresh), cloner.b.region, loc=op.loc)
+        # The rule is linear in its cotangents, so its transpose with respect to them maps input tangents to output
+        # tangents; it may be evaluated at zero cotangents.
         transposed = self.tools.vjp(fn, range(len(captured), len(fresh)))
         given = [*captured, *(self.b.zero(p.type) for p in derivative.params), *map(self.tangent, call.inputs)]
         inside = Cloner(self.b, dict(zip(transposed.params, given, strict=True)))
@@ -454,7 +479,7 @@ class _Forward(Cloner):
 
 
 def _free_name(name: str, taken: set[str]) -> str:
-    """A name that no parameter has, which is taken then."""
+    """Return a name that no parameter has, and reserve it."""
     while name in taken:
         name = f"t{name}"
     taken.add(name)
@@ -462,7 +487,7 @@ def _free_name(name: str, taken: set[str]) -> str:
 
 
 def _name(v: Value) -> str:
-    """The name of a value's tangent."""
+    """Return the name of a value's tangent."""
     return f"t_{v.name}" if v.name else ""
 
 

@@ -1,11 +1,11 @@
-"""Sums over all pairs of threads as each thread's own: what others would add to its elements, it computes itself.
+"""Sums over all pairs of threads, computed by each thread for its own elements: gathering instead of scattering.
 
-In: an adjoint in which thread ``i`` goes over all ``j`` below a number and adds to element ``j`` of cotangents. Out:
-the same where that number is the number of threads: what thread ``j`` would add to element ``i``, thread ``i``
-computes in its trip ``j``, sums, and adds once. No two threads meet any more. Thread ``j`` may not have changed what
-thread ``i`` then reads: a cotangent that it consumes is cleared behind the launch.
+In the given adjoint thread ``i`` loops over all ``j`` below some count and adds to element ``j`` of cotangents. Where
+that count is the number of threads, thread ``i`` can compute, in its trip ``j``, the contribution of thread ``j`` to
+element ``i``; it sums these contributions and adds once. No two threads add to the same element any more. Thread ``j``
+must not have changed anything that thread ``i`` then reads: a cotangent that it consumes is cleared after the launch.
 
-A launch takes this form only if it holds for its arguments that there are as many trips as threads.
+A launch takes this form only if its arguments make the number of trips equal to the number of threads.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _MOST_WORK = 1.8
 
 
 def gathered(adjoint: Adjoint) -> tuple[Adjoint, Gather] | None:
-    """Return the adjoint that gathers and what has to hold for it; None if it would be no other one.
+    """Return the adjoint that gathers and the condition for running it; None if no loop can gather.
 
     Parameters
     ----------
     adjoint : Adjoint
-        The adjoint, whose function is taken over.
+        The adjoint, whose function is consumed.
     """
     fn = adjoint.fn
     if fn.tid_arity != 1 or is_simt(fn) or any(isinstance(v.type, Tile) for op in walk(fn.body) for v in op.results):
@@ -62,7 +62,7 @@ def gathered(adjoint: Adjoint) -> tuple[Adjoint, Gather] | None:
 
 
 def gathering_pays(fn: Function, conflicts: Sequence[Conflict], adjoint: Adjoint) -> bool:
-    """Whether fewer cotangents are raced in if threads gather, for a bearable amount of work.
+    """Return whether threads race in fewer cotangents if they gather, for a bearable amount of work.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def gathering_pays(fn: Function, conflicts: Sequence[Conflict], adjoint: Adjoint
     conflicts : sequence of Conflict
         How its threads race.
     adjoint : Adjoint
-        The one that gathers.
+        The adjoint that gathers.
     """
     own = analyse_conflicts(adjoint.fn, adjoint.buffers)
     if sum(c.kind == "general" for c in own) >= sum(c.kind == "general" for c in conflicts):
@@ -81,14 +81,14 @@ def gathering_pays(fn: Function, conflicts: Sequence[Conflict], adjoint: Adjoint
 
 @dataclass(frozen=True)
 class _Goal:
-    """Elements that all threads add to: the buffer, and the index; constants as numbers, that of the loop as None."""
+    """Elements that all threads add to: the buffer, and the index; constants as numbers, the loop index as None."""
 
     buffer: Value
     index: tuple[Value | int | None, ...]
 
 
 class _Search:
-    """What is known of an adjoint, whose function is changed as loops are found that can gather."""
+    """The analysis of an adjoint, whose function is rewritten as loops that can gather are found."""
 
     def __init__(self, adjoint: Adjoint, thread: Value) -> None:
         self.adjoint, self.fn, self.thread = adjoint, adjoint.fn, thread
@@ -97,6 +97,7 @@ class _Search:
         self.given = len(self.fn.params) - len(adjoint.saved) - len(adjoint.cotangents)
 
     def run(self) -> tuple[Adjoint, Gather] | None:
+        # The guards are removed for the first count only, so one count decides: a launch can equal only one of them.
         for count in self._counts():
             self._remove_guards(count)
             self._note_accesses()
@@ -109,13 +110,13 @@ class _Search:
     # -- what has to hold --------------------------------------------------------------------------------------------
 
     def _counts(self) -> list[Monomial]:
-        """The numbers of trips of loops that add to elements by their index; the first one is taken."""
+        """Return the trip count of the first loop that adds to elements by its index."""
         loops = (op for op in walk(self.fn.body) if op.name == "for")
         adding = [op for op in loops if any(self._goal(For(op), acc) for acc in _accumulations(For(op).body))]
         return [count for op in adding if (count := self._trips(op)) is not None][:1]
 
     def _trips(self, op: Op) -> Monomial | None:
-        """How many trips a loop over 0, 1, … makes, forwards or backwards; None if it is another one."""
+        """Return the trip count of a loop over 0, 1, …, forwards or backwards; None for any other loop."""
         loop = For(op)
         step = self._constant(loop.step)
         if step == 1 and self._constant(loop.start) == 0:
@@ -132,10 +133,11 @@ class _Search:
 
     def _constant(self, v: Value) -> float | None:
         op = self.source.get(v)
+        # A loop over range(n) makes max(n, 0) trips, so both forms of the count are recognised.
         return op.attrs["value"] if op is not None and op.name == "const" else None
 
     def _number(self, v: Value) -> Monomial | None:
-        """A constant, or an extent or integer argument that the launch knows, as it is or where it is not negative."""
+        """Return a constant, extent or integer argument that the launch knows, perhaps as ``max(n, 0)``; else None."""
         op = self.source.get(v)
         if op is not None and op.name == "max" and self._constant(op.operands[1]) == 0:
             v = op.operands[0]
@@ -148,7 +150,8 @@ class _Search:
         return Monomial(1, product) if factor == 1 and len(product) == 1 and product[0][0] < self.given else None
 
     def _remove_guards(self, count: Monomial) -> None:
-        """Put in the place of branches, in front, what all threads do if there are so many."""
+        # With exactly as many threads as trips, the test tid < n is true for all threads.
+        """Replace guards of the thread index by the branch that all threads take if their number is the count."""
         body = self.fn.body
         k = 0
         while k < len(body.ops):
@@ -174,7 +177,7 @@ class _Search:
         return self._is_index(v, self.thread)
 
     def _is_index(self, v: Value, index: Value) -> bool:
-        """Whether an integer is an index, perhaps of another type."""
+        """Return whether an integer is an index, perhaps of another type."""
         op = self.source.get(v)
         while op is not None and op.name == "cast" and _is_signed(v) and v is not index:
             v = op.operands[0]
@@ -192,10 +195,12 @@ class _Search:
         self.consumed = {b for b in self.adjoint.buffers if self._is_consumed(b)}
 
     def _is_consumed(self, buffer: Value) -> bool:
-        """Whether each thread reads its own element of a cotangent and then clears it, and nothing else is done."""
+        """Return whether each thread only reads its own element of a cotangent and then clears it."""
         ops = self.accesses[buffer]
         own = all(len(Access(op).index) == 1 and self._is_thread(Access(op).index[0]) for op in ops)
         names = [op.name for op in self.fn.body.ops if op in ops]  # in the order in which every thread executes them
+        # Order matters: in a branch or loop the number of loads before the store is unknown, so all accesses have to be
+        # top level ops of the body.
         if not own or len(names) < len(ops) or len(names) < 2:
             return False
         return names == ["load"] * (len(names) - 1) + ["store"] and self._is_zero(Access(ops[-1]).value)
@@ -211,7 +216,7 @@ class _Search:
         return array not in self.written or array in self.consumed
 
     def _clear_later(self) -> tuple[int, ...]:
-        """Leave it to the launch to clear the cotangents that other threads read; return these."""
+        """Remove the clearing of cotangents that other threads read; return the ones that the launch has to clear."""
         later = {Access(x).array for op in walk(self.fn.body) if op.name == "for" for x in walk(For(op).body)
                  if x.name == "load" and Access(x).array in self.consumed}  # fmt: skip
         ops = self.fn.body.ops
@@ -222,12 +227,13 @@ class _Search:
     # -- loops -------------------------------------------------------------------------------------------------------
 
     def _goal(self, loop: For, acc: Op, own: bool = False) -> _Goal | None:
-        """Where an accumulation adds, if that is an element by the index of the loop, or by the thread's ``own``."""
+        """Return the elements an accumulation adds to, if it is indexed by the loop, or by the thread (``own``)."""
         access, number = Access(acc), self.thread if own else loop.index
         index = tuple(None if self._is_index(v, number) else v for v in access.index)
         if None not in index or access.array not in self.adjoint.buffers or access.along:
             return None
         others = [v for v in index if v is not None]
+        # The other indices must be the same for all threads, or the element would not be the thread's own.
         if any(self.forms.of(v).terms for v in others):
             return None
         inside = {r for op in walk(loop.body) for r in op.results}
@@ -239,10 +245,13 @@ class _Search:
     def _gather(self, op: Op) -> bool:
         """Let a loop gather what it scatters, in place; return whether it scattered anything."""
         loop, k = For(op), self.fn.body.ops.index(op)
+        # A carried value that no trip changes is its initial value; knowing that lets more ops be exchanged.
         fixed = {carried: init for init, carried, after, _ in loop.chains if self._is_kept(after, carried)}
         substitute(loop.body, fixed)
         goals = {acc: goal for acc in _accumulations(loop.body) if (goal := self._goal(loop, acc)) is not None}
         goals = {acc: goal for acc, goal in goals.items() if self._is_only_added_to(goal.buffer)}
+        # If one accumulation of a buffer cannot be exchanged, none may be: the rest would still scatter, and race. Drop
+        # the buffer and try again, as the exchange emits ops for those wanted only.
         while goals:
             exchange = Exchange(self.thread, loop.index, self._is_readable, [*goals])
             exchange.run(self.fn.params, self.fn.body.ops[:k], loop.body, [v for v in loop.carried if v not in fixed])
@@ -254,7 +263,7 @@ class _Search:
         return False
 
     def _is_kept(self, v: Value, carried: Value) -> bool:
-        """Whether a value is a carried one, whichever branches were taken."""
+        """Return whether a value is a carried one, whichever branches were taken."""
         op = self.source.get(v)
         if op is None or op.name != "if":
             return v is carried
@@ -267,8 +276,10 @@ class _Search:
     def _rewrite(self, op: Op, k: int, goals: Mapping[Op, _Goal], exchange: Exchange) -> None:
         always = {x for x in For(op).body.ops if x.name == "accumulate"}
         conditional = goals.keys() - always
+        # The scattering updates are removed; their values for the exchanged pair become terms of sums instead.
         _remove(For(op).body, goals)
         sums: dict[_Goal, list[Signed]] = {goal: [] for goal in goals.values()}
+        # The thread's own contributions to the same element in this loop join the same sum.
         for acc in [x for x in For(op).body.ops if x.name == "accumulate"]:
             own_goal = self._goal(For(op), acc, own=True)
             if own_goal in sums:
@@ -278,12 +289,15 @@ class _Search:
             value = exchange.found[acc]
             assert value is not None
             sums[goal].append(value)
+        # reversed: the first accumulation of a goal wins, and gives the attributes and the source line.
         examples = {goal: acc for acc, goal in reversed([*goals.items()])}
         behind = Region()
         rest = self.fn.body.ops[k + 1 :]
         loop = _Sums(op, exchange.body)
         for goal, terms in sums.items():
             acc = examples[goal]
+            # An accumulation behind the loop to the same element is merged as well: one update of memory instead of
+            # two.
             own = next((x for x in rest if x.name == "accumulate" and self._same_place(x, goal)), None)
             with loop.b.at(acc.loc):
                 total = loop.joined(terms)
@@ -305,10 +319,11 @@ class _Search:
                     b.op("accumulate", goal.buffer, *index, result, **acc.attrs)
                 b.if_(_differs_from_zero(b, result), adding, Region())
         ops = self.fn.body.ops
+        # Hoisted ops come in front of the loop, and the single accumulation of each sum behind it.
         ops[k:] = [*exchange.before.ops, loop.made(), *behind.ops, *rest]
 
     def _same_place(self, acc: Op, goal: _Goal) -> bool:
-        """Whether an accumulation is to the element that a goal becomes."""
+        """Return whether an accumulation is to the element that a goal becomes."""
         access = Access(acc)
         if access.array is not goal.buffer:
             return False
@@ -323,7 +338,7 @@ class _Search:
 
 
 class _Sums:
-    """A loop that is given more to sum."""
+    """A loop that is extended by more sums."""
 
     def __init__(self, op: Op, more: Region) -> None:
         loop = For(op)
@@ -333,15 +348,16 @@ class _Sums:
         self.params, self.yields = list(loop.body.params), list(loop.yields)
 
     def joined(self, terms: Sequence[Signed]) -> Signed:
-        """The sum of what a trip adds."""
+        """Return the sum of the terms of a trip."""
         total = terms[0]
+        # A sum of signed values is kept as a value with one sign, so that a negation is never executed.
         for value, negative in terms[1:]:
             name = "add" if negative == total[1] else "sub"
             total = self.b.one(name, total[0], value), total[1]
         return total
 
     def sum(self, term: Signed, before: Region) -> Value:
-        """Sum something over the trips; return the sum."""
+        """Sum a term over the trips; return the sum."""
         t = term[0].type
         self.operands.append(Builder(before, self.b.loc).zero(t))
         carried, result = Value(t), Value(t)
@@ -351,7 +367,7 @@ class _Sums:
         return result
 
     def extend(self, result: Value, term: Signed, function: Region) -> bool:
-        """Add to a sum that there is, if nothing else uses it; return whether there is one."""
+        """Add to an existing sum, if nothing else uses it; return whether there is one."""
         if result not in self.op.results:
             return False
         k = self.op.results.index(result)
@@ -359,9 +375,12 @@ class _Sums:
         adding = next((x for x in self.body.ops if after in x.results), None)
         if adding is None or adding.name not in ("add", "sub") or carried not in adding.operands:
             return False
+        # The partial sum must not be visible elsewhere: each of the carried value, its update and the result has one
+        # use.
         uses = _uses(function)
         if any(uses[v] != 1 for v in (carried, after, result)):
             return False
+        # In x - carried the sign of the carried value alternates, so it is no sum.
         if adding.name == "sub" and adding.operands[0] is not carried:
             return False
         ((other),) = [v for v in adding.operands if v is not carried]
@@ -373,7 +392,7 @@ class _Sums:
         return self.b.one("sub" if term[1] else "add", carried, term[0])
 
     def made(self) -> Op:
-        """Return the loop."""
+        """Return the extended loop."""
         self.body.params, self.body.yields = tuple(self.params), tuple(self.yields)
         self.body.ops += self.b.region.ops
         op = self.op
@@ -390,7 +409,7 @@ def _uses(function: Region) -> Counter[Value]:
 
 
 def _accumulations(region: Region) -> Iterator[Op]:
-    """The accumulations that a trip makes at most once, in branches too."""
+    """Iterate over the accumulations that a trip makes at most once, in branches too."""
     for op in region.ops:
         if op.name == "accumulate":
             yield op
@@ -407,11 +426,11 @@ def _remove(region: Region, chosen: Container[Op]) -> None:
 
 
 def _differs_from_zero(b: Builder, v: Value) -> Value:
-    """Whether a number, or any component, is not zero."""
+    """Return whether a number, or any component, is not zero."""
     found = [b.one("ne", part, b.zero(part.type)) for part in b.components(v)]
     return reduce(lambda one, other: b.one("or", one, other), found)
 
 
 def _is_signed(v: Value) -> bool:
-    """Whether a number has room for every index of a thread, and a sign."""
+    """Return whether an integer type is signed and wide enough for every thread index."""
     return isinstance(v.type, Scalar) and v.type.kind is Kind.INT and v.type.bits >= 32

@@ -1,8 +1,8 @@
 """Derivatives of funcs that kernels call, for the frontend to inline (:mod:`diffkern.frontend.derived`).
 
-In: a lowered func and its active parameters. Out: a function of the func's parameters that is inlined in place of the
-func: with cotangents of the results, or with tangents of the parameters. Whoever has the lists of passes says what runs
-around the sweeps.
+A lowered func and its active parameters become a function of the func's parameters that is inlined in place of the
+func: with cotangents of the results, or with tangents of the parameters. The passes that run around the sweeps are
+given by the module that owns the lists of passes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BUDGET = StackBudget(4096)
 
 @dataclass(frozen=True)
 class FuncDerivatives:
-    """What differentiates funcs.
+    """The differentiation of funcs, with the passes around it.
 
     Attributes
     ----------
@@ -34,7 +34,7 @@ class FuncDerivatives:
     prepare
         Normalises it.
     optimise
-        Makes a forward program of it.
+        Turns it into a forward program.
     simplify
         Normalises the function of a map of tiles.
     clean
@@ -49,7 +49,7 @@ class FuncDerivatives:
 
     @property
     def tools(self) -> Tools:
-        """What forward mode takes from reverse mode."""
+        """The parts of reverse mode that forward mode uses."""
         return Tools(self.transpose, self.derivative)
 
     def transpose(self, fn: Function) -> Function:
@@ -59,9 +59,11 @@ class FuncDerivatives:
     def derivative(self, fn: Function, active: Sequence[int]) -> Function:
         """Return the function that yields the results and the cotangents of the active parameters.
 
-        That of a derivative which keeps the states of loops is made of tangents, one for each number that is active.
+        If it contains a derivative that keeps the states of loops, it is made of tangents instead, one for each active
+        number.
         """
         whole = self.written(fn)
+        # Reverse mode refuses loop stacks (see check_stacks); tangents can be carried through them.
         if any(op.name == "stack_new" for op in walk(whole.body)):
             made = by_tangents(whole, active, self.tools)
         else:

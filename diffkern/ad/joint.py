@@ -1,7 +1,7 @@
 """A launch and its adjoint as one program, for sequences in which one follows the other.
 
-In: a prepared function, and its adjoint. Out: the function that stores the results of the primal and adds to the
-cotangents. What both compute, they compute once; the optimiser sees to that.
+A prepared function and its adjoint become one function that stores the results of the primal and adds to the
+cotangents. Values that both need are computed once, by the optimiser's common subexpression elimination.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ __all__ = ["can_join", "joined"]
 
 
 def can_join(fn: Function, adjoint: Adjoint) -> bool:
-    """Whether threads may go on with their part of the adjoint when others have not begun their part of the primal.
+    """Return whether threads may run their part of the adjoint before others have begun their part of the primal.
 
-    So it is where no thread reads what another one may write: the primal reads nothing that it writes, and the adjoint
-    neither what was there before the launch nor what is there after it.
+    This is the case if no thread reads what another one may write: the primal does not read the arrays it writes, and
+    the adjoint reads neither their contents before the launch nor those after it.
     """
     ops = list(walk(fn.body))
     if adjoint.saved or is_simt(fn) or any(isinstance(v.type, Tile) for op in ops for v in op.results):
@@ -36,27 +36,32 @@ def can_join(fn: Function, adjoint: Adjoint) -> bool:
     written = {Access(op).array for op in ops if op.name in WRITES}
     read = {Access(op).array for op in ops if op.name in LOADS}
     used = {v for op in ops for v in op.operands} | {v for op in ops for r in op.regions for v in r.yields}
+    # The result of an atomic update depends on other threads, which may not have run yet.
     if any(op.name in ATOMICS and not used.isdisjoint(op.results) for op in ops):
         return False
+    # Which memory a nested array refers to is known to the launch alone, so writes are restricted to plain parameters.
     if any(not isinstance(v.type, Array) or v.type.outer or v not in fn.params for v in written):
         return False
     return written.isdisjoint(read) and written.isdisjoint(fn.params[k] for k in adjoint.final)
 
 
 def joined(fn: Function, adjoint: Adjoint) -> Adjoint:
-    """Return an adjoint whose threads first do what the threads of the primal do; it is of the stage of an adjoint.
+    """Return an adjoint whose threads first execute the primal; it is of the stage of an adjoint.
 
     Parameters
     ----------
     fn : Function
         The prepared primal, which is not changed.
     adjoint : Adjoint
-        Its adjoint, whose function is taken over.
+        Its adjoint, whose function is consumed.
     """
     primal = remove_rules(without_reports(clone_function(fn)))
     b = Builder()
     own = adjoint.fn.params[: len(fn.params)]
+    # The primal is put on the adjoint's own parameters, so that equal subexpressions of the two become identical.
     Cloner(b, dict(zip(fn.params, own, strict=True))).ops(primal.body.ops)
     body = adjoint.fn.body
+    # Each thread runs its part of the primal first, so that its part of the adjoint can reuse the values computed
+    # there.
     body.ops[:0] = b.region.ops
     return replace(adjoint, fn=replace(adjoint.fn, body=body))

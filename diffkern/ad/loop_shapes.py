@@ -1,4 +1,4 @@
-"""What distinguishes ``for`` from ``while`` for the reverse sweep."""
+"""The differences between ``for`` and ``while`` that the reverse sweep has to know."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["LoopShape", "for_shape", "while_shape"]
 
 @dataclass(slots=True)
 class LoopShape:
-    """How iterations are counted and how the body's parameters are bound."""
+    """The type of the trip counter of a loop, its carried values, and the binding of the body's parameters."""
 
     counter: Scalar
     init: Sequence[Value]
@@ -44,6 +44,7 @@ def for_shape(b: Builder, op: Op, env: Mapping[Value, Value], constants: Mapping
     counter = counter_type(start.type)
     first, end = (constants.get(v) for v in (loop.start, loop.stop))
     all_known = first is not None and end is not None and known is not None
+    # The 32-bit counter of trips would overflow; literal bounds show it at compile time.
     if counter == INT32 and all_known and trip_count(PYTHON, first, end, known, known) >= 1 << 31:
         raise AutodiffError(
             "the adjoint of a loop over 32 bits makes fewer than 2**31 trips", loc=op.loc,

@@ -1,9 +1,9 @@
 """The reverse sweep through a loop.
 
-The adjoint of a loop runs its iterations backwards. What an iteration's adjoint needs of the carried state (if
-anything) comes from snapshots in a fixed stack. While there is a slot for every iteration this is a plain stack; a
-longer loop is re-executed from snapshots placed by the binomial schedule (Griewank and Walther, "Revolve", 2000), so
-memory is bounded whatever the number of trips::
+The adjoint of a loop runs its iterations backwards. The carried state that an iteration's adjoint needs (if any) comes
+from snapshots in a fixed stack. While there is a slot for every iteration this is a plain stack; a longer loop is
+re-executed from snapshots placed by the binomial schedule (Griewank and Walther, "Revolve", 2000), so memory is bounded
+whatever the number of trips::
 
     push (0, initial state)
     for it from trips - 1 down to 0:
@@ -16,17 +16,18 @@ memory is bounded whatever the number of trips::
 
 The first trip through the inner loop stores every state when slots suffice, and later ones do not advance at all.
 
-With a short body (``StackBudget.every``) it is segments that are treated so, of as many iterations as there are slots::
+With a short body (``StackBudget.every``) the schedule is applied to segments, of as many iterations as there are
+slots::
 
     for segment from the last one down to 0:         # mostly there is one
         state = segment == 0 ? initial state : advanced, by segments, from the top of a stack of snapshots
         for it in the segment: keep state[it]; state = body(it, state)
         for it in the segment, backwards: adjoint of iteration `it` from state[it]
 
-The two inner loops have nothing to ask where every state fits, and are there once.
+The two inner loops need no test of whether every state fits, and are emitted once.
 
-Where the iterations are those of a block of threads (``ReverseLoop.memory``), what they find in shared memory is part
-of the state: it is kept and restored with the snapshots, in arrays that the block shares.
+Where the iterations are those of a block of threads (``ReverseLoop.memory``), the contents that they find in shared
+memory are part of the state: they are saved and restored with the snapshots, in arrays that the block shares.
 """
 
 from __future__ import annotations
@@ -66,18 +67,18 @@ class StackBudget:
     every: int = 0  # operations of a body up to which every state of a segment is kept
 
     def per_level(self, depth: int) -> StackBudget:
-        """The part of each of ``depth`` nested loops."""
+        """Return the share of each of ``depth`` nested loops."""
         parts = (n // depth for n in (self.bytes, self.tile_bytes, self.block_bytes, self.thread_bytes))
         room, tiles, block, thread = parts
         return StackBudget(room, self.slots, tiles, block, thread, self.every)
 
     def slots_for(self, fields: Sequence[StackField], *, block: bool = False, shared: int = 0) -> int:
-        """Snapshots that fit, at least 2.
+        """Return the number of snapshots that fit, at least 2.
 
         Parameters
         ----------
         fields
-            What a thread keeps; for tiles there is room for more bytes.
+            The state that a thread keeps; for tiles there is room for more bytes.
         block
             Whether the loop is around barriers.
         shared
@@ -85,6 +86,7 @@ class StackBudget:
         """
         if self.slots is not None:
             return max(2, self.slots)
+        # Each field of a slot takes a multiple of 8 bytes.
         size = sum((f.itemsize + 7) // 8 * 8 for f in fields)
         tiled = any(isinstance(f, Tile) for f in fields)
         room = self.tile_bytes if tiled else self.thread_bytes if block else self.bytes
@@ -96,7 +98,7 @@ class StackBudget:
 
 @dataclass(slots=True)
 class ReverseLoop:
-    """One loop to reverse.
+    """A loop to be reversed.
 
     Attributes
     ----------
@@ -105,8 +107,8 @@ class ReverseLoop:
     init
         The carried state before the loop.
     body
-        The adjoint of one iteration: a region whose first parameter is the iteration number, the others cotangents;
-        it refers to the carried state by ``state``.
+        The adjoint of one iteration: a region whose first parameter is the iteration number, the others cotangents; it
+        refers to the carried state by ``state``.
     state
         Placeholders, one per carried value.
     advance
@@ -129,14 +131,16 @@ class ReverseLoop:
 
     @property
     def tracked(self) -> set[Value]:
-        """Shared arrays in which primal values are replayed."""
+        """The shared arrays in which primal values are replayed."""
         return self.memory.memory.tracked if self.memory is not None else set()
 
 
 def emit_reverse_loop(b: Builder, loop: ReverseLoop, budget: StackBudget) -> tuple[Value, ...]:
-    """Append the reversed loop; returns the final values of the carried cotangents."""
+    """Append the reversed loop; return the final values of the carried cotangents."""
     found: set[Value] = set()
     if loop.memory is not None:
+        # Dead replays are removed before asking what is needed: a replayed store that feeds only dead loads would count
+        # as a use of the carried state.
         remove_dead_replays(loop.body, loop.tracked)
         found = _found(loop, find_needs(loop.body, loop.body.yields, loop.tracked).arrays)
     live = eliminate_region(loop.body)
@@ -145,10 +149,13 @@ def emit_reverse_loop(b: Builder, loop: ReverseLoop, budget: StackBudget) -> tup
     assert isinstance(counter, Scalar)
     one = b.const(1, counter)
     first, stop, step = b.sub(loop.trips, one), b.const(-1, counter), b.const(-1, counter)
+    # A reversed loop whose adjoint needs no state is a plain loop over the same trips, with no stack at all.
     if not needed and not arrays:
         if loop.memory is not None:
             start = Region()
             with b.into(start):
+                # The barrier at the start of a trip is needed even without snapshots: the last trip's sweep reads the
+                # instance that this trip's replay overwrites.
                 loop.memory.begin(None, ())
             loop.body.ops[:0] = start.ops
         return b.for_(first, stop, step, loop.carried, loop.body, loop.names)
@@ -158,15 +165,18 @@ def emit_reverse_loop(b: Builder, loop: ReverseLoop, budget: StackBudget) -> tup
 
 
 def _found(loop: ReverseLoop, arrays: Iterable[Value]) -> set[Value]:
-    """Those of the arrays in which an iteration finds contents."""
+    """Return those of the arrays whose earlier contents an iteration reads."""
     return set() if loop.memory is None else {a for a in arrays if a in loop.memory.stacks}
 
 
 def _closure(b: Builder, loop: ReverseLoop, needed: set[int], arrays: set[Value]) -> tuple[list[int], set[Value]]:
-    """The carried values and shared arrays that must be stored: those needed, and what the body computes them from."""
+    """Return the carried values and shared arrays to store: those needed, and those the body computes them from."""
+    # A primal iteration on fresh parameters shows the dependencies from trip to trip, without emitting anything into
+    # the adjoint: the probe is thrown away.
     probe = Region((Value(loop.trips.type), *(Value(v.type) for v in loop.state)))
     with b.into(probe):
         probe.yields = tuple(loop.advance(probe.params[0], probe.params[1:]))
+    # If a needed value is computed from another carried value, that has to be stored too, and so on to the fixpoint.
     while True:
         used = find_needs(probe, {probe.yields[k] for k in needed}, loop.tracked, arrays)
         wider = needed | {k for k, p in enumerate(probe.params[1:]) if p in used.values}
@@ -177,24 +187,28 @@ def _closure(b: Builder, loop: ReverseLoop, needed: set[int], arrays: set[Value]
 
 
 def _keeps_every_state(loop: ReverseLoop, budget: StackBudget) -> bool:
-    """Whether every state is kept of as many iterations as fit.
+    """Return whether the states of as many iterations as fit are all kept.
 
-    Not of loops in which others keep states: an iteration's own code is emitted three times, that of others twice.
+    Loops that contain others with stored states are excluded: an iteration's own code is emitted three times, that of
+    inner loops twice.
     """
     ops = list(walk(loop.body))
     return loop.memory is None and len(ops) <= budget.every and all(op.name != "stack_new" for op in ops)
 
 
 def _in_segments(b: Builder, loop: ReverseLoop, needed: list[int], budget: StackBudget) -> tuple[Value, ...]:
-    """Keep every state of a segment: of all iterations if they fit, else of so many, the last ones first."""
+    """Keep every state of a segment: of all iterations if they fit, else of as many as fit, the last ones first."""
     counter = loop.trips.type
     assert isinstance(counter, Scalar)
     fields: list[Element] = [loop.state[k].type for k in needed]  # type: ignore[misc]
     kept = Stack(tuple(fields), budget.slots_for([counter, *fields]), loop.level + 1)
+    # Starts of segments form a second, smaller stack with its own position field, whose level is the loop's own; the
+    # states of a segment have the next one.
     few = budget.per_level(_PART_FOR_STARTS)
     starts = Stack((counter, *fields), few.slots_for([counter, *fields]), loop.level)
     one, zero, size, down = (b.const(n, counter) for n in (1, 0, kept.slots, -1))
     several, single = Region(), Region(yields=(zero,))
+    # The division is skipped if all iterations fit in one segment, which is the usual case: the branch is marked rare.
     with b.into(several):
         several.yields = (b.one("floordiv", b.sub(loop.trips, one), size),)
     more = b.one("gt", loop.trips, size)
@@ -202,6 +216,7 @@ def _in_segments(b: Builder, loop: ReverseLoop, needed: list[int], budget: Stack
     stack, bottom = b.one("stack_new", type=starts, hint="starts"), b.i32(0)
 
     segment, top = Value(counter, "segment"), Value(INT32, "top")
+    # Fresh parameters: the loop's own become those of the inner loop over the iterations of a segment.
     carried = [Value(v.type, v.name) for v in loop.body.params[1:]]
     body = Region((segment, top, *carried))
     with b.into(body):
@@ -218,19 +233,21 @@ def _in_segments(b: Builder, loop: ReverseLoop, needed: list[int], budget: Stack
         for k, v in zip(needed, first, strict=True):
             init[k] = v
         trips = b.one("min", b.sub(loop.trips, begin), size)
+        # From the inner loop's view iterations are numbered from the start of the segment, so advance shifts them back.
         inner = replace(
             loop, trips=trips, init=init, body=trip, carried=carried,
             advance=lambda at, state: loop.advance(b.add(begin, at), state),
         )  # fmt: skip
         body.yields = (below, *_with_every_state(b, inner, needed, kept, (b.sub(trips, one), down, down)))
     names = ("top", *loop.names)
+    # "once" marks a loop that mostly makes one trip; the first result is the top of the stack and is dropped.
     return b.op("for", last, down, down, bottom, *loop.carried, regions=(body,), names=names, once=True)[1:]
 
 
 def _start_of(
     b: Builder, loop: ReverseLoop, needed: list[int], stack: Value, size: Value, segment: Value, top: Value
 ) -> tuple[Value, ...]:
-    """The top of the stack below a segment, and the state before it, which for the first one is given."""
+    """Return the top of the stack below a segment, and the state before it, which is the initial one for the first."""
     counter, type_ = loop.trips.type, stack.type
     assert isinstance(counter, Scalar)
     assert isinstance(type_, Stack)
@@ -252,11 +269,14 @@ def _start_of(
             out[k] = v
         return out
 
+    # For the first segment nothing has to be advanced, so the stack of starts is not even initialised.
     later, first = Region(), Region(yields=(top, *init))
     with b.into(later):
+        # Segments are processed from the last to the first: the initial state is pushed at each start of a later one.
         b.op("stack_set", stack, b.i32(0), zero, *init)
         now, *states = _advance_to(b, replace(loop, advance=past), needed, set(), stack, type_, segment, top)
         is_here = b.one("eq", b.one("stack_get", stack, now, field=0), segment)
+        # A snapshot at this segment is not needed by earlier ones: pop it.
         later.yields = (b.select(is_here, b.sub(now, b.i32(1)), now), *states)
     names = ("top", *(loop.state[k].name for k in needed))
     types = tuple(v.type for v in first.yields)
@@ -267,7 +287,7 @@ def _start_of(
 def _with_every_state(
     b: Builder, loop: ReverseLoop, needed: list[int], type_: Stack, bounds: tuple[Value, Value, Value]
 ) -> tuple[Value, ...]:
-    """The state before each iteration is kept, and taken where the iteration is reversed."""
+    """Store the state before each iteration, and load it where the iteration is reversed."""
     counter = loop.trips.type
     assert isinstance(counter, Scalar)
 
@@ -280,6 +300,7 @@ def _with_every_state(
     b.op("stack_set", stack, b.i32(0), *first)
     ahead = Region((Value(counter, "cur"), *(Value(v.type, n) for v, n in zip(first, names, strict=True))))
     with b.into(ahead):
+        # Carried values that are not needed stay unbound placeholders. The body's ops on them are dead and are removed.
         full = [Value(v.type, v.name) for v in loop.state]
         for k, v in zip(needed, ahead.params[1:], strict=True):
             full[k] = v
@@ -314,11 +335,13 @@ def _with_stack(
         loop.memory.limit(type_.slots)
     stack = b.one("stack_new", type=type_, hint="stack")
     bottom = b.i32(0)
+    # Slot 0 holds the initial state of iteration 0 and is never popped.
     b.op("stack_set", stack, bottom, b.const(0, counter), *(loop.init[k] for k in needed))
 
     body = Region((loop.body.params[0], Value(INT32, "top"), *loop.body.params[1:]))
     it, top = body.params[:2]
     with b.into(body):
+        # All threads restore the instance of the top snapshot before any of them advances from it.
         if loop.memory is not None:
             loop.memory.begin(top, arrays)
         restored = _advance_to(b, loop, needed, arrays, stack, type_, it, top)
@@ -326,6 +349,7 @@ def _with_stack(
         body.ops.extend(loop.body.ops)
         position = b.one("stack_get", stack, top_now, field=0)
         zero = b.const(0, counter)
+        # The bottom snapshot stays even when iteration 0 is reversed, so the top index never becomes negative.
         done = b.one("and", b.one("eq", position, it), b.one("gt", it, zero))
         below = b.select(done, b.sub(top_now, b.i32(1)), top_now)
         body.yields = (below, *loop.body.yields)
@@ -344,11 +368,12 @@ def _advance_to(
     it: Value,
     top: Value,
 ) -> tuple[Value, ...]:
-    """From the snapshot on top to the state before iteration ``it``; returns the new top and the state."""
+    """Advance from the top snapshot to the state before iteration ``it``; return the new top and the state."""
     counter = type_.fields[0]
     assert isinstance(counter, Scalar)
     start = b.one("stack_get", stack, top, field=0, hint="cur")
     states = [b.one("stack_get", stack, top, field=1 + j, hint=loop.state[k].name) for j, k in enumerate(needed)]
+    # The schedule is asked once per snapshot and its answer carried as "planned", not recomputed in each iteration.
     nxt = _next_checkpoint(b, type_.slots, start, it, top)
     names = ["cur", "top", "planned", *(loop.state[k].name for k in needed)]
 
@@ -374,6 +399,8 @@ def _advance_to(
             above = b.add(now, b.i32(1))
             b.op("stack_set", stack, above, cur_next, *kept)
             if loop.memory is not None:
+                # Shared memory is saved in the slot of the same number, by all threads: the position is the same for
+                # all of them.
                 loop.memory.save(above, arrays)
             push.yields = (above, _next_checkpoint(b, type_.slots, cur_next, it, above))
         skip.yields = (now, planned)
@@ -384,12 +411,12 @@ def _advance_to(
 
 
 def _next_checkpoint(b: Builder, slots: int, cur: Value, it: Value, top: Value) -> Value:
-    """Where the next snapshot goes on the way from ``cur`` to ``it``; after ``it`` when no slot is free."""
+    """Return the position of the next snapshot on the way from ``cur`` to ``it``; after ``it`` if no slot is free."""
     return b.one("next_checkpoint", cur, it, b.sub(b.i32(slots - 1), top), hint="planned")
 
 
 def loop_depth(region: Region) -> int:
-    """Deepest nesting of loops in a region."""
+    """Return the deepest nesting of loops in a region."""
     return max(
         (max(map(loop_depth, op.regions)) + is_loop(op) for op in region.ops if op.regions),
         default=0,

@@ -1,4 +1,4 @@
-"""What reverse mode refuses of a kernel's accesses to memory."""
+"""The kernels' memory accesses that reverse mode refuses."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check_memory(
     *,
     stamped: bool = False,
 ) -> list[Pair]:
-    """Refuse what the sweep through memory cannot get right, whatever the values are.
+    """Refuse accesses to memory that the sweep cannot get right, whatever the values are.
 
     Parameters
     ----------
@@ -41,11 +41,11 @@ def check_memory(
     with_cotangents : collection of Value
         Those, and parameters by value, that have cotangents.
     activity : Activity
-        Of its values.
+        The activity of its values.
     facts : mapping
-        What is known of its loads from arrays that it writes to.
+        The facts about its loads from arrays that it writes to.
     stamped : bool, optional
-        Whether stamps have shown of the launch that no two threads race.
+        Whether stamps of the launch have shown that no two threads race.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def check_memory(
     Raises
     ------
     AutodiffError
-        With the line of what is refused.
+        With the source line of the refused access.
     """
     disjoint = check_atomics(fn, with_cotangents, stamped=stamped)
     hidden = HiddenPaths(fn, roots)
@@ -63,6 +63,7 @@ def check_memory(
         if op.name not in LOADS | ATOMICS or op.attrs.get("opaque") or not is_differentiable(op.result.type):
             continue
         array, fact = Access(op).array, facts.get(op)
+        # A racing load is an error only if its value matters for a derivative.
         if fact is not None and fact.source is Source.RACING and op.result in activity.useful:
             line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc else ""
             error = AutodiffError(
@@ -72,6 +73,7 @@ def check_memory(
             )
             error.is_race = True
             raise error
+        # A load that sees the entry contents only cannot see an active value stored by this kernel.
         sees_stores = fact is None or fact.source is not Source.ENTRY
         if array not in with_cotangents and sees_stores and hidden.through(op):
             raise AutodiffError(
@@ -83,10 +85,10 @@ def check_memory(
 
 
 def check_atomics(fn: Function, with_cotangents: Collection[Value], *, stamped: bool = False) -> list[Pair]:
-    """Refuse arrays updated in ways whose order decides about the result.
+    """Refuse arrays whose result depends on the order of the updates.
 
-    Of a stamped launch, return those updates and stores of an array that do not touch one element in two threads: one
-    thread adds and stores in the order of its program.
+    For a stamped launch, return the updates and stores of an array that do not touch one element from two threads: a
+    single thread adds and stores in program order.
     """
     updates: dict[Value, list[tuple[Op, str]]] = {}
     for op in walk(fn.body):
@@ -94,6 +96,7 @@ def check_atomics(fn: Function, with_cotangents: Collection[Value], *, stamped: 
         if kind == "take" or op.attrs.get("opaque"):  # which leaves what there is
             continue
         if op.name in STORES | ATOMICS and Access(op).array in with_cotangents:
+            # Adding and subtracting commute, so the two kinds may be mixed.
             updates.setdefault(Access(op).array, []).append((op, "add" if kind == "sub" else kind))
     mixed = [array for array, ops in updates.items() if len({kind for _, kind in ops}) > 1]
     if all(is_shared(array.type) for array in mixed):
@@ -101,10 +104,12 @@ def check_atomics(fn: Function, with_cotangents: Collection[Value], *, stamped: 
     exclusive, disjoint = Exclusive(fn), list[Pair]()
     for array in (array for array in mixed if not is_shared(array.type)):
         for op, kind in updates[array]:
+            # Pairs that are proved never to meet in one element do not have to commute.
             others = [(other, k) for other, k in updates[array] if k != kind and not exclusive(op, other)]
             if op.name not in ATOMICS or not others:
                 continue
             by_one_thread = kind == "add" and all(other.name == "store" for other, _ in others)
+            # Whether one thread only stores and adds to the element is not known here; the launch's stamps decide that.
             if stamped and by_one_thread:
                 disjoint += [(op, other) for other, _ in others]
                 continue
@@ -144,7 +149,7 @@ def check_stacks(fn: Function) -> None:
 
 
 def stores_to(op: Op, arrays: Collection[Value]) -> bool:
-    """Whether a control-flow op stores to one of some arrays, or a derivative in it accesses the cotangents of one."""
+    """Return whether a control-flow op stores to one of some arrays, or a derivative in it accesses its cotangents."""
     inside = [inner for sub in op.regions for inner in walk(sub)]
     return any(
         (inner.name in STORES | ATOMICS and Access(inner).array in arrays and not inner.attrs.get("opaque"))
@@ -154,5 +159,5 @@ def stores_to(op: Op, arrays: Collection[Value]) -> bool:
 
 
 def touches_cotangents(call: Ruled, arrays: Collection[Value]) -> bool:
-    """Whether a derivative written by the user accesses the cotangents of one of some arrays."""
+    """Return whether a derivative written by the user accesses the cotangents of one of some arrays."""
     return any(array in arrays for array in call.arrays)

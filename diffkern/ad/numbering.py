@@ -1,9 +1,9 @@
-"""Where in a log each execution of an op has its place, among those of its thread.
+"""The position in a log of each execution of an op, among those of its thread.
 
-In: a function, and the ops that log something: what an atomic update returned, what a load read. Out: a copy in which
-the place of each is known where it stands. It follows from the position in the text and the trips of the loops around
-it; the two branches of an ``if`` take the same slots. A place that depends on more is a variable, which goes through
-loops and branches like the user's.
+Given a function and the ops that log something (the result of an atomic update, or of a load), :class:`Numbered` makes
+a copy in which the position of each is known where it executes. The position follows from the place in the program and
+the trips of the loops around it; the two branches of an ``if`` take the same number of slots. A position that depends
+on more is a variable, which is carried through loops and branches like the user's.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ __all__ = ["Logged", "Numbered", "Sites", "ops_of_thread", "thread_number", "wid
 
 
 class Sites:
-    """The ops of a function that log something, and how many slots they take.
+    """The ops of a function that log something, and the number of slots they take.
 
     Parameters
     ----------
     fn
         The function.
     ops
-        The ops, of which those are left out that have no place: in the test of a ``while`` in which a loop makes a
+        The ops. Those without a position are left out: they are in the test of a ``while`` in which a loop makes a
         number of trips that only the launch knows.
     type
-        Of the elements of the log.
+        The type of the elements of the log.
     index
-        Of the place of a slot among those of a thread.
+        The type of a slot's position among those of a thread.
     """
 
     def __init__(self, fn: Function, ops: Iterable[Op], type: Scalar, index: Scalar = INT32) -> None:
@@ -44,6 +44,8 @@ class Sites:
         self.constants: Mapping[Value, Any] = {op.result: op.attrs["value"] for op in found if op.name == "const"}
         self.ops = dict.fromkeys(ops)
         for op in found:
+            # The test of a while yields only its condition, so it cannot carry a position out; its slots have to be
+            # countable.
             if op.name == "while" and self.of(While(op).test) is None:
                 for inner in walk(While(op).test):
                     self.ops.pop(inner, None)
@@ -53,7 +55,7 @@ class Sites:
         return op.name != "ruled" and any(inner in self.ops for sub in op.regions for inner in walk(sub))
 
     def of(self, region: Region) -> int | None:
-        """Return the slots that a region takes, None where the launch decides."""
+        """Return the number of slots that a region takes, None if only the launch knows it."""
         total = 0
         for op in region.ops:
             n = self.of_op(op)
@@ -63,11 +65,12 @@ class Sites:
         return total
 
     def of_op(self, op: Op) -> int | None:
-        """Return the slots that an op takes with what it contains."""
+        """Return the number of slots that an op takes, its regions included."""
         if op in self.ops:
             return width(op)
         if op.name == "if":
             then, orelse = map(self.of, op.regions)
+            # Reserving the maximum for both arms wastes slots, but keeps the position a constant instead of a variable.
             return None if then is None or orelse is None else max(then, orelse)
         if not is_loop(op):
             return 0
@@ -81,7 +84,7 @@ class Sites:
 
 
 class Numbered(Cloner):
-    """A copy of a function in which each op that logs has a place among those of its thread."""
+    """A copy of a function in which each op that logs has a position among those of its thread."""
 
     def __init__(self, fn: Function, sites: Sites) -> None:
         super().__init__(Builder(loc=fn.loc))
@@ -90,7 +93,7 @@ class Numbered(Cloner):
         self.at = self.slots(0)
 
     def slots(self, n: int) -> Value:
-        """Return a number of slots."""
+        """Return a number of slots as a constant."""
         return self.b.const(n, self.sites.index)
 
     def body(self) -> Region:
@@ -113,14 +116,15 @@ class Numbered(Cloner):
                 self.uneven(op)
 
     def site(self, op: Op) -> None:
-        """Copy an op that logs; what is to be done about its slots is another class's business."""
+        """Copy an op that logs; subclasses use its slots."""
         super().op(op)
 
     def branch(self, op: Op) -> None:
-        """Branches that take the same slots, as many as the one with more; or the place is another result."""
+        """Copy a branch whose arms take the same slots, as many as the larger; else the position is one more result."""
         start, slots = self.at, self.sites.of_op(op)
         regions: list[Region] = []
         for sub in op.regions:
+            # Both arms start from the same position, as only one of them executes.
             self.at = start
             copy = self.region(sub)
             copy.yields = copy.yields if slots is not None else (*copy.yields, self.at)
@@ -131,7 +135,7 @@ class Numbered(Cloner):
         self.at = self.b.add(start, self.slots(slots)) if slots is not None else results[-1]
 
     def even(self, op: Op) -> None:
-        """A loop whose trips take the same number of slots each."""
+        """Copy a loop whose trips take the same number of slots each."""
         b, view, start = self.b, For(op), self.at
         n = self.slots(self.sites.of(view.body) or 0)
         lo, hi, step = self.values(view.bounds)
@@ -141,6 +145,8 @@ class Numbered(Cloner):
         copy = Region(tuple(Value(p.type, p.name) for p in body.params))
         self.env.update(zip(body.params, copy.params, strict=True))
         with b.into(copy):
+            # In an even loop the position is start + trip * n: no carried variable, so the loop stays parallel and
+            # reversible.
             trip = trip_of(b, copy.params[0], lo, step, known)
             self.at = b.add(start, b.mul(b.cast(trip, self.sites.index), n))
             self.ops(body.ops)
@@ -150,7 +156,7 @@ class Numbered(Cloner):
         self.at = b.add(start, b.mul(b.cast(trips, self.sites.index), n))
 
     def uneven(self, op: Op) -> None:
-        """A loop through which the place goes as a variable; that of a test goes on in the trip behind it."""
+        """Copy a loop that carries the position; the slots of a test are added in the trip behind it."""
         tested = self.sites.of(While(op).test) if op.name == "while" else 0
         operands = (*self.values(op.operands), self.at)
         regions = []
@@ -159,6 +165,8 @@ class Numbered(Cloner):
             self.env.update(zip(sub.params, copy.params, strict=False))
             is_test = op.name == "while" and sub is While(op).test
             with self.b.into(copy):
+                # A while test executes once more than its body. Its slots are skipped at the start of the body, and
+                # once behind the loop.
                 self.at = copy.params[-1] if is_test else self.behind(copy.params[-1], tested)
                 self.ops(sub.ops)
             copy.yields = self.values(sub.yields) if is_test else (*self.values(sub.yields), self.at)
@@ -169,17 +177,18 @@ class Numbered(Cloner):
         self.at = self.behind(results[-1], tested)
 
     def behind(self, at: Value, slots: int | None) -> Value:
-        """Return the place behind some slots."""
+        """Return the position behind some slots."""
         return self.b.add(at, self.slots(slots)) if slots else at
 
 
 class Logged(Numbered):
-    """A copy with a log: what each thread logs, one thread's after another's."""
+    """A copy with a log, in which each thread's entries follow those of the thread before."""
 
     def __init__(self, fn: Function, sites: Sites) -> None:
         super().__init__(fn, sites)
         self.log = Value(Array(sites.type, 1), "log")
         count, thread = sites.of(fn.body), thread_number(self.b, fn)
+        # Without a static count each thread has a segment of its own; the host computes the starts by a prefix sum.
         self.begins = Value(Array(INT64, 1), "begins") if count is None else None
         if self.begins is not None:
             self.first = self.b.one("load", self.begins, thread, wrap=(False,))
@@ -192,12 +201,13 @@ class Logged(Numbered):
         return replace(self.fn, params=(*self.fn.params, *more), body=self.body(), updates=())
 
     def slot(self) -> Value:
-        """Return where in the log the next op has its place."""
+        """Return the position in the log of the next op."""
         return self.b.add(self.first, self.b.cast(self.at, INT64))
 
     def write(self, value: Value) -> None:
         """Write a value to the log."""
         for k, part in enumerate(self.b.components(value)):
+            # Values are logged in the log's common type, which is chosen so that the cast back is exact.
             self.b.op("store", self.log, self.part(k), self.b.cast(part, self.sites.type), wrap=(False,))
 
     def read(self, t: Scalar | Vec | Mat) -> Value:
@@ -208,12 +218,12 @@ class Logged(Numbered):
         return self.b.construct(t, [self.b.cast(v, scalar) for v in found])
 
     def part(self, k: int) -> Value:
-        """Return the place of a component of what the next op logs."""
+        """Return the position of a component of the value that the next op logs."""
         return self.slot() if k == 0 else self.b.add(self.slot(), self.b.const(k, INT64))
 
 
 def width(op: Op) -> int:
-    """Return how many slots an op's result takes."""
+    """Return the number of slots that an op's result takes."""
     t = op.result.type
     return t.size if isinstance(t, (Vec, Mat)) else 1
 
@@ -228,7 +238,7 @@ def thread_number(b: Builder, fn: Function) -> Value:
 
 
 def ops_of_thread(region: Region) -> list[Op]:
-    """Return the ops of a region and of those in it, without what funcs have as rules of their own."""
+    """Return the ops of a region and its subregions, without the rules of their own that funcs have."""
     found: list[Op] = []
     for op in region.ops:
         found.append(op)

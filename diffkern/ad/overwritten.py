@@ -1,9 +1,9 @@
-"""The log of what loads read: values that the gradient needs and that a kernel overwrites.
+"""The log of loaded values that the gradient needs and that a kernel overwrites.
 
-In: a normalised function, and the reverse sweep that is to go through it. Out: an :class:`Overwritten`, the loads whose
-values the sweep needs and can have from nowhere else, with the functions that write these values to a log, read them
-there, and count for each thread how many there are. Only what the thread itself overwrites is logged: what another
-thread may write stays refused.
+Given a normalised function and the reverse sweep through it, :func:`overwritten_values` finds the loads whose values
+the sweep needs and cannot get otherwise. :class:`Overwritten` has the functions that write these values to a log, read
+them from there, and count them for each thread. Only values that the thread itself overwrites are logged: loads of
+elements that another thread may write stay refused.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ __all__ = ["Overwritten", "Reading", "overwritten_values"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A function with a log in which the values of some of its loads stand.
+    """A function with a log that holds the values of some of its loads.
 
     Attributes
     ----------
     fn
         The function; the log is its last parameters.
     logged
-        For each of these loads the value that the log has for it.
+        For each of these loads its value in the log.
     origin
-        For each load the one that it is a copy of.
+        For each load the load of the original function that it is a copy of.
     """
 
     fn: Function
@@ -61,9 +61,9 @@ class Overwritten:
         return Reading(copy.function(), copy.logged, copy.origin)
 
     def counting(self) -> Function:
-        """Return the function that stores how many slots each thread takes to an array, its last parameter.
+        """Return the function that stores the number of slots of each thread to an array, its last parameter.
 
-        It writes to arrays of the kernel, which have to be copies, where the number of slots depends on what the
+        It writes to arrays of the kernel, which have to be copies, where the number of slots depends on values that the
         thread itself has written there.
 
         Raises
@@ -86,7 +86,7 @@ class Overwritten:
         return _executed(self.base, self.sites)
 
     def log(self, active: Collection[int]) -> Log:
-        """Return what the log is like, for the adjoint with respect to some parameters."""
+        """Return the description of the log, for the adjoint with respect to some parameters."""
         return Log(
             str(self.sites.type), self.sites.of(self.base.body), self.what, self.first.loc, tuple(sorted(active))
         )
@@ -98,7 +98,7 @@ class Overwritten:
 
     @property
     def what(self) -> str:
-        """What is logged, for messages."""
+        """A description of the logged values, for messages."""
         return f"what {Access(self.first).array.name} held here before the kernel overwrote it"
 
 
@@ -124,6 +124,8 @@ def overwritten_values(base: Function, sweep: Callable[[Reading], Swept]) -> tup
     AutodiffError
         If what the sweep needs cannot be logged.
     """
+    # Logging one load may remove the need for others, and a logged value may need another load, so the set grows from
+    # what is lost in each sweep.
     chosen: set[Op] = set()
     while True:
         ops = [op for op in walk(base.body) if op in chosen]
@@ -132,6 +134,7 @@ def overwritten_values(base: Function, sweep: Callable[[Reading], Swept]) -> tup
         swept = sweep(reading)
         lost = swept.lost()
         for load, error in lost:
+            # The same load is lost again although it is logged: logging does not help.
             if load is None or is_simt(base) or reading.origin[load] in chosen:
                 raise error
         if not lost:
@@ -152,6 +155,7 @@ class _Reading(Logged):
         self.origin: dict[Op, Op] = {}
 
     def op(self, op: Op) -> None:
+        # The copy replays a launch that has already happened, so prints and failed checks must not be reported twice.
         if op.name in REPORTS:
             return
         super().op(op)
@@ -172,7 +176,7 @@ class _Executed(Numbered):
 
 
 def _executed(fn: Function, sites: Sites) -> Function:
-    """The function as it is, with the count of its slots behind it."""
+    """Return the function as it is, followed by the count of its slots."""
     numbered, counts = _Executed(fn, sites), Value(Array(INT64, 1), "counts")
     body = numbered.body()
     numbered.b.op("store", counts, thread_number(numbered.b, fn), numbered.at, wrap=(False,))
@@ -180,7 +184,9 @@ def _executed(fn: Function, sites: Sites) -> Function:
 
 
 def _common_type(ops: Collection[Op]) -> Scalar:
-    """The type of numbers that holds the values of all of some loads."""
+    """Return the type of numbers that holds the values of all of some loads exactly."""
+    # The original load stays in the copy: the dependence analysis still classifies it, and dead code elimination drops
+    # it.
     types = {t.dtype if isinstance(t, (Vec, Mat)) else t for t in (op.result.type for op in ops)}
     scalars = [t for t in types if isinstance(t, Scalar)]
     floats = [t for t in scalars if t.is_float]

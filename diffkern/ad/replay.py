@@ -1,10 +1,10 @@
 """Re-execution of the primal inside the adjoint, without its effects.
 
-The adjoint recomputes primal values rather than storing them: every scope of the reverse sweep begins with a copy
-of the scope's primal ops, from which dead code elimination removes what the sweep does not use ("redundant execution",
-Schenck et al., SC 2022). The copy never writes the user's arrays; loads from arrays that the kernel overwrites read the
-saved entry contents or the final contents, as the dependence analysis allows; a value that can be had from neither
-becomes *poison*, which is an error if anything uses it.
+The adjoint recomputes primal values rather than storing them: every scope of the reverse sweep begins with a copy of
+the scope's primal ops, from which dead code elimination removes those that the sweep does not use ("redundant
+execution", Schenck et al., SC 2022). The copy never writes the user's arrays; loads from arrays that the kernel
+overwrites read the saved entry contents or the final contents, as the dependence analysis allows; a value that neither
+of them holds becomes *poison*, and any use of it is an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SIGNS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
 
 @dataclass(slots=True)
 class ReplayContext:
-    """What all replays of one adjoint share."""
+    """The state shared by all replays of one adjoint."""
 
     facts: dict[Op, LoadFact]
     saved: dict[Value, Value]  # array parameter -> parameter with its entry contents
@@ -43,7 +43,7 @@ class ReplayContext:
 
 
 def refuse(op: Op) -> NoReturn:
-    """Raise the error for a derivative written by the user that does what none may do."""
+    """Raise the error for a derivative written by the user that has a forbidden effect."""
     raise AutodiffError(op.attrs["text"], loc=op.loc, remedy="a derivative changes dk.adjoint[...] alone")
 
 
@@ -61,11 +61,15 @@ class Replay(Cloner):
             elif op.name == "ruled":
                 self.ruled(Ruled(op))
             elif op.name == "cotangent_array":
+                # An array without a buffer has cotangents that are exactly zero.
                 self.context.cotangents[op.result] = self.context.buffers.get(op.operands[0])
             elif op.name in ACCESSES and Access(op).array in self.context.cotangents:
                 self.cotangent(op)
+            # Stores are left out: the launch has made them already, and repeating one would overwrite later contents.
             elif op.name in STORES | ACCUMULATES:
                 return
+            # An atomic's result cannot be had again. It is poisoned instead of refused here, since mostly nothing uses
+            # it.
             elif op.name in ATOMICS:
                 self.poisoned(op, _atomic_result(op))
             elif op.name in LOADS:
@@ -76,15 +80,16 @@ class Replay(Cloner):
                 super().op(op)
 
     def ruled(self, call: Ruled) -> None:
-        """The results of a func with rules of its own: its own, or what its replay says."""
+        """Set the results of a func with rules of its own: those of its replay, or of its own body without one."""
         found = self.values(call.returned) if call.replay is None else self.inline(call.replay, ())
         self.env.update(zip(call.op.results, found, strict=True))
 
     def cotangent(self, op: Op) -> None:
-        """An access to cotangents in a derivative written by the user; there are none, or a buffer of them."""
+        """Copy an access to cotangents in a derivative written by the user; the array may have no buffer of them."""
         access, buffer = Access(op), self.context.cotangents[Access(op).array]
         if op.name in LOADS:
             if buffer is None:
+                # Reading cotangents that do not exist gives zero, writing them does nothing.
                 self.env[op.result] = self.b.zero(op.result.type)
             else:
                 self.emit(op, (buffer, *self.values(access.places)), ())
@@ -99,6 +104,8 @@ class Replay(Cloner):
             return
         value = operands[-1] if op.attrs["kind"] == "add" else self.b.neg(operands[-1])
         if op.name == "atomic":
+            # Other threads may add to the same element of a cotangent; "plain" leaves it to the conflict analysis to
+            # find that out.
             self.b.op("accumulate", *operands[:-1], value, mode="plain", wrap=access.wrap)
         else:
             self.b.op("tile_accumulate", *operands[:-1], value, mode="plain", **access.along)
@@ -110,10 +117,12 @@ class Replay(Cloner):
 
     def load(self, op: Op) -> None:
         fact = self.context.facts.get(op)
+        # A logged value is right whatever the kernel writes, so it takes precedence.
         if op in self.context.logged:
             self.env[op.result] = self.value(self.context.logged[op])
         elif fact is None or fact.source is Source.FINAL:
             super().op(op)
+        # The array has been overwritten since; the value is read from the copy of its entry contents.
         elif fact.source is Source.ENTRY:
             array = self.context.saved[Access(op).array]
             self.emit(op, (array, *self.values(Access(op).places)), ())
@@ -121,12 +130,14 @@ class Replay(Cloner):
             self.poisoned(op, _lost_value(op, fact))
             if op.name == "load" and fact.source is Source.UNKNOWN:
                 self.context.lost[self.env[op.result]] = op
+        # The load is right only if the launch passes checks; which of these loads survive is known after elimination.
         if fact is not None and (fact.checks or fact.unproved or fact.trusted) and op not in self.context.logged:
             self.context.checked[self.env[op.result]] = fact
 
     def counted_while(self, op: Op) -> None:
-        """The loop with one more carried value, the number of trips made so far."""
+        """Copy a ``while`` with one more carried value, the number of trips made so far."""
         b = self.b
+        # The key is shared by all replays of the loop; each environment maps it to the count of its own replay.
         key = self.context.counters.setdefault(op, Value(INT32, "trips"))
         loop = While(op)
         new_cond, new_body = self.region(loop.test), self.region(loop.body)
@@ -142,8 +153,9 @@ class Replay(Cloner):
 
 
 def used_poisons(region: Region, context: ReplayContext) -> list[Value]:
-    """The poisoned values that a region uses, in order."""
+    """Return the poisoned values that a region uses, in order."""
     found: dict[Value, None] = {}
+    # Yields are uses too: a poisoned value may leave a region and be used behind it.
     for op in region.ops:
         found.update(dict.fromkeys(v for v in op.operands if v in context.poison))
         for sub in op.regions:
@@ -153,7 +165,7 @@ def used_poisons(region: Region, context: ReplayContext) -> list[Value]:
 
 
 def plain_form(op: Op | None) -> str:
-    """What an atomic update could be instead where the user wrote an augmented assignment, as the end of a remedy."""
+    """Return advice, as the end of a remedy, on replacing an atomic update written as an augmented assignment."""
     if op is None or not op.attrs.get("augmented"):
         return ""
     name, sign = Access(op).array.name, _SIGNS[op.attrs["kind"]]
@@ -176,7 +188,7 @@ def _atomic_result(op: Op) -> AutodiffError:
 
 
 def reading(op: Op, fact: LoadFact) -> str:
-    """What a load does, for messages: of ``a[i] *= v`` the source shows the place of the store."""
+    """Describe a load for messages; for ``a[i] *= v`` the source shows the place of the store."""
     name = Access(op).array.name
     updates = fact.store is not None and op.loc is not None and fact.store.loc == op.loc
     return f"this update reads the element of {name} that it writes" if updates else f"this reads {name}"

@@ -1,4 +1,4 @@
-"""What an adjoint stores, copies and synchronises, in words: for people who want to know what a gradient costs."""
+"""A report on the arrays an adjoint stores, copies and synchronises, for people who want to know a gradient's cost."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ def describe(
     gather: Gather | None = None,
     sums: Sequence[SortedSum] | Unsorted = (),
 ) -> str:
-    """A report of several lines, ending in a newline.
+    """Return a report of several lines, ending in a newline.
 
     Parameters
     ----------
     primal, adjoint, conflicts
         The kernel, its adjoint, and how threads race in the gradients.
     log
-        What a launch on a tape keeps.
+        The log that a launch on a tape keeps.
     gather
         When threads gather instead.
     sums
-        Which gradients can be added up by sorted destinations in the place of atomics, or why not.
+        The gradients that can be added up by sorted destinations in the place of atomics, or why none can.
     """
     names = primal.param_names
     lines = [f"adjoint of {primal.name}"]
@@ -71,11 +71,12 @@ def describe(
 
 
 def _starts(fn: Function) -> dict[Value, Value]:
-    """The stacks of loops that keep every state of a segment, each with that of the starts of segments."""
+    """Return, for each stack of states of a segment, the stack of the starts of segments."""
     found: dict[Value, Value] = {}
     for op in walk(fn.body):
         if op.attrs.get("once"):
             inner = [one for sub in op.regions for one in walk(sub)]
+            # The segment loop of _in_segments has two stacks: the inner one is created in it, the other one outside.
             (kept,) = (one.result for one in inner if one.name == "stack_new")
             used = {Slot(one).stack for one in inner if one.name == "stack_get"}
             found.update((kept, other) for other in used - {kept})
@@ -87,6 +88,7 @@ def _loop(op: Op, starts: Value | None) -> str:
     assert isinstance(stack, Stack)
     size = sum(f.itemsize for f in stack.fields)
     where = f"line {op.loc.line}" if op.loc is not None else "generated"
+    # With s snapshots and at most three executions of each iteration the binomial schedule reaches C(s + 2, 3) trips.
     thrice = math.comb(stack.slots + 2, 3)
     if starts is not None:
         assert isinstance(starts.type, Stack)

@@ -1,8 +1,9 @@
 """Reverse mode: from a kernel's IR to the IR of its adjoint.
 
-In: a normalised function and the parameters whose gradients are wanted. Out, when it is tidied up: a function of the
-same thread grid with the parameters ``original..., saved..., cotangents...`` that adds to the cotangents of the inputs
-what the cotangents of the outputs imply, and consumes (reads and zeroes) the cotangents of overwritten elements.
+Given a normalised function and the parameters whose gradients are wanted, the result (after tidying up) is a function
+of the same thread grid with the parameters ``original..., saved..., cotangents...``. It adds to the cotangents of the
+inputs their share of the cotangents of the outputs, and consumes (reads and zeroes) the cotangents of overwritten
+elements.
 
 The sweep visits each region's ops backwards. Statement forms that survive normalisation and are handled here: pure ops
 (rule table), loads, stores, atomics, ``if``, ``for``, ``while``. Everything that cannot be proved right raises
@@ -79,18 +80,18 @@ def reverse(
     active : sequence of int
         Indices of parameters.
     budget : StackBudget
-        How much memory its loops may take.
+        The memory that its loops may take.
     normalise_map : callable
         Prepares the function of a map of tiles for differentiation, in place.
     logged : mapping, optional
-        Loads whose values are those that a log has of them.
+        For each load whose value is in a log, the logged value.
     stamped : bool, optional
-        Whether stamps have shown of the launch that no two threads race.
+        Whether stamps of the launch have shown that no two threads race.
 
     Returns
     -------
     Swept
-        To be tidied up; then its ``adjoint`` is what was wanted.
+        The swept function. Tidy it up, then get its ``adjoint``.
 
     Raises
     ------
@@ -101,18 +102,18 @@ def reverse(
 
 
 def reverse_func(fn: Function, active: Sequence[int], budget: StackBudget, normalise_map: Normalise) -> Swept:
-    """Differentiate a normalised function that yields its results, and writes to no array.
+    """Differentiate a normalised function that yields its results and writes to no array.
 
     Parameters
     ----------
     fn, active, budget, normalise_map
-        As :func:`reverse` has them; the parameters ``active`` are by value.
+        As in :func:`reverse`; the parameters ``active`` are by value.
 
     Returns
     -------
     Swept
-        To be tidied up; then its ``function`` goes from parameters and a cotangent for each differentiable result to
-        the results and the cotangents of the parameters ``active``.
+        The swept function. Tidy it up; then its ``function`` maps parameters and a cotangent for each differentiable
+        result to the results and the cotangents of the parameters ``active``.
 
     Raises
     ------
@@ -141,9 +142,11 @@ class _Reverse:
         self.normalise_map = normalise_map
         self.active_params = [fn.params[k] for k in active]
         self.cotangents = tuple(active)
+        # Nested loops have their stacks at the same time, so the budget is divided among the levels.
         self.budget = budget.per_level(max(1, loop_depth(fn.body)))
         self.level = level
         self.b = Builder()
+        # Shared memory and barriers make the order of accesses of different threads matter, which needs another replay.
         self.memory = BlockMemory(self.b, BlockPlan(fn)) if is_simt(fn) else None
         self.b.threads = threads_of(fn)
         self.guards = Guards(fn, each=again)
@@ -152,6 +155,8 @@ class _Reverse:
         self.roots = [*self.active_params, *self.active_shared()]
         self.activity = Activity(fn, self.roots)
         arrays = [p for p in fn.params if isinstance(p.type, Array)]
+        # A copy of the entry contents is offered for every array; those that no load of the swept program uses are
+        # dropped.
         self.saved: Env = {self.params[p]: Value(p.type, f"saved_{p.name}") for p in arrays}
         saved_of = {p: self.saved[self.params[p]] for p in arrays}
         self.context = ReplayContext(classify_loads(fn, stamped=stamped), saved_of, logged, buffers=self.ct_params)
@@ -159,6 +164,7 @@ class _Reverse:
         self.shared_stores = {fn.params[pair.array] for f in self.context.facts.values() for pair in f.unproved}
         self.constants = {op.result: op.attrs["value"] for op in walk(fn.body) if op.name == "const"}
         self.constructs = {op.result: op.operands for op in walk(fn.body) if op.name == "construct"}
+        # Extrema differentiated in forward mode before: the update and that of the tangent carry the same pair number.
         paired = [
             op
             for op in walk(fn.body)
@@ -169,7 +175,7 @@ class _Reverse:
     # -- whole function ----------------------------------------------------------------------------------------------
 
     def active_shared(self) -> list[Value]:
-        """Shared arrays on a path from an active parameter to an active parameter; each gets an array of cotangents."""
+        """Return the shared arrays between active parameters; each gets an array of cotangents."""
         if self.memory is None or not self.memory.plan.shared:
             return []
         hidden = HiddenPaths(self.fn, self.active_params)
@@ -182,13 +188,13 @@ class _Reverse:
         return list(self.memory.cotangents)
 
     def replay(self, env: Env) -> Replay:
-        """What replays the ops of a thread."""
+        """Return a replay of the ops of a thread."""
         if self.memory is None:
             return Replay(self.b, env, self.context)
         return BlockReplay(self.b, env, self.context, self.memory)
 
     def replay_scope(self, env: Env, scope: Op | None) -> None:
-        """Execute the kernel's body, or that of a loop around barriers, with the sweep through it to follow."""
+        """Execute the kernel's body, or that of a loop around barriers, for the sweep that follows."""
         region = self.fn.body if scope is None else loop(scope).body
         if self.memory is None:
             Replay(self.b, env, self.context).ops(region.ops)
@@ -201,9 +207,12 @@ class _Reverse:
         disjoint = check_memory(*known, stamped=self.stamped)
         env: Env = dict(self.params)
         self.replay_scope(env, None)
+        # The primal's values are all in env by now: the sweep below goes backwards and only reads them.
         cts = Cotangents(self.b)
         self.ops(self.fn.body.ops, env, cts, self.level)
         self.b.loc = self.fn.loc
+        # Cotangents of arrays were accumulated where the loads are; those of by-value parameters are summed over
+        # threads at the end.
         for p in self.active_params:
             if not isinstance(p.type, Array):
                 ct = cts.take(p)
@@ -215,21 +224,24 @@ class _Reverse:
         out = replace(self.fn, name=f"{self.fn.name}_adjoint", params=everything, body=self.b.region)
         prologue = [] if self.memory is None else self.memory.prologue()
         facts, useful = self.context.facts.items(), self.activity.useful
+        # Facts matter for loads the sweep itself goes through, too: the place they accumulate to was read at the same
+        # element.
         passed = [fact for op, fact in facts if op.result in useful and is_differentiable(op.result.type)]
         swept = Swept(out, params, self.saved, self.cotangents, self.context, passed, self.memory, prologue)
         return replace(swept, disjoint=[self.unproved(*pair) for pair in disjoint])
 
     def unproved(self, update: Op, store: Op) -> Unproved:
-        """An update and a store that are right if no two threads touch one element with them."""
+        """Return the assumption that an update and a store never touch one element from two threads."""
         return Unproved(self.fn.params.index(Access(update).array), update.loc, store.loc)
 
     def elements(self) -> Region:
-        """The adjoint of the function of a map: from parameters and cotangents of the yields to cotangents."""
+        """Return the adjoint of the function of a map: from parameters and cotangents of the yields to cotangents."""
         env: Env = dict(self.params)
         Replay(self.b, env, self.context).ops(self.fn.body.ops)
         cts = Cotangents(self.b)
         seeds = [Value(y.type, ct_name(y)) for y in self.fn.body.yields]
         for y, seed in zip(self.fn.body.yields, seeds, strict=True):
+            # A yield that is not active would make its cotangent pass through nothing: its seed is dropped.
             if self.activity.active(y):
                 cts.add(y, seed)
         self.ops(self.fn.body.ops, env, cts, self.level)
@@ -241,7 +253,8 @@ class _Reverse:
         return region
 
     def of_func(self) -> Swept:
-        """The adjoint of a function that yields its results."""
+        """Return the adjoint of a function that yields its results."""
+        # An effect would be lost, as the function's adjoint has its results and cotangents as its only outputs.
         for op in walk(self.fn.body):
             if op.name in STORES | ATOMICS:
                 raise AutodiffError(
@@ -268,7 +281,7 @@ class _Reverse:
     # -- regions -----------------------------------------------------------------------------------------------------
 
     def ops(self, ops: Sequence[Op], env: Env, cts: Cotangents, level: int) -> None:
-        """The reverse sweep through ops whose primal values are in ``env``."""
+        """Sweep backwards through ops whose primal values are in ``env``."""
         for op in reversed(ops):
             with self.b.at(op.loc):
                 self.op(op, env, cts, level)
@@ -303,6 +316,8 @@ class _Reverse:
         ct = cts.take(op.result)
         if ct is None:
             return
+        # A component's cotangent is kept apart until the whole vector is asked for, which saves building a vector of
+        # zeros.
         if op.name == "extract":
             if self.activity.active(op.operands[0]):
                 cts.add_component(op.operands[0], op.attrs["index"], ct)
@@ -315,25 +330,30 @@ class _Reverse:
         steep, norm = self.guards.steep_cotangent(op), self.guards.is_norm(op)
         facts = {"steep": steep, "norm": norm, "again": self.again}
         arguments = RuleArguments(op, operands, env[op.result], ct, want, self.guards.finite(op), **facts)
+        # The rule sees recomputed primal values and returns one contribution per operand.
         found = RULES[op.name](self.b, arguments)
         for v, w, contribution in zip(op.operands, want, found, strict=True):
             if w and contribution is not None:
+                # 0 * inf is NaN, but a cotangent of exactly zero must not contribute: select zero where the partial may
+                # be infinite.
                 if guarded:
                     contribution = kept_zero(self.b, op, ct, contribution, again=self.again)
                 name_after(contribution, v)
                 cts.add(v, contribution)
 
     def ruled(self, call: Ruled, env: Env, cts: Cotangents) -> None:
-        """A call of a func with a derivative, or a replay, of its own."""
+        """Reverse a call of a func with a derivative, or a replay, of its own."""
         seeds = [cts.take(r) for r in call.op.results]
         if call.derivative is None:
             for v, seed in zip(call.returned, seeds, strict=True):
                 if seed is not None and self.activity.active(v):
                     cts.add(v, seed)
             return
+        # A derivative may add to the cotangents of arrays even when no result has a cotangent.
         if all(s is None for s in seeds) and not touches_cotangents(call, self.ct_params):
             return
         given = [self.b.zero(r.type) if s is None else s for r, s in zip(call.op.results, seeds, strict=True)]
+        # A copy of the environment: the derivative's own values must not leak into the sweep.
         found = self.replay(dict(env)).inline(call.derivative, given)
         for v, ct in zip(call.inputs, found, strict=True):
             if self.activity.active(v):
@@ -343,7 +363,8 @@ class _Reverse:
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def barrier(self) -> None:
-        """A barrier between the accesses to shared cotangents before and after it."""
+        """Emit a barrier between the accesses to shared cotangents before and after it."""
+        # Without shared cotangents the sweep has nothing to order; the replay has emitted the primal's barrier.
         if self.memory is not None and self.memory.cotangents:
             self.b.op("barrier")
 
@@ -353,12 +374,16 @@ class _Reverse:
         if ct is None or buffer is None:
             return
         index = [env[v] for v in Access(op).index]
+        # Primal: v = array[i]. Adjoint: ct_array[i] += ct_v; whether that needs atomics is decided by the conflict
+        # analysis.
         self.b.op("accumulate", buffer, *index, ct, wrap=Access(op).wrap, mode="plain")
 
     def fetch(self, op: Op, env: Env, cts: Cotangents) -> None:
         ct = cts.take(op.result)
         if ct is not None:
             _, address, index = (env[v] for v in op.operands)
+            # Primal: v = load through a stored address. Its cotangent is deposited at the buffer that belongs to the
+            # address.
             self.b.op("deposit", address, index, ct)
 
     def store(self, op: Op, env: Env, cts: Cotangents) -> None:
@@ -367,6 +392,8 @@ class _Reverse:
         if buffer is None:
             return
         value = Access(op).value
+        # Primal: array[i] = v. Adjoint: ct_v += ct_array[i]; ct_array[i] = 0, as the old content no longer influences
+        # anything.
         index = [env[v] for v in Access(op).index]
         is_active = self.activity.active(value)
         is_shared = Access(op).array in self.shared_stores
@@ -380,12 +407,14 @@ class _Reverse:
             ct = self.b.one("load", buffer, *index, wrap=Access(op).wrap, hint=ct_name(value))
         if is_active:
             cts.add(value, ct)
+        # With an atomic exchange the element has been cleared already.
         if not is_shared:
             zero = self.b.zero(value.type)
             self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
 
     def atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
         buffer = self.ct_params.get(Access(op).array)
+        # The returned value depends on the order of the threads, so a function of it is not a function of the inputs.
         if cts.take(op.result) is not None:
             raise AutodiffError(
                 f"the value returned by atomic_{op.attrs['kind'].removeprefix('f')} is used in a differentiated path",
@@ -416,14 +445,17 @@ class _Reverse:
             return
         if not active:
             return
+        # Primal: array[i] += v. Adjoint: ct_v += ct_array[i]; the cotangent stays, since the old content has the same
+        # one.
         ct = self.b.one("load", buffer, *index, wrap=wrap, hint=ct_name(value))
         cts.add(value, ct if kind == "add" else self.b.neg(ct))
 
     def given(self, op: Op, env: Env, cts: Cotangents, buffer: Value, index: Sequence[Value]) -> None:
-        """The tangent of an extremum's winner takes the cotangent of the element's tangent."""
+        """Pass the cotangent of the element's tangent to the tangent of an extremum's winner."""
         of, parts = self.extrema[op.attrs["pair"]], self.constructs[Access(op).value]
         check_extremum(of)
         array, size = self.params[Access(of).array], len(parts) // 4
+        # The operand of "give" is a vector of four groups: seen, state, numbers, tangents; see forward_extremum.
         number = self.b.construct(Access(of).value.type, [env[v] for v in parts[2 * size : 3 * size]])
         ct = reverse_extremum(self.b, of, number, array, self.saved[array], buffer, index)
         for v, component in zip(parts[3 * size :], self.b.components(ct), strict=True):
@@ -437,6 +469,7 @@ class _Reverse:
             normal = self.normalise_map(fn)
             if op.attrs.get("guarded"):
                 guard_products(normal)
+            # The stacks of the map's loops get levels beyond those of the loops around the map.
             return _Reverse(normal, active, self.budget, self.normalise_map, MAP_LEVEL, again=self.again).elements()
 
         reverse_map(self.b, op, env, cts, self.activity, reverse_body)
@@ -449,30 +482,33 @@ class _Reverse:
             if has_barrier(op):
                 self.barrier()  # what stands before it and after it stays ordered
             return
+        # A guarded part may compute NaN or infinities that a cotangent of exactly zero must not pick up.
         if self.may_be_skipped(op, seeds):
             self.unless_zero(op, seeds, cts, lambda inner: self.reverse_branch(op, env, inner, level, seeds))
         else:
             self.reverse_branch(op, env, cts, level, seeds)
 
     def may_be_skipped(self, op: Op, seeds: Sequence[Value | None]) -> bool:
-        """Whether an exact zero has to stay one behind a branch or loop, which does nothing but compute its results.
+        """Return whether a branch or loop that only computes results can be skipped for cotangents of exactly zero.
 
-        Where the program is differentiated itself that is done operation by operation: what is left out has no
-        derivative.
+        It has to be skipped where an exact zero must stay one. If the program is differentiated itself, zeros are kept
+        operation by operation instead: a skipped part has no derivative.
         """
         if self.again or not op.attrs.get("guarded") or has_barrier(op) or stores_to(op, self.ct_params):
             return False
+        # Tiles cannot be compared with zero as a condition of one thread.
         values = [v for v in (*seeds, *free_values(Region(ops=[op]))) if v is not None]
         return any(s is not None for s in seeds) and not any(isinstance(v.type, Tile) for v in values)
 
     def unless_zero(
         self, op: Op, seeds: Sequence[Value | None], cts: Cotangents, sweep: Callable[[Cotangents], None]
     ) -> None:
-        """A part of the sweep, which is left out where all cotangents that it begins with are exactly zero."""
+        """Sweep through a part, skipping it at run time if all its initial cotangents are exactly zero."""
         b = self.b
         parts = [c for seed in seeds if seed is not None for c in b.components(seed)]
         zero = functools.reduce(lambda x, y: b.one("and", x, y), (b.one("eq", c, b.zero(c.type)) for c in parts))
         swept, left_out = Region(), Region()
+        # A fresh map for the part: its sums must not be mixed with those around it, which exist in both arms.
         inner = Cotangents(b)
         with b.into(swept):
             sweep(inner)
@@ -484,7 +520,8 @@ class _Reverse:
             cts.add(v, ct)
 
     def reverse_branch(self, op: Op, env: Env, cts: Cotangents, level: int, seeds: Sequence[Value | None]) -> None:
-        """The sweep through a branch whose results have these cotangents."""
+        """Sweep through a branch whose results have these cotangents."""
+        # Each arm recomputes its own primal values first, and then sweeps back through them.
         built: list[tuple[Region, dict[Value, Value]]] = []
         for sub in op.regions:
             region = Region()
@@ -497,6 +534,7 @@ class _Reverse:
                         inner.add(y, seed)
                 self.ops(sub.ops, inner_env, inner, level)
                 built.append((region, self.outgoing(sub, inner)))
+        # Both arms yield cotangents for the same outer values; an arm that does not use one yields zero.
         targets = list(dict.fromkeys(v for _, found in built for v in found))
         for region, found in built:
             with self.b.into(region):
@@ -507,7 +545,7 @@ class _Reverse:
             cts.add(v, ct)
 
     def outgoing(self, region: Region, inner: Cotangents) -> dict[Value, Value]:
-        """Cotangents that a region contributes to values from outside of it."""
+        """Return the cotangents that a region contributes to values from outside of it."""
         free = set(free_values(region))
         out = {}
         for v in inner.remaining():
@@ -531,9 +569,11 @@ class _Reverse:
     def reverse_loop(
         self, op: Op, env: Env, cts: Cotangents, level: int, shape: LoopShape, seeds: Sequence[Value | None]
     ) -> None:
-        """The sweep through a loop whose results have these cotangents."""
+        """Sweep through a loop whose results have these cotangents."""
         b, body = self.b, loop(op).body
         memory = self.memory.loop(op) if self.memory is not None and has_barrier(op) else None
+        # The chain is the carried state, whose cotangent goes from trip to trip; outside are free values, whose
+        # cotangents sum up over the trips.
         chain = [k for k, p in enumerate(shape.params) if self.activity.active(p)]
         outside = [v for v in free_values(body) if self.activity.active(v)]
         entry = [seeds[k] or b.zero(shape.params[k].type) for k in chain]
@@ -545,12 +585,15 @@ class _Reverse:
             if seed is not None and k not in chain:
                 raise AssertionError(f"{r!r} has a cotangent but its loop variable is not active")
 
+        # Placeholders for the state before an iteration: emit_reverse_loop replaces them by loads from snapshots, and
+        # learns from their uses which of them have to be stored.
         state = [Value(p.type, p.name) for p in shape.params]
         region = Region((Value(shape.counter, "it"), *(Value(v.type, n) for v, n in zip(entry, names, strict=True))))
         it, carried = region.params[0], region.params[1:]
         with b.into(region):
             inner_env = dict(env)
             inner_env.update(zip(body.params, shape.bind(it, state), strict=True))
+            # An iteration of the adjoint first replays its primal iteration from that state.
             if memory is None:
                 self.replay(inner_env).ops(body.ops)
             else:
@@ -560,11 +603,13 @@ class _Reverse:
                 if isinstance(v.type, Tile):  # the trips add to one tile, rather than each to a tile of zeros
                     inner.add(v, so_far)
             for k, ct in zip(chain, carried, strict=False):
+                # At the end of a trip the carried cotangents belong to what the body yields.
                 if self.activity.active(body.yields[k]):
                     inner.add(body.yields[k], ct)
             self.ops(body.ops, inner_env, inner, level + 1)
             region.yields = self.carry_over(shape, chain, outside, inner, carried)
 
+        # A snapshot schedule also has to run iterations without sweeping through them.
         def advance(at: Value, now: Sequence[Value]) -> Sequence[Value]:
             if memory is None:
                 return self.replay(dict(env)).inline(body, shape.bind(at, now))
@@ -576,6 +621,7 @@ class _Reverse:
         )
         results = emit_reverse_loop(b, reversed_loop, self.budget)
         for k, ct in zip(chain, results, strict=False):
+            # The cotangents left after iteration 0 belong to the initial state.
             if self.activity.active(shape.init[k]):
                 cts.add(shape.init[k], ct)
         for v, ct in zip(outside, results[len(chain) :], strict=True):
@@ -584,7 +630,7 @@ class _Reverse:
     def carry_over(
         self, shape: LoopShape, chain: list[int], outside: list[Value], inner: Cotangents, carried: Sequence[Value]
     ) -> tuple[Value, ...]:
-        """What the reversed loop yields: cotangents of the state before the iteration, and the growing sums."""
+        """Return the yields of the reversed loop: cotangents of the state before the iteration, and growing sums."""
         out = []
         for k in chain:
             ct = inner.take(shape.params[k])

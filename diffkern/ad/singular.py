@@ -1,10 +1,10 @@
-"""Which operations may multiply a cotangent by something that is not finite, so that an exact zero has to be kept zero.
+"""Guards against products of an exact zero cotangent and a number that is not finite.
 
-In: the primal. Out: :class:`Guards`, which says of an operation whether its contributions are to be exactly zero where
-its cotangent is. That is asked of operations whose partial derivatives are unbounded where the value is defined or at
-the border of where it is, unless the operand that decides is bounded away from the singularity for all inputs: a
-literal, ``x * x + 1``, ``max(x, 0.1)`` and what is made of such. The test is a comparison and a selection beside a
-division. Operations marked ``guarded`` (:mod:`diffkern.opt.sink`) are guarded as well.
+:class:`Guards` tells for each operation of the primal whether its contributions have to be exactly zero where its
+cotangent is. Operations qualify if their partial derivatives are unbounded where the value is defined or at the border
+of that domain, unless the operand that decides is bounded away from the singularity for all inputs: a literal, ``x * x
++ 1``, ``max(x, 0.1)`` and expressions of such. The guard is a comparison and a selection beside a division. Operations
+marked ``guarded`` (:mod:`diffkern.opt.sink`) are guarded as well.
 
 The derivative of ``rsqrt`` and ``1 / y`` is guarded as well where it can overflow: it is a product of equal factors,
 which LLVM may multiply first where it adds to a sum.
@@ -32,26 +32,27 @@ _LARGEST: Final = 2.0**100
 
 
 class Guards:
-    """The operations of a function that need a guard; ``each``: one by one in loops and branches that are guarded."""
+    """The operations of a function that need a guard; with ``each``, one by one inside guarded loops and branches."""
 
     def __init__(self, fn: Function, *, each: bool = False) -> None:
         whole = (op for op in walk(fn.body) if each and op.regions and op.attrs.get("guarded"))
         inside = (inner for op in whole for inner in walk(Region(ops=[op])))
+        # Linear operations multiply by nothing, so they cannot turn an exact zero into NaN.
         self._inside = {op for op in inside if not op.regions and not lookup(op.name).linear}
         self._producers = {r: op for op in walk(fn.body) for r in op.results}
         self._squares = Squares(fn)
         self._steep = Steep(fn, (op for op in walk(fn.body) if self._is_steep(op)))
 
     def is_norm(self, op: Op) -> bool:
-        """Whether an operation is the root of a sum of squares that may be 0, where its derivative is taken to be 0."""
+        """Return whether an operation is the root of a sum of squares that may be 0; its derivative there is 0."""
         return self._squares.is_norm(op) and not self._least(op.operands[0], _DEPTH)
 
     def steep_tangents(self, op: Op) -> bool:
-        """Whether tangents of operands may be infinite although the operands are not."""
+        """Return whether tangents of operands may be infinite although the operands are not."""
         return not self._steep.ahead.isdisjoint(op.operands)
 
     def steep_cotangent(self, op: Op) -> bool:
-        """Whether the result's cotangent may be infinite although what is computed of it is not."""
+        """Return whether the result's cotangent may be infinite although values computed from the result are not."""
         return not self._steep.behind.isdisjoint(op.results)
 
     def _is_steep(self, op: Op) -> bool:
@@ -62,12 +63,13 @@ class Guards:
         return not self.is_norm(op) and (exponent is None or exponent < 1)
 
     def needed(self, op: Op) -> bool:
-        """Whether a contribution of the op may not be finite while its cotangent is zero."""
+        """Return whether a contribution of the op may not be finite while its cotangent is zero."""
         if op.attrs.get("guarded") or op in self._inside:
             return True
         singular = lookup(op.name).singular
         if singular is None or not singular.guarded or self.is_norm(op):
             return False
+        # A bound decides more precisely than the operation's row: 1 / (x*x + 1) needs no guard, 1 / y does.
         bound = self._bound(op)
         if bound is not None or singular.operand is None:
             return bound is None or bound > _LARGEST
@@ -75,36 +77,37 @@ class Guards:
         return not (self._least(v, _DEPTH) or (singular.nonzero and self._literal(v)))
 
     def finite(self, op: Op) -> bool:
-        """Whether the op has one derivative, which is finite for all inputs."""
+        """Return whether the op has one derivative, which is finite for all inputs."""
         bound = self._bound(op)
         return bound is not None and bound <= _LARGEST
 
     def divides_safely(self, op: Op) -> bool:
-        """Whether the op's tangent is divided by a number whose inverse is finite for all inputs."""
+        """Return whether the op's tangent is divided by a number whose inverse is finite for all inputs."""
         if op.name not in ("div", "unscale", "sqrt"):
             return False
         divisor = op.result if op.name == "sqrt" else op.operands[1]
         return self._least(divisor, _DEPTH) >= 1.0 / _LARGEST
 
     def _bound(self, op: Op) -> float | None:
-        """What the derivative of ``rsqrt``, and of a quotient with a literal numerator, does not exceed; else None."""
+        """Return an upper bound of the derivative of ``rsqrt`` or of a quotient of a literal; None for others."""
         if op.name not in ("div", "rsqrt"):
             return None
         numerator = self._literal(op.operands[0]) if op.name == "div" else 0.5
         if numerator is None:
             return None
+        # The derivative of c / y is at most |c| / y^2, that of 1 / sqrt(y) at most 0.5 / y^1.5, at the least y.
         y = self._least(op.operands[-1], _DEPTH)
         return abs(numerator) / y / (y if op.name == "div" else math.sqrt(y)) if y else math.inf
 
     def _literal(self, v: Value) -> float | None:
-        """The number that a literal is in its register; None for other values."""
+        """Return the number that a literal is in its register; None for other values."""
         op = self._producers.get(v)
         if op is None or op.name != "const" or not isinstance(v.type, Scalar):
             return None
         return rounded(op.attrs["value"], v.type)
 
     def _least(self, v: Value, depth: int) -> float:
-        """A positive number that a value is never below, in whatever way it was rounded; 0 if none is known."""
+        """Return a positive lower bound of a value, however it was rounded; 0 if none is known."""
         op = self._producers.get(v)
         if op is None or depth == 0:
             return 0.0
@@ -112,15 +115,18 @@ class Guards:
         match op.name:
             case "const":
                 value = self._literal(v)
+                # A literal below the smallest normal number may be flushed to zero by a target.
                 return value if value is not None and value >= _normal(v) else 0.0
             case "add":
                 a, b = op.operands
+                # A sum is at least one of its terms if the other is not negative.
                 return max(
                     least(a) if self._not_negative(b, depth) else 0.0, least(b) if self._not_negative(a, depth) else 0.0
                 )
             case "max":
                 return max(map(least, op.operands))
             case "mul":
+                # The factor leaves room for the rounding of the product in a narrow type.
                 product = 0.99 * math.prod(map(least, op.operands))
                 return product if product >= _normal(v) else 0.0
             case "sqrt":
@@ -136,6 +142,8 @@ class Guards:
             return bool(op.attrs["value"] >= 0)
         if op.name in ("mul", "dot") and op.operands[0] is op.operands[1]:
             return True
+        # A cast and products of numbers that are not negative are not negative either; for max one such operand is
+        # enough.
         if op.name in ("add", "mul", "div", "max", "cast"):
             tests = [self._not_negative(x, depth - 1) for x in op.operands]
             return any(tests) if op.name == "max" else all(tests)
@@ -143,25 +151,26 @@ class Guards:
 
 
 def _normal(v: Value) -> float:
-    """The least number of a value's type that no target takes for zero."""
+    """Return the least number of a value's type that no target flushes to zero."""
     return sys.float_info.min if v.type == FLOAT64 else 2.0**-126
 
 
 def kept_zero(b: Builder, op: Op, ct: Value, contribution: Value, *, again: bool = False) -> Value:
-    """A contribution of an op, exactly zero where its cotangent is: by component if the op works by component.
+    """Return a contribution, exactly zero where its cotangent is: by component if the op works by component.
 
     Parameters
     ----------
     b : Builder
-        What the operations are appended to.
+        The builder that the operations are appended to.
     op : Op
         The operation of the primal.
     ct, contribution : Value
-        Its cotangent, or a tangent, and what follows from that.
+        Its cotangent, or a tangent, and the contribution computed from it.
     again : bool, optional
-        Whether the program is differentiated itself. A contribution that is a number then stays what it is: it is zero
-        as well, but not its derivative.
+        Whether the program is differentiated itself. A contribution that is a number then stays as it is: it is zero as
+        well, but its derivative is not.
     """
+    # A tile's map is guarded inside of its function, element by element.
     if isinstance(ct.type, Tile) or isinstance(contribution.type, Tile):
         return contribution
     if isinstance(ct.type, Scalar) or ct.type != contribution.type or not lookup(op.name).by_component:
@@ -179,5 +188,5 @@ def kept_zero(b: Builder, op: Op, ct: Value, contribution: Value, *, again: bool
 
 
 def _number(b: Builder, zero: Value, v: Value) -> Value:
-    """A contribution of a zero, which is zero or NaN, as a zero that has the contribution's derivative."""
+    """Return the contribution of a zero cotangent, which is zero or NaN, as a zero that keeps its derivative."""
     return b.select(b.one("and", zero, b.one("isnan", v)), b.zero(v.type), v)

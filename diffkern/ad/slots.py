@@ -1,9 +1,9 @@
-"""The log of what atomic updates returned: counters whose values become indices.
+"""The log of the results of atomic updates, for counters whose values become indices.
 
-In: a kernel's function as it was lowered. Out: the forward program that writes what each call returned to a log, and
-the function that reads it there, which is what is differentiated; both number the calls of a thread alike. Where a loop
-makes a number of trips that only the launch knows, a third program counts the calls of each thread before, so that each
-thread has a segment of the log.
+A kernel's function as it was lowered gives two programs: the forward program that writes the result of each call to a
+log, and the function that reads it there, which is the one that is differentiated; both number the calls of a thread
+alike. Where a loop makes a number of trips that only the launch knows, a third program counts the calls of each thread
+beforehand, so that each thread has a segment of the log.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["counted", "counting_calls", "log_of", "reading_log", "writing_log"]
 
 
 def log_of(fn: Function) -> Log | None:
-    """Return what a log of a kernel's calls is like, None where there is none to write."""
+    """Return the description of the log of a kernel's calls, None if no calls are logged."""
     calls = _calls(fn)
     if not calls.ops:
         return None
@@ -39,17 +39,17 @@ def log_of(fn: Function) -> Log | None:
 
 
 def writing_log(fn: Function) -> Function:
-    """Return a copy of a kernel that writes what its calls return to a log, its last parameters."""
+    """Return a copy of a kernel that writes the results of its calls to a log, its last parameters."""
     return _Writing(fn, _calls(fn)).function()
 
 
 def reading_log(fn: Function) -> Function:
-    """Return a copy of a kernel that reads what its calls returned from a log, its last parameters."""
+    """Return a copy of a kernel that reads the results of its calls from a log, its last parameters."""
     return _Reading(fn, _calls(fn)).function()
 
 
 def counting_calls(fn: Function) -> Function:
-    """Return the function that stores how many slots each thread takes to an array, its last parameter.
+    """Return the function that stores the number of slots of each thread to an array, its last parameter.
 
     Raises
     ------
@@ -57,6 +57,7 @@ def counting_calls(fn: Function) -> Function:
         If that is not known before the launch.
     """
     calls = _calls(fn)
+    # Threads of a block exchange values through shared memory, which a replay of single threads does not have.
     if is_simt(fn):
         raise _unknown(calls, AutodiffError("the threads of a block work together", loc=fn.loc))
     made, lost = counted(fn, calls)
@@ -66,38 +67,41 @@ def counting_calls(fn: Function) -> Function:
 
 
 def counted(fn: Function, sites: Sites, own: bool = False) -> tuple[Function, AutodiffError | None]:
-    """Count slots without the writes of a function.
+    """Return the function that counts slots, without the writes of the original.
 
     Parameters
     ----------
     fn, sites
-        The function, and what in it takes slots.
+        The function, and its ops that take slots.
     own
-        Whether to believe what is read of arrays that the thread itself has written to.
+        Whether to trust loads from arrays that the thread itself has written to.
 
     Returns
     -------
     Function
-        Stores how many slots each thread takes to an array, its last parameter.
+        Stores the number of slots of each thread to an array, its last parameter.
     AutodiffError or None
-        What the number depends on, if that is not known so.
+        The reason why that number is not known before the launch, if it is not.
     """
     numbered = Numbered(fn, sites)
     named = replace(fn, body=numbered.body())
     b, counts = Builder(loc=fn.loc), Value(Array(sites.index, 1), "counts")
+    # Before the launch the arrays still have their entry contents, so each stands for its own saved copy.
     context = ReplayContext(classify_loads(named), {p: p for p in fn.params})
     counter = _Counting(b, {}, context, own)
     counter.ops(named.body.ops)
     b.op("store", counts, thread_number(b, fn), counter.value(numbered.at), wrap=(False,))
+    # Elimination comes before the check: only a poison that the count itself uses is an error.
     made = eliminate(replace(fn, name=f"{fn.name}_calls", params=(*fn.params, counts), body=b.region, updates=()))
     lost = used_poisons(made.body, context)
     return made, context.poison[lost[0]] if lost else None
 
 
 def _calls(fn: Function) -> Sites:
-    """The calls whose results are logged."""
+    """Return the calls whose results are logged."""
     found, used = ops_of_thread(fn.body), used_values(fn)
     params = set(fn.params)
+    # In kernels with tiles a whole block executes an op, and numbering by threads would not fit.
     by_blocks = any(of_block(op) for op in found)
     calls = [op for op in found if not by_blocks and _is_counter(op, params) and op.result in used]
     wide = any(op.result.type.itemsize > INT32.itemsize for op in calls)  # type: ignore[union-attr]
@@ -107,6 +111,7 @@ def _calls(fn: Function) -> Sites:
 class _Writing(Logged):
     def site(self, op: Op) -> None:
         super().site(op)
+        # The forward program makes the update and logs its result.
         self.write(self.env[op.result])
 
 
@@ -114,11 +119,13 @@ class _Reading(Logged):
     def site(self, op: Op) -> None:
         super().site(op)
         assert isinstance(op.result.type, Scalar)
+        # The program to be differentiated takes the logged result as a plain value; the update itself is still made and
+        # is replayed like any other effect.
         self.env[op.result] = self.read(op.result.type)
 
 
 class _Counting(Replay):
-    """A replay before the launch: what the kernel changes is known as long as it is not changed yet."""
+    """A replay before the launch: contents that the kernel changes are known as long as they are not changed yet."""
 
     def __init__(self, builder: Builder, env: dict[Value, Value], context: ReplayContext, own: bool) -> None:
         super().__init__(builder, env, context)
@@ -126,6 +133,7 @@ class _Counting(Replay):
 
     def load(self, op: Op) -> None:
         fact = self.context.facts.get(op)
+        # A value checked only at the launch, or raced for, is not certain before it.
         own = fact is not None and not fact.checks and fact.source is not Source.RACING
         known = fact is None or (own and (self.own or fact.source is Source.ENTRY))
         if known and not is_shared(Access(op).array.type):
@@ -136,7 +144,7 @@ class _Counting(Replay):
 
 
 def _is_counter(op: Op, params: Collection[Value]) -> bool:
-    """Whether an op updates an integer of a parameter atomically."""
+    """Return whether an op updates an integer of a parameter atomically."""
     if op.name != "atomic" or Access(op).array not in params:
         return False
     return isinstance(op.result.type, Scalar) and op.result.type.is_integer

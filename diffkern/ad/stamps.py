@@ -1,12 +1,12 @@
 """Stamps on elements of arrays: which threads of a launch read them, and which write to them.
 
-In: a normalised kernel, and the arrays for which races are not ruled out. Out: a :class:`StampedFunction`, which has an
-array of stamps for each of them as its last parameters. It is run on copies of what it writes; then
-:mod:`diffkern.runtime.stamps` checks whether two threads race.
+From a normalised kernel and the arrays for which races are not ruled out, :func:`stamp_accesses` makes a
+:class:`StampedFunction`, which has an array of stamps for each of them as its last parameters. It is run on copies of
+the arrays it writes; then :mod:`diffkern.runtime.stamps` checks whether two threads race.
 
 The stamps of an element are described in :mod:`diffkern.ir.stamp_layout`. They begin at zero and only grow, so the
-order of threads does not matter, except to the last one: the latest writer, by which a thread is told that it reads
-what it has stored itself. On the CPU the threads of such a program run one after the other.
+order of threads does not matter, except to the last one: the latest writer, by which a thread recognises that it reads
+its own store. On the CPU the threads of such a program run one after the other.
 """
 
 from __future__ import annotations
@@ -43,19 +43,20 @@ class StampedFunction:
 
 
 def stamp_accesses(fn: Function, arrays: Collection[int]) -> StampedFunction:
-    """Let a normalised kernel stamp the elements of some of its arrays, in place.
+    """Make a normalised kernel stamp the elements of some of its arrays, in place.
 
-    Besides the given parameters those are stamped by whose elements it is decided what a thread accesses, if another
+    Besides the given parameters, those whose elements decide which elements a thread accesses are stamped, if another
     thread may write to them.
 
     Raises
     ------
     AutodiffError
-        If stamps would not tell what a launch does.
+        If stamps would not describe what a launch does.
     """
     facts = classify_loads(fn, stamped=True)
     program = _Program(fn)
     chosen = {fn.params[k] for k in arrays}
+    # An array that decides about accesses is accessed itself, and its own indices may depend on a further array.
     while True:
         accesses = [op for op in program.ops if op.name in ACCESSES and Access(op).array in chosen]
         _check(accesses)
@@ -79,14 +80,14 @@ def _check(accesses: Sequence[Op]) -> None:
 
 @dataclass(slots=True)
 class _Deciding:
-    """By what it is decided which elements are accessed: loads, and parameters; None where a launch changes them."""
+    """The loads, and the parameters, that decide which elements are accessed; None if a launch changes them."""
 
     loads: list[Op]
     params: tuple[int, ...] | None
 
 
 class _Program:
-    """The ops of a kernel, with what is around each of them and where each value comes from."""
+    """The ops of a kernel, with the ops around each of them and the op that produces each value."""
 
     def __init__(self, fn: Function) -> None:
         self.fn = fn
@@ -106,7 +107,7 @@ class _Program:
                 self._visit(sub, (*around, op))
 
     def deciding(self, accesses: Sequence[Op]) -> _Deciding:
-        """Find what the indices of accesses, and the branches and loops around them, depend on."""
+        """Return the loads and parameters that the indices and enclosing branches and loops of accesses depend on."""
         position = {p: k for k, p in enumerate(self.fn.params)}
         params: set[int] = set()
         loads: dict[Op, None] = {}
@@ -123,6 +124,8 @@ class _Program:
             op = self.source.get(v)
             if op is None:
                 continue
+            # The stamped program runs in another order than the launch, so it may get other results from atomic
+            # updates.
             if op.name in ATOMICS:
                 raise AutodiffError(
                     f"which elements a thread accesses depends on what atomic_{op.attrs['kind'].removeprefix('f')} "
@@ -140,7 +143,7 @@ class _Program:
         return _Deciding(list(loads), tuple(sorted(params)) if fixed else None)
 
     def _conditions(self, op: Op) -> Iterator[Value]:
-        """The values by which the branches and loops around an op decide."""
+        """Iterate over the values that decide the branches and loops around an op."""
         for outer in self.around[op]:
             yield from outer.operands
             if outer.name == "while":
@@ -159,6 +162,7 @@ class _Stamping:
         self.sites: dict[Value, list[Op]] = {p: [] for p in chosen}
         with self.b.into(head):
             self.thread = self._thread()
+        # The ops of the kernel are visited before the head is prepended, which must not be stamped itself.
         self._region(fn.body)
         fn.body.ops[:0] = head.ops
         position = {p: k for k, p in enumerate(fn.params)}
@@ -170,11 +174,12 @@ class _Stamping:
         return StampedFunction(replace(fn, name=f"{fn.name}_stamps", params=params, updates=()), stamped)
 
     def _thread(self) -> Value:
-        """The number of the thread among all of the launch."""
+        """Return the number of the thread among all of the launch."""
         b = self.b
         if not self.blocks:
             return thread_number(b, self.fn)
         block = b.cast(b.one("block_index"), INT64) if is_simt(self.fn) else thread_number(b, self.fn)
+        # Of cooperating threads each has a number of its own within its block, which has room for BLOCK of them.
         return b.add(b.mul(block, b.const(BLOCK, INT64)), b.cast(b.one("block_thread"), INT64))
 
     def _region(self, region: Region) -> None:
@@ -202,27 +207,32 @@ class _Stamping:
             )
         element, size = self._element(access)
         zero, one = b.const(0, INT64), b.const(1, INT64)
+        # A number encodes the thread and the site, so the report of a race can name two lines of the source.
         number = b.add(b.mul(self.thread, b.const(SITES, INT64)), b.const(len(sites), INT64))
         inside = Region()
         with b.into(inside):
             if op.name == "load":
                 self._keep(access.array, element, READ, number)
                 latest = b.one("load", self.stamps[access.array], element, b.const(LATEST, INT64), wrap=(False, False))
+                # A read of the thread's own latest store is not one of the entry contents, and does not conflict with
+                # that store.
                 is_own = b.one("eq", latest, b.add(self.thread, one))
                 self._greatest(access.array, element, EARLY, b.select(is_own, zero, number))
             elif op.name == "store":
                 self._keep(access.array, element, STORED, number)
+                # Several threads may store the same value to an element without harm, so its hash is stamped as well.
                 self._keep(access.array, element, VALUE, self._hash(access.value))
                 latest = b.add(self.thread, one)
                 place = (self.stamps[access.array], element, b.const(LATEST, INT64))
                 b.one("atomic", *place, latest, kind="exch", wrap=(False, False))
             else:
                 self._keep(access.array, element, UPDATED, number)
+        # An index out of bounds would corrupt the stamps of another element; the launch's own bounds check reports it.
         is_inside = b.one("and", b.one("ge", element, zero), b.one("lt", element, size))
         b.if_(is_inside, inside, Region())
 
     def _element(self, access: Access) -> tuple[Value, Value]:
-        """The number of an element of an array, and how many it has."""
+        """Return the number of an element of an array, and the number of elements that the array has."""
         b = self.b
         element, size = b.const(0, INT64), b.const(1, INT64)
         for axis, (v, may_wrap) in enumerate(zip(access.index, access.wrap, strict=True)):
@@ -235,11 +245,12 @@ class _Stamping:
         return element, size
 
     def _hash(self, value: Value) -> Value:
-        """A number for a value, from 1 on: another one for another value."""
+        """Return a number for a value, from 1 on; different values most likely have different numbers."""
         b = self.b
         found = b.const(0, INT64)
         for part in b.components(value):
             assert isinstance(part.type, Scalar)
+            # Bits rather than the float's value: NaN and the two zeros have to compare as the memory would.
             bits = b.one(f"bits_of_{part.type}", part) if part.type.is_float else part
             found = b.add(b.mul(found, b.const(_PRIME, INT64)), b.cast(bits, INT64))
         return b.add(b.one("and", found, b.const(_MASK, INT64)), b.const(1, INT64))
@@ -247,6 +258,7 @@ class _Stamping:
     def _keep(self, array: Value, element: Value, field: int, number: Value) -> None:
         """Keep the greatest and the least number."""
         self._greatest(array, element, field, number)
+        # Only an atomic maximum is used: the least number is kept as the greatest of its complement.
         self._greatest(array, element, field + 1, self.b.sub(self.b.const(LEAST, INT64), number))
 
     def _greatest(self, array: Value, element: Value, field: int, number: Value) -> None:

@@ -1,13 +1,13 @@
-"""Where derivatives are infinite although values are not, and which tangents and cotangents they reach.
+"""Points where derivatives are infinite although values are not, and the tangents and cotangents that they reach.
 
 The root of 0 has an infinite derivative, as have the cube root, powers below 1, and inverse sines and cosines at the
-ends of their domains. By the chain rule it meets other partial derivatives; where one of them is exactly zero the
-product is taken to be zero, in forward mode (``sqrt(a) * 0.0``) and in reverse mode (``sqrt(1 - cos(a))``). So what an
-operation does to a tangent that comes from such a point, or to a cotangent that comes back from one, is compared with
-zero.
+ends of their domains. By the chain rule it is multiplied by other partial derivatives; where one of them is exactly
+zero the product is taken to be zero, in forward mode (``sqrt(a) * 0.0``) and in reverse mode (``sqrt(1 - cos(a))``). So
+an operation whose tangent may come from such a point, or whose cotangent may come back from one, compares its partial
+derivative with zero.
 
 A sum of squares has no derivative where it is 0, and its root is the norm of a vector, which has the zero vector for a
-gradient there. No infinity arises from it: neither are its squares compared, nor what uses its root.
+gradient there. No infinity arises from it: neither its squares nor the uses of its root are compared.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class Squares:
         self._known: dict[Value, bool] = {}
 
     def is_norm(self, op: Op) -> bool:
-        """Whether an operation is the root of a sum of squares."""
+        """Return whether an operation is the root of a sum of squares."""
         return op.name == "sqrt" and self.of(op.operands[0])
 
     def of(self, v: Value) -> bool:
-        """Whether a value is a sum of squares; of none, a literal that is not negative, as well."""
+        """Return whether a value is a sum of squares, possibly an empty one: a literal that is not negative."""
         known = self._known.get(v)
         if known is None:
             self._known[v] = True  # a carried sum is one if each trip makes one of it
@@ -46,6 +46,7 @@ class Squares:
 
     def _is_sum(self, v: Value) -> bool:
         if v in self._carried:
+            # chain is (initial, carried..., yielded, result): the sum at the start and at the end of each trip.
             chain = self._carried[v]
             return self.of(chain[0]) and self.of(chain[-2])
         op = self._producers.get(v)
@@ -59,6 +60,8 @@ class Squares:
                 return True
             case "length_sq":
                 return True
+            # These operations on sums of squares keep the property that the derivative vanishes wherever the value is
+            # 0.
             case "add" | "mul" | "div" | "min" | "max" | "cast" | "round_float16" | "round_bfloat16":
                 return all(map(self.of, op.operands))
             case "select":
@@ -78,7 +81,7 @@ class Squares:
 
 
 class Steep:
-    """Which values are reached from where a derivative may be infinite.
+    """The values that are reached from where a derivative may be infinite.
 
     Attributes
     ----------
@@ -92,6 +95,7 @@ class Steep:
         sources = list(sources)
         self.ahead: set[Value] = set()
         self.behind: set[Value] = set()
+        # Most functions have no such operation; the flow of the whole function is not built for them.
         if sources:
             after, before = _flow(fn)
             self.ahead = _reached((op.result for op in sources), after)
@@ -99,7 +103,7 @@ class Steep:
 
 
 def _flow(fn: Function) -> tuple[Mapping[Value, list[Value]], Mapping[Value, list[Value]]]:
-    """What is computed from each value, and of what each one is computed; memory aside."""
+    """Return the values computed from each value, and those each one is computed from; memory aside."""
     after: dict[Value, list[Value]] = defaultdict(list)
     before: dict[Value, list[Value]] = defaultdict(list)
     for op in walk(fn.body):
@@ -122,7 +126,7 @@ def _edges(op: Op) -> list[tuple[Value, Value]]:
 
 
 def _chains(op: Op) -> list[tuple[Value, ...]]:
-    """The carried values of a loop; none of another operation."""
+    """Return the carried values of a loop; none for another operation."""
     return For(op).chains if op.name == "for" else While(op).chains if op.name == "while" else []
 
 

@@ -1,6 +1,6 @@
 """The reverse sweep through accesses to memory by tiles, through maps, sorts and element reads of tiles.
 
-A map's adjoint is a map: its function is differentiated like a kernel's body, from the cotangents of what it yields to
+A map's adjoint is a map: its function is differentiated like a kernel's body, from the cotangents of its yields to
 those of its parameters. A value that is the same for all elements gets the sum over them.
 """
 
@@ -25,7 +25,7 @@ ReverseBody = Callable[[Function, list[int]], Region]
 
 
 def map_body(body: Region) -> Function:
-    """The function of a map as one of its own."""
+    """Return the function of a map as a function of its own."""
     params = tuple(Value(p.type, p.name) for p in body.params)
     cloner = Cloner(Builder(), dict(zip(body.params, params, strict=True)))
     cloner.ops(body.ops)
@@ -43,6 +43,7 @@ def reverse_map(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activit
     given = [s if s is not None else b.zero(r.type) for s, r in zip(seeds, op.results, strict=True)]
     skip = len(shape) if op.attrs["indexed"] else 0
     body = reverse_body(map_body(op.attrs["body"]), [skip + k for k, w in enumerate(want) if w])
+    # Operands that the adjoint does not use are dropped, so the tiles need not be kept.
     used = eliminate_region(body)
     operands = [*(env[v] for v in op.operands), *given]
     kept = [k for k, p in enumerate(body.params[skip:]) if p in used]
@@ -55,6 +56,7 @@ def reverse_map(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activit
         shape=shape, dtypes=dtypes, body=body, indexed=op.attrs["indexed"],
     )  # fmt: skip
     for v, ct in zip(sources, found, strict=True):
+        # A scalar operand was broadcast to all elements, so its cotangent is the sum of theirs.
         cts.add(v, ct if isinstance(v.type, Tile) else total(b, ct))
 
 
@@ -62,6 +64,7 @@ def reverse_sort(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activi
     """Send the cotangents of sorted keys and values back to where each came from."""
     order = env[op.results[2]]
     for v, r in zip(op.operands, op.results, strict=False):
+        # The third result of a sort is the order; scattering by it is the inverse of gathering by it.
         ct = cts.take(r)
         if ct is not None and activity.active(v):
             cts.add(v, b.one("tile_scatter", ct, order))
@@ -74,6 +77,7 @@ def reverse_extract(op: Op, env: Env, cts: Cotangents, activity: Activity) -> No
     if ct is None or not activity.active(tile):
         return
     if threads is not None:
+        # Each thread has read its own element, so a fill by threads is the transpose of that.
         cts.add(tile, cts.b.one("tile_fill", ct, type=tile.type, threads=threads))
     else:
         cts.add_at(tile, [env[v] for v in Part(op).index], ct)
@@ -96,6 +100,7 @@ def reverse_store(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activ
     places = [env[v] for v in Access(op).places]
     if activity.active(value):
         cts.add(value, _cotangent(b, buffer, places, op))
+    # Zeroed after its cotangent was taken, as for a store of single elements.
     b.op("tile_store", buffer, *places, b.zero(value.type), **Access(op).along)
 
 

@@ -1,1 +1,1 @@
-"""Facts about functions of the IR: what threads share, which accesses overlap, what costs how much."""
+"""Analyses of IR functions: values that threads share, accesses that overlap, and the cost of operations."""

@@ -1,7 +1,8 @@
 """Index expressions as affine forms: integer combinations of thread index components, invariants and loop variables.
 
-In: a function. Out: for each integer value a form ``const + sum(coefficient * term)``; what is not affine is a term of
-its own. Terms are canonical: two ``tid`` ops of one axis are one term, and so are two ``shape`` ops of one axis.
+:class:`AffineForms` gives for each integer value of a function a form ``const + sum(coefficient * term)``; a value that
+is not affine is a term of its own. Terms are canonical: two ``tid`` ops of one axis are one term, and so are two
+``shape`` ops of one axis.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Affine:
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """A decomposed index: coefficients of the thread index, invariant terms, and what varies otherwise, bounded."""
+    """A decomposed index: coefficients of the thread index, invariant terms, and bounds of the remaining terms."""
 
     tids: Mapping[int, int]
     invariant: Mapping[Term, int]
@@ -60,7 +61,7 @@ class Parts:
 
 
 def tid_term(axis: int) -> Term:
-    """The term that stands for one component of the thread index."""
+    """Return the term that stands for one component of the thread index."""
     return ("tid", axis)
 
 
@@ -82,14 +83,14 @@ class AffineForms:
         self._parts: dict[Value, Parts | None] = {}
 
     def of(self, v: Value) -> Affine:
-        """The form of an integer value."""
+        """Return the form of an integer value."""
         known = self._forms.get(v)
         if known is None:
             known = self._forms[v] = self._compute(v)
         return known
 
     def parts(self, v: Value) -> Parts | None:
-        """The parts of an index; None if a term varies in a way that has no known bounds."""
+        """Return the parts of an index; None if a term varies in a way that has no known bounds."""
         if v not in self._parts:
             self._parts[v] = self._split(self.of(v))
         return self._parts[v]
@@ -107,6 +108,7 @@ class AffineForms:
                 bounds = self.loop_bounds(term)
                 if bounds is None:
                     return None
+                # A negative coefficient swaps the ends of the range.
                 low += min(c * bounds[0], c * bounds[1])
                 high += max(c * bounds[0], c * bounds[1])
         return Parts(tids, invariant, low, high)
@@ -123,6 +125,7 @@ class AffineForms:
             return Affine({("shape", op.operands[0], op.attrs["axis"]): 1}, 0)
         if op.name == "cast" and widens(op):
             return self.of(op.operands[0])
+        # Only integers that are taken not to wrap around obey the laws of integer arithmetic; see is_exact_index.
         if op.name in ("neg", "add", "sub", "mul") and is_exact_index(v.type):
             if op.name == "neg":
                 return self.of(op.operands[0]).scaled(-1)
@@ -138,7 +141,7 @@ class AffineForms:
         return Affine({v: 1}, 0)
 
     def invariant(self, term: Term | Value) -> bool:
-        """Whether a term has the same value for all threads of a launch (constants, parameters, shapes of arrays)."""
+        """Return whether a term has the same value in all threads of a launch (constants, parameters, array shapes)."""
         if isinstance(term, tuple):
             return bool(term[0] == "shape")
         if not isinstance(term, Value):
@@ -149,16 +152,17 @@ class AffineForms:
         return known
 
     def constant(self, v: Value) -> int | None:
-        """The value of an integer that is a constant."""
+        """Return the value of an integer that is a constant; None for other integers."""
         form = self.of(v)
         return form.const if form.is_constant else None
 
     def loop_bounds(self, term: Term) -> tuple[int, int] | None:
-        """Least and greatest value of the variable of a ``for`` whose bounds and step are constants."""
+        """Return the least and greatest value of the variable of a ``for`` whose bounds and step are constants."""
         loop = self.loop_of.get(term) if isinstance(term, Value) else None
         if loop is None or loop.name != "for" or term is not For(loop).index:
             return None
         trips = For(loop).trips(self.constant)
+        # A loop that makes no trip has no variable to bound.
         return (min(trips[0], trips[-1]), max(trips[0], trips[-1])) if trips else None
 
     def _is_invariant(self, v: Value) -> bool:
@@ -171,7 +175,7 @@ class AffineForms:
 
 
 def widens(op: Op) -> bool:
-    """Whether a cast is one between integers, to a type that is no narrower."""
+    """Return whether a cast is one between integers, to a type that is no narrower."""
     source, to = op.operands[0].type, op.results[0].type
     return (
         isinstance(source, Scalar)
@@ -183,7 +187,7 @@ def widens(op: Op) -> bool:
 
 
 def enclosing_loops(fn: Function) -> dict[Op, tuple[Op, ...]]:
-    """For every op the ``for`` and ``while`` ops around it, outermost first."""
+    """Return for every op the ``for`` and ``while`` ops around it, outermost first."""
     out: dict[Op, tuple[Op, ...]] = {}
 
     def visit(region: Region, loops: tuple[Op, ...]) -> None:

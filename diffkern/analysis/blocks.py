@@ -1,7 +1,7 @@
-"""Blocks of threads: barriers are checked, and what is the same for all threads of a block is found.
+"""Blocks of threads: barriers are checked, and values that are the same for all threads of a block are found.
 
 ``check_blocks`` refuses a barrier that some threads of a block may miss: it may stand only under conditions and in
-loops whose course is the same for all threads of a block.
+loops that all threads of a block take in the same way.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ SHARED_BYTES = 48 * 1024
 
 
 def blockwise_op(fn: Function) -> Op | None:
-    """The first op by which threads of a block work together, if there is one."""
+    """Return the first op by which threads of a block cooperate, if there is one."""
     return next((op for op in walk(fn.body) if lookup(op.name).family == "block"), None)
 
 
 def is_simt(fn: Function) -> bool:
-    """Whether the threads of a block work together, and one by one rather than on tiles."""
+    """Return whether the threads of a block cooperate as single threads rather than on tiles."""
     families = {lookup(op.name).family for op in walk(fn.body)}
     return "block" in families and "tile" not in families
 
 
 def shared_bytes(fn: Function) -> int:
-    """Bytes of the shared arrays of a block."""
+    """Return the size of the shared arrays of a block in bytes."""
     return sum(shared_size(op) for op in fn.body.ops if op.name == "shared_new")
 
 
 def shared_size(op: Op) -> int:
-    """Bytes of a shared array; each begins at a multiple of 16."""
+    """Return the size of a shared array in bytes; each array begins at a multiple of 16."""
     size: int = math.prod(op.attrs["shape"]) * op.attrs["type"].dtype.itemsize
     return (size + 15) // 16 * 16
 
@@ -73,6 +73,7 @@ def check_blocks(fn: Function) -> Function:
             loc=fn.loc,
             remedy="join two axes, as in k = i * n + j, and launch over their product",
         )
+    # The number and size of the shared arrays has to be known when the block starts.
     top = set(fn.body.ops)
     for op in walk(fn.body):
         if op.name == "shared_new" and op not in top:
@@ -93,7 +94,7 @@ def check_blocks(fn: Function) -> Function:
 
 
 def check_adjoint(fn: Function, limit: int | None) -> Function:
-    """Check that the adjoint of such a kernel has barriers for all threads of a block, and room in shared memory.
+    """Check the adjoint of a cooperating kernel: all threads of a block reach its barriers, and its shared memory fits.
 
     Parameters
     ----------
@@ -105,10 +106,11 @@ def check_adjoint(fn: Function, limit: int | None) -> Function:
     Raises
     ------
     AutodiffError
-        If it has not.
+        If the shared memory does not fit.
     """
     if not is_simt(fn):
         return fn
+    # Errors here are errors of the transformation; a barrier of the adjoint stands where the primal had one.
     _check_region(fn.body, uniform_values(fn), None)
     size = shared_bytes(fn)
     if limit is not None and size > limit:
@@ -144,6 +146,7 @@ def _check_region(region: Region, uniform: set[Value], divergent: Op | None) -> 
                 loc=op.loc,
                 remedy="let all threads reach it, and put what only some of them do under the condition",
             )
+        # The test of a while runs once more than its body, so barriers in it would not pair up with those of the body.
         if op.name == "while":
             _check_test(While(op))
         for sub in op.regions:
@@ -161,10 +164,10 @@ def _check_test(loop: While) -> None:
 
 
 def decided_for_all(op: Op, uniform: set[Value]) -> bool:
-    """Whether all threads of a block take the same way through a loop or branch."""
+    """Return whether all threads of a block take the same way through a loop or branch."""
     return uniform.issuperset(deciding(op))
 
 
 def uniform_values(fn: Function) -> set[Value]:
-    """Values that are the same for all threads of a block."""
+    """Return the values that are the same for all threads of a block."""
     return {*fn.params, *defined_in(fn.body)} - uniformity(fn, Scope.BLOCK).varying

@@ -1,10 +1,10 @@
-"""Which elements of an array a launch touches, as far as its dimensions and integer arguments tell.
+"""Bounds on the elements of an array that a launch touches, from its dimensions and integer arguments.
 
-In: a function. Out: for each of its arrays a :class:`~diffkern.manifest.Box` for every access, whose index along an
-axis is a linear form in integers of a thread that have bounds. They tell a launch that it touches rows of the array and
-not all of it: of ``x[n + 1, i] = f(x[n, i])`` with an argument ``n``, that it reads the row n and writes the next one.
-Conditions are left out, so fewer elements may be touched, never others. An array has no boxes where all may be touched
-anyway, and where it is used by anything but an access of an element.
+:func:`boxes_of` gives for each array of a function a :class:`~diffkern.manifest.Box` per access whose index along an
+axis is a linear form in bounded integers of a thread. A box tells a launch that it touches certain rows of the array
+instead of all of it: for ``x[n + 1, i] = f(x[n, i])`` with an argument ``n``, that it reads row n and writes the next
+one. Conditions are ignored, so fewer elements may be touched, never others. An array has no boxes if all elements may
+be touched anyway, or if it is used by anything but an access of an element.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _MOST = 16
 
 @dataclass(frozen=True, slots=True)
 class Boxes:
-    """The boxes of the parameters of a function, by position; a parameter that has none may be touched anywhere.
+    """The boxes of the parameters of a function, by position; a parameter without boxes may be touched anywhere.
 
-    ``stores``: how many elements of a parameter a thread writes at most, where it does not write in a loop.
+    ``stores``: the most elements of a parameter that a thread writes, if it does not write in a loop.
     """
 
     read: Mapping[int, tuple[manifest.Box, ...]]
@@ -49,8 +49,9 @@ def boxes_of(fn: Function, of: Mapping[int, int] | None = None) -> Boxes:
     fn : Function
         The function.
     of : mapping of int to int, optional
-        For parameters that stand beside others, of the same shape, which these are.
+        Maps parameters to others of the same shape that accompany them and have their extents.
     """
+    # Cooperating threads reach elements by more than their index, so boxes of single accesses would prove nothing.
     if {"block", "tile"} & {lookup(op.name).family for op in walk(fn.body)}:
         return Boxes({}, {}, {})
     accesses = _plain_accesses(fn)
@@ -67,7 +68,7 @@ def _known(found: Mapping[int, tuple[manifest.Box, ...] | None]) -> dict[int, tu
 
 
 def _plain_accesses(fn: Function) -> dict[int, list[Op]]:
-    """The accesses of each array of which single elements are accessed, and nothing else is done with it."""
+    """Return the accesses of each array that is used only by accesses of single elements."""
     position = {p: k for k, p in enumerate(fn.params) if isinstance(p.type, Array) and not p.type.outer}
     found: dict[int, list[Op]] = {k: [] for k in position.values()}
     for op in walk(fn.body):
@@ -88,7 +89,7 @@ def _plain_accesses(fn: Function) -> dict[int, list[Op]]:
 
 @dataclass(slots=True)
 class _Finder:
-    """Makes the boxes of one function."""
+    """Computes the boxes of one function."""
 
     fn: Function
     of: Mapping[int, int]
@@ -100,7 +101,7 @@ class _Finder:
         self.loops = enclosing_loops(self.fn)
 
     def boxes(self, ops: Collection[Op]) -> tuple[manifest.Box, ...] | None:
-        """The boxes of some accesses; None where there are too many, or they say nothing."""
+        """Return the boxes of some accesses; None if there are too many, or if they exclude nothing."""
         if not ops or len(ops) > _MOST:
             return None
         found = {_Box(self, op).made(): None for op in ops}
@@ -108,15 +109,16 @@ class _Finder:
 
 
 def _tells(box: manifest.Box) -> bool:
-    """Whether a box may leave elements out that differ from launch to launch, or whole rows."""
+    """Return whether a box may leave out elements that differ from launch to launch, or whole rows."""
     known = [form for form in box.index if form is not None]
     if any(axis < 0 for form in known for place in _places(form, box) for axis in [place[1]]):
         return True
+    # With a constant form along one axis of several, whole rows are excluded.
     return len(box.index) > 1 and any(not form.terms for form in known)
 
 
 def _places(form: manifest.Form, box: manifest.Box) -> set[tuple[int, int]]:
-    """The extents and arguments that a form depends on."""
+    """Return the extents and arguments that a form depends on."""
     sums = [form.const, *(c for _, c in form.terms)]
     found = {place for p in sums for one in p for place in one.of}
     for k, _ in form.terms:
@@ -128,7 +130,7 @@ def _places(form: manifest.Form, box: manifest.Box) -> set[tuple[int, int]]:
 
 
 class _Box:
-    """Makes the box of one access."""
+    """Computes the box of one access."""
 
     def __init__(self, finder: _Finder, op: Op) -> None:
         self.op, self.forms, self.of = op, finder.forms, finder.of
@@ -138,6 +140,7 @@ class _Box:
     def made(self) -> manifest.Box:
         access = Access(self.op)
         index = tuple(self.form(self.forms.of(v)) for v in access.index)
+        # Whether the narrow intermediate results wrap around is checked by the launch, which knows the numbers.
         exact = [self.form(self.forms.of(v)) for at in access.index for v in self.widened(at)]
         known = tuple(dict.fromkeys(form for form in exact if form is not None))
         if None in exact:
@@ -145,7 +148,7 @@ class _Box:
         return manifest.Box(index, access.wrap, tuple(self.spans), known)
 
     def form(self, linear: Linear) -> manifest.Form | None:
-        """A form with the numbers of its integers; None where one of them has no bounds."""
+        """Return a form with the numbers of its integers; None where one of them has no bounds."""
         terms = []
         for key, c in linear.terms.items():
             k = self.number(key)
@@ -160,11 +163,13 @@ class _Box:
         )
 
     def number(self, key: Key) -> int | None:
-        """The number of an integer, behind those that its bounds are made of; None where it has none."""
+        """Return the number of an integer, behind those that its bounds depend on; None where it has none."""
         if key not in self.numbers:
             span = self.span(key)
             if span is None:
                 return None
+            # The bounds are numbered first, as making the span may add further spans: it may only refer to earlier
+            # ones.
             self.numbers[key] = len(self.spans)
             self.spans.append(span)
         return self.numbers[key]
@@ -187,11 +192,12 @@ class _Box:
         return self.of_loop(For(loop), is_trip=v is not key)
 
     def of_loop(self, loop: For, *, is_trip: bool) -> manifest.Span | None:
-        """The span of the variable of a loop, or of the number of a trip."""
+        """Return the span of the variable of a loop, or of the number of a trip."""
         step = self.forms.affine.constant(loop.step)
         if not step:
             return None
         start, stop = self.forms.of(loop.start), self.forms.of(loop.stop)
+        # The stop itself is excluded, whichever direction the loop counts in.
         last = stop + number(-1 if step > 0 else 1)
         if is_trip:
             low, high = number(0), last + start.scaled(MINUS) if step > 0 else start + last.scaled(MINUS)
@@ -204,7 +210,7 @@ class _Box:
         return manifest.Span("loop", low=bounds[0], high=bounds[1], divisor=(manifest.Monomial(by),))
 
     def widened(self, v: Value) -> list[Value]:
-        """What was computed in an index before it was cast to a wider type: if it wrapped around, no form says so."""
+        """Return the integers in an index that are cast to a wider type: forms do not show if they wrapped around."""
         producer = self.forms.affine.producer
         left, seen, found = [v], {v}, []
         while left:

@@ -1,7 +1,8 @@
-"""Which maps of tiles may find an element without a cotangent, as a branch or another map has not chosen it.
+"""Maps of tiles in whose adjoint some elements may have no cotangent, because the result is used selectively.
 
-In: a function. Out: the ``tile_map`` ops of which a result is used in a branch or a loop around which it stands, in the
-function of a map or a reduction that chooses, or by an operation that picks elements; and those behind them.
+:func:`maps_with_choices` returns the ``tile_map`` ops of which a result is used in a branch or a loop around which it
+stands, in the function of a map or a reduction that chooses, or by an operation that picks elements; and the maps whose
+results those use.
 """
 
 from __future__ import annotations
@@ -31,10 +32,11 @@ def maps_with_choices(fn: Function) -> list[Op]:
 
 
 def _backwards(region: Region, chosen: set[Value], found: dict[Op, None]) -> None:
-    """Collect the tiles of which a choice is made, from the end of a region to its beginning."""
+    """Collect the tiles that are used selectively, from the end of a region to its beginning."""
     for op in reversed(region.ops):
         if op.name == "if":
             for sub in op.regions:
+                # In the trip that takes the other branch, the yields and all outer values used here get no cotangent.
                 chosen.update(sub.yields)
                 _backwards(sub, chosen, found)
                 chosen.update(free_values(sub))
@@ -44,15 +46,17 @@ def _backwards(region: Region, chosen: set[Value], found: dict[Op, None]) -> Non
             is_chosen = not chosen.isdisjoint(op.results)
             if is_chosen and op.name == "tile_map":
                 found[op] = None
+            # Selectivity is inherited backwards: an operand of a selectively used result may be needed in parts only.
             if is_chosen or not _keeps_all(op):
                 chosen.update(v for v in op.operands if isinstance(v.type, Tile))
 
 
 def _through_loop(op: Op, chosen: set[Value], found: dict[Op, None]) -> None:
-    """A choice in one trip is one of what the trips before it have carried."""
+    """Visit a loop: a selective use in one trip is one of the values that the trips before it have carried."""
     if not chosen.isdisjoint(op.results):
         chosen.update(v for sub in op.regions for v in sub.yields)
     before = -1
+    # The set only grows, so this ends; a carried value may become selective in a later round.
     while len(chosen) > before:
         before = len(chosen)
         for sub in op.regions:
@@ -63,7 +67,7 @@ def _through_loop(op: Op, chosen: set[Value], found: dict[Op, None]) -> None:
 
 
 def _keeps_all(op: Op) -> bool:
-    """Whether all elements of the tiles that an op takes have their part in its results."""
+    """Return whether all elements of the tiles that an op takes contribute to its results."""
     if op.name == "tile_map":
         return not any(_chooses(inner) for inner in walk(op.attrs["body"]))
     if op.name in ("tile_reduce", "tile_scan"):

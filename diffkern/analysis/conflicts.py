@@ -1,13 +1,12 @@
-"""Which accumulations of an adjoint may be plain additions, and what the launch must see to otherwise.
+"""The accumulations of an adjoint that may be plain additions, and the measures a launch must take for the others.
 
-In: an adjoint and its cotangent parameters. Out: a :class:`Conflict` per cotangent buffer, and accumulations to
-addresses that are the same for all threads in mode ``reduce``. The union of all sites of a buffer counts, not each
-site alone: ``ct_x[i - 1] += a`` and ``ct_x[i + 1] += b`` are each one-to-one, and together are not.
+:func:`analyse_conflicts` returns a :class:`Conflict` per cotangent buffer, and puts accumulations to addresses that are
+the same for all threads in mode ``reduce``. The union of all sites of a buffer counts, not each site alone: ``ct_x[i -
+1] += a`` and ``ct_x[i + 1] += b`` are each one-to-one, but together they are not.
 
-``none``     no two threads touch one element
-``bounded``  only threads whose indices differ by a vector within ``reach`` do: two colours of chunks suffice
-``reduce``   only uniform addresses: partial sums per chunk
-``general``  anything may happen: private copies (where ``private`` is true) or atomics
+``none`` no two threads touch one element ``bounded`` only threads whose indices differ by a vector within ``reach`` do:
+two colours of chunks suffice ``reduce`` only uniform addresses: partial sums per chunk ``general`` any two threads may:
+private copies (where ``private`` is true) or atomics
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from diffkern.ops.memory import ACCUMULATES
 
 def analyse_conflicts(fn: Function, buffers: Sequence[Value]) -> list[Conflict]:
     """Classify each cotangent buffer; sets the mode of uniform accumulations to ``reduce``."""
+    # Tile accesses are loops over single elements in the shadow, so one analysis serves both.
     seen = shadow(fn)
     forms = AffineForms(seen.fn)
     sites: dict[Value, list[Op]] = {b: [] for b in buffers}
@@ -33,6 +33,7 @@ def analyse_conflicts(fn: Function, buffers: Sequence[Value]) -> list[Conflict]:
         if op.name in ("load", "store", "accumulate", "atomic") and Access(op).array in sites:
             sites[Access(op).array].append(op)
     found = [_in_elements() if _points(b) else _classify(forms, fn.tid_arity, sites[b]) for b in buffers]
+    # Modes are noted in the ops of the shadow; transfer them to the tile ops they stand for.
     for access, op in seen.accesses.items():
         if "mode" in access.attrs:
             op.attrs = {**op.attrs, "mode": access.attrs["mode"]}
@@ -58,19 +59,21 @@ def finalize_blocks(fn: Function, buffers: Sequence[Value], conflicts: Sequence[
 
 
 def _points(buffer: Value) -> bool:
-    """Whether it is of arrays in elements of an array, of which several may be one."""
+    """Return whether a buffer is of arrays in elements of an array, several of which may be the same."""
     return isinstance(buffer.type, Array) and buffer.type.outer > 0
 
 
 def _in_elements() -> Conflict:
-    """What is known of them: no private copy could stand in for what elements point to."""
+    """Return the conflict of such buffers: no private copy could stand in for the arrays that elements refer to."""
     return Conflict("general", private=False)
 
 
 def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
+    # A private copy starts at zero and is added at the end, so a thread must not read or overwrite the buffer.
     private = all(op.name == "accumulate" for op in sites)
     if private:
         for op in sites:
+            # Uniform addresses are removed from the comparison: summed per chunk, they race with nothing.
             if uniform(forms, Access(op).index):
                 op.attrs = {**op.attrs, "mode": "reduce"}
     left = [op for op in sites if op.attrs.get("mode") != "reduce"]
@@ -78,12 +81,14 @@ def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
         return Conflict("reduce" if len(left) < len(sites) else "none", private=private)
     reach: list[list[int]] = [[0, 0] for _ in range(arity)]
     overlap = False
+    # Pairs include each site with itself: x[i // 2] races with its own copy in another thread.
     for k, a in enumerate(left):
         for b in left[k:]:
             if a.name != "accumulate" and (b.name != "accumulate" or Access(a).index == Access(b).index):
                 continue  # stores: one thread per element, by the language's precondition
             if b.name != "accumulate" and Access(a).index == Access(b).index:
                 continue
+            # Relations of all pairs are combined: the sites of one buffer have to agree on a reach for its colouring.
             relation = relate(forms, a, b)
             if isinstance(relation, Never) or relation.same_thread(arity):
                 continue
@@ -91,6 +96,7 @@ def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
                 return Conflict("general", private=private)
             overlap = True
             for axis, (low, high) in relation.axes.items():
+                # The relation bounds t - t' for a before b; both orders occur, so the reach is symmetrised.
                 reach[axis][0] = min(reach[axis][0], low, -high)
                 reach[axis][1] = max(reach[axis][1], high, -low)
     if overlap:

@@ -1,4 +1,4 @@
-"""A rough count of the work of one thread, in simple operations: what chunk sizes are chosen by."""
+"""A rough count of the work of one thread, in simple operations, by which chunk sizes are chosen."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ UNKNOWN_TRIPS = 16.0
 
 
 def thread_cost(fn: Function) -> float:
-    """Estimated operations per thread; loops of unknown length count as 16 trips."""
+    """Return the estimated operations per thread; loops of unknown length count as 16 trips."""
     return max(1.0, _region(fn.body))
 
 
 def usual_ways(op: Op) -> Sequence[Region]:
-    """The regions of a branch, without one that hardly any thread enters."""
+    """Return the regions of a branch, without one that hardly any thread enters."""
     return op.regions[1:] if op.attrs.get("rarely") else op.regions
 
 
 def usual_trips(op: Op) -> float:
-    """How many trips of a loop are counted whose length is unknown."""
+    """Return the number of trips to assume for a loop of unknown length."""
     return 1.0 if op.attrs.get("once") else UNKNOWN_TRIPS
 
 
 def _tile(op: Op) -> float:
-    """The work of an operation on tiles, most of which is done in vectors."""
+    """Return the work of an operation on tiles, most of which is vectorised."""
     sizes = [v.type.size for v in (*op.operands, *op.results) if isinstance(v.type, Tile)]
     largest = float(max(sizes, default=1))
     if op.name == "tile_map":

@@ -1,9 +1,9 @@
-"""Which arrays does a launch over their own shape overwrite as a whole, without having looked at them?
+"""Arrays that a launch over their own shape overwrites completely, without reading them first.
 
-In: a function. Out: for such parameters the number of axes. A launch whose first axes have exactly the array's shape
-then leaves no element as it was, so that uninitialized memory may be passed. The same for cotangents: to which of them
-does such a launch add once at each element? Where they begin at zero, the sums may be stores. Of which does it read
-each element once, and then set it to zero? It may read them in another place, and leave these to a fill.
+For such parameters the functions return the number of axes. A launch whose first axes have exactly the array's shape
+then leaves no element unchanged, so uninitialized memory may be passed. The same for cotangents: if such a launch adds
+once to each element of one that starts at zero, the sums may be stores; if it reads each element once and then sets it
+to zero, it may read them from another array, and leave clearing these to a fill.
 """
 
 from __future__ import annotations
@@ -18,21 +18,22 @@ from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
 
 
 def overwritten_whole(fn: Function) -> dict[int, int]:
-    """The parameters that every thread stores to at its own index, whatever happens, and that nothing else touches."""
+    """Return the parameters that every thread stores to at its own index, unconditionally, without other accesses."""
+    # A load would read uninitialized memory, and an update would add to it.
     others = {Access(op).array for op in walk(fn.body) if op.name in LOADS | ATOMICS | ACCUMULATES}
     stored = {Access(op).array for op in _at_own_index(fn, "store")}
     return _axes(fn, stored - others)
 
 
 def added_once(fn: Function) -> dict[int, int]:
-    """The parameters to which every thread adds once, at its own index, and that nothing else touches."""
+    """Return the parameters to which every thread adds once, at its own index, without other accesses."""
     touched = Counter(Access(op).array for op in walk(fn.body) if op.name in LOADS | STORES | ATOMICS | ACCUMULATES)
     added = {Access(op).array for op in _at_own_index(fn, "accumulate")}
     return _axes(fn, {array for array in added if touched[array] == 1})
 
 
 def store_sums(fn: Function) -> None:
-    """Make stores, in place, of the accumulations that :func:`added_once` finds."""
+    """Turn the accumulations that :func:`added_once` finds into stores, in place."""
     chosen = {fn.params[k] for k in added_once(fn)}
     for op in _at_own_index(fn, "accumulate"):
         if Access(op).array in chosen:
@@ -40,24 +41,25 @@ def store_sums(fn: Function) -> None:
 
 
 def taken_once(fn: Function) -> dict[int, int]:
-    """The parameters of which every thread reads the element at its own index, then sets it to zero.
+    """Return the parameters of which every thread reads the element at its own index, then sets it to zero.
 
-    Nothing else touches them.
+    There are no other accesses to them.
     """
     return _axes(fn, set(_takes(fn)))
 
 
 def keep_taken(fn: Function) -> None:
-    """Leave alone, in place, what the parameters hold that :func:`taken_once` finds."""
+    """Remove the stores of zero to the parameters that :func:`taken_once` finds, in place."""
     stores = set(_takes(fn).values())
     fn.body.ops[:] = [op for op in fn.body.ops if op not in stores]
 
 
 def _takes(fn: Function) -> dict[Value, Op]:
-    """The parameters that are taken once, with the stores of zero."""
+    """Return the parameters that are taken once, with the stores of zero."""
     place = {op: k for k, op in enumerate(fn.body.ops)}
     zeros: set[Value] = set()
     for op in fn.body.ops:
+        # A zero vector is constructed from zero constants.
         is_zero = op.name == "const" and op.attrs["value"] == 0
         if is_zero or (op.name == "construct" and zeros.issuperset(op.operands)):
             zeros.add(op.result)
@@ -71,6 +73,7 @@ def _takes(fn: Function) -> dict[Value, Op]:
         if [op.name for op in ops] != ["load", "store"] or not own.issuperset(ops):
             continue
         load, store = ops
+        # In the other order the thread would read its own zero.
         if place[load] < place[store] and store.operands[-1] in zeros:
             found[array] = store
     return found
@@ -82,8 +85,9 @@ def _axes(fn: Function, arrays: Set[Value]) -> dict[int, int]:
 
 
 def _at_own_index(fn: Function, name: str) -> list[Op]:
-    """The accesses that every thread makes, whatever happens, at its own index."""
+    """Return the accesses that every thread makes, unconditionally, at its own index."""
     axis = {op.result: op.attrs["axis"] for op in walk(fn.body) if op.name == "tid"}
+    # Only ops at the top level of the body are executed by every thread exactly once.
     return [op for op in fn.body.ops if op.name == name and _own_index(op, axis, fn.tid_arity)]
 
 

@@ -1,13 +1,14 @@
-"""What does a load from a written array see: the content before the launch, or the content after it?
+"""The contents that a load from a written array sees: those before the launch, or those after it.
 
-In: a function after promotion. Out: for each load from an array that the function writes, a :class:`Source`. A load
-sees the *entry* content if no store of the same thread may come before it to the same element, and the *final* content
-if none may come after it. Everything else is *unknown*: the adjoint cannot rematerialize the value without re-executing
-the stores, which it never does. Loads that another thread may overwrite in the same launch are *racing*.
+:func:`classify_loads`, on a function after promotion, gives a :class:`Source` for each load from an array that the
+function writes. A load sees the *entry* contents if no store of the same thread may come before it to the same element,
+and the *final* contents if none may come after it. Everything else is *unknown*: the adjoint cannot rematerialize the
+value without re-executing the stores, which it never does. Loads that another thread may overwrite in the same launch
+are *racing*.
 
-The test is the classical dependence test: along each axis the two index expressions are compared as affine forms in
-the variables of common loops, which gives the distance, in iterations, between the two accesses of one element. Where
-that does not decide, the bounds of the loops and the conditions around the accesses are taken into account
+The test is the classical dependence test: along each axis the two index expressions are compared as affine forms in the
+variables of common loops, which gives the distance, in iterations, between the two accesses of one element. Where that
+does not decide, the bounds of the loops and the conditions around the accesses are taken into account
 (:mod:`diffkern.analysis.iterations`).
 """
 
@@ -30,7 +31,7 @@ from diffkern.manifest import RaceCheck, Unproved
 
 
 class Source(enum.Enum):
-    """Which version of a written array a replayed load may read."""
+    """The version of a written array that a replayed load may read."""
 
     ENTRY = "entry"
     FINAL = "final"
@@ -40,11 +41,11 @@ class Source(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoadFact:
-    """A load's source and, where that is bad news, the store that is the reason.
+    """A load's source and, if the value cannot be rematerialized, the store that clobbers it.
 
-    ``checks`` are what a launch has to be looked at for, so that the source is right; ``unproved`` are the writes of
-    which a launch that is stamped has shown that no other thread makes them, ``trusted`` those that rest on the
-    precondition of stores, one thread for each element.
+    ``checks`` are the checks a launch has to pass for the source to be right; ``unproved`` the writes that no other
+    thread makes, as stamps of the launch have shown; ``trusted`` those that rest on the precondition of stores, one
+    thread for each element.
     """
 
     source: Source
@@ -56,7 +57,7 @@ class LoadFact:
 
 @dataclass(slots=True)
 class _Order:
-    """Whether a store may come before and after a load, for the same element and the same thread."""
+    """Two flags: a store may come before, or after, a load of the same element by the same thread."""
 
     before: bool = False
     after: bool = False
@@ -77,24 +78,25 @@ class Positions:
                 self.visit(sub, (*branches, (op, k)) if op.name == "if" else branches)
 
     def exclusive(self, a: Op, b: Op) -> bool:
-        """Whether two ops stand in different branches of one if (within one iteration of every loop around both)."""
+        """Return whether two ops are in different branches of one if (within one iteration of all common loops)."""
         taken = dict(self.branches[b])
         return any(op in taken and taken[op] != k for op, k in self.branches[a])
 
     def implies(self, a: Op, b: Op) -> bool:
-        """Whether whoever executes ``a`` executes ``b``, as far as branches go."""
+        """Return whether a thread that executes ``a`` executes ``b``, as far as branches go."""
         return set(self.branches[b]) <= set(self.branches[a])
 
 
 def classify_loads(fn: Function, *, stamped: bool = False) -> dict[Op, LoadFact]:
-    """A fact for each load from an array parameter that the function stores to or updates atomically.
+    """Return a fact for each load from an array parameter that the function stores to or updates atomically.
 
-    ``stamped``: of a launch in which no two threads race, as stamps of its reads and writes have shown.
+    ``stamped``: for a launch in which no two threads race, as stamps of its reads and writes have shown.
     """
     seen = shadow(fn)
     classes = _Classes(seen.fn, fn, stamped)
     writes: dict[Value, list[Op]] = {}
     for op in walk(seen.fn.body):
+        # Shared arrays have barriers between accesses of different threads; BlockPlan classifies their loads.
         if op.name in ("store", "atomic") and not is_shared(Access(op).array.type):
             writes.setdefault(Access(op).array, []).append(op)
     return {
@@ -105,7 +107,7 @@ def classify_loads(fn: Function, *, stamped: bool = False) -> dict[Op, LoadFact]
 
 
 class _Classes:
-    """What the loads of one function see, of which `fn` is a shadow."""
+    """The sources of the loads of one function, of which `fn` is a shadow."""
 
     def __init__(self, fn: Function, function: Function, stamped: bool) -> None:
         self.stamped = stamped
@@ -128,8 +130,12 @@ class _Classes:
         trusted: list[Unproved] = []
         for write in writes:
             is_atomic = write.name == "atomic"
+            # Without a thread index all threads execute the same update, so each sees the sum of an unknown number of
+            # others.
             if self.alone and is_atomic:
                 return LoadFact(Source.RACING, write)
+            # The cheapest argument first: a proof for all launches, then the precondition, then stamps, then checks of
+            # a launch.
             if self.alone or self.proved(load, write):
                 pass
             elif not is_atomic and self.implied(load, write):
@@ -143,11 +149,13 @@ class _Classes:
                 if check is None:
                     return LoadFact(Source.RACING, write)
                 checks.append(check)
+            # An atomic update of another thread has no place in this thread's program order.
             if not is_atomic:
                 found = _order(load, write, self.forms, self.loops, self.order)
                 total.before |= found.before
                 total.after |= found.after
                 near += [write] if found.before or found.after else []
+        # The exact test is expensive, so it is asked only if the simple one found stores on both sides.
         if total.before and total.after:
             total = _by_bounds(load, near, self.forms, self.loops, self.order)
         if not total.before:
@@ -157,15 +165,15 @@ class _Classes:
         return LoadFact(Source.UNKNOWN, writes[0], tuple(checks), tuple(unproved), tuple(trusted))
 
     def proved(self, load: Op, write: Op) -> bool:
-        """Whether no other thread writes the element, whatever the launch; of an atomic update no thread at all."""
+        """Return whether no other thread writes the element in any launch; for an atomic update, no thread at all."""
         relation = relate(self.forms, load, write)
         return isinstance(relation, Never) or (write.name == "store" and relation.same_thread(self.arity))
 
     def implied(self, load: Op, write: Op) -> bool:
-        """Whether no other thread writes the element if one thread stores to each, which is a precondition of stores.
+        """Return whether no other thread writes the element given the precondition that one thread stores to each.
 
-        So it is where a thread that comes to the load comes to the store as well, with the very same index. A launch
-        that is stamped need not rest on it, but for components, which have no stamps of their own.
+        That is so if a thread that executes the load executes the store as well, with the very same index. A stamped
+        launch does not have to rely on the precondition, except for components, which have no stamps of their own.
         """
         is_seen = self.stamped and self.checks.by_index and not self.keeps_the_rest(load, write)
         if Access(load).index != Access(write).index or self.repeated or is_seen:
@@ -174,7 +182,7 @@ class _Classes:
         return bool(load.attrs.get("carried")) or (order.implies(load, write) and begins(loops[write], loops[load]))
 
     def keeps_the_rest(self, load: Op, write: Op) -> bool:
-        """Whether a store sets components of what was loaded, so that threads may share an element and no component."""
+        """Return whether a store only sets components of the loaded value: threads may then share an element."""
         value, made = Access(write).value, self.forms.producer
         is_changed = False
         while (op := made.get(value)) is not None and op.name in ("insert", "insert_dyn"):
@@ -183,7 +191,7 @@ class _Classes:
 
 
 def begins(outer: tuple[Op, ...], inner: tuple[Op, ...]) -> bool:
-    """Whether an op in the loops ``inner`` stands in the loops ``outer`` first of all."""
+    """Return whether the loops ``inner`` of an op start with the loops ``outer``."""
     return inner[: len(outer)] == outer
 
 
@@ -193,12 +201,14 @@ def _order(load: Op, write: Op, forms: AffineForms, loops: dict[Op, tuple[Op, ..
     distance = _distances(load, write, forms, common)
     if distance is None:
         return _Order()
+    # From the outermost loop inwards the first nonzero distance decides, as in lexicographic order.
     for loop in common:
         d = distance.get(loop)
         if d is None:
             return _Order(True, True)
         if d:
             return _Order(before=d < 0, after=d > 0)
+    # In the same iteration of all common loops only one branch of an if is executed.
     if order.exclusive(load, write):
         return _Order()
     earlier = order.number[write] < order.number[load]
@@ -208,7 +218,7 @@ def _order(load: Op, write: Op, forms: AffineForms, loops: dict[Op, tuple[Op, ..
 def _by_bounds(
     load: Op, writes: Iterable[Op], forms: AffineForms, loops: dict[Op, tuple[Op, ...]], order: Positions
 ) -> _Order:
-    """Whether one of the stores may come before the load, and one after it, by all that is known of iterations."""
+    """Return whether a store may come before the load, and one after it, given bounds of loops and conditions."""
     total, here = _Order(), Place(load, loops[load], order.branches[load])
     for write in writes:
         there = Place(write, loops[write], order.branches[write])
@@ -221,11 +231,12 @@ def _by_bounds(
 
 
 def _distances(load: Op, write: Op, forms: AffineForms, common: list[Op]) -> dict[Op, int] | None:
-    """Iterations from the load to a store of the same element, per loop where it is determined; None if never."""
+    """Return the iterations from the load to a store of its element, per loop where determined; None if it has none."""
     found: dict[Op, int] = {}
     wraps = zip(Access(load).wrap, Access(write).wrap, strict=True)
     for x, y, (wrap_x, wrap_y) in zip(Access(load).index, Access(write).index, wraps, strict=True):
         if wrap_x or wrap_y:
+            # An index that may count from the end is not affine in the sense of the test.
             continue
         solved = _solve_axis(forms, forms.of(x), forms.of(y), common)
         if solved is None:
@@ -242,6 +253,7 @@ def _solve_axis(forms: AffineForms, x: Affine, y: Affine, common: list[Op]) -> d
     in_y = {t: c for t, c in y.terms.items() if t in variables}
     rest_x = {t: c for t, c in x.terms.items() if t not in variables}
     rest_y = {t: c for t, c in y.terms.items() if t not in variables}
+    # Only equal forms up to the constant are solved: then the difference is a fixed number of iterations.
     if in_x != in_y or rest_x != rest_y or not all(_fixed(forms, t, common) for t in rest_x):
         return {}
     if not in_x:
@@ -253,6 +265,7 @@ def _solve_axis(forms: AffineForms, x: Affine, y: Affine, common: list[Op]) -> d
     step = forms.of(For(loop).step)
     if not step.is_constant or step.const == 0:
         return {}
+    # Two different constants never meet, whatever the iteration.
     # c * k + x.const == c * k' + y.const; k' - k is a whole number of steps if both count from the same start
     d, remainder = divmod(x.const - y.const, c * step.const)
     if not remainder:
@@ -262,7 +275,7 @@ def _solve_axis(forms: AffineForms, x: Affine, y: Affine, common: list[Op]) -> d
 
 
 def _fixed(forms: AffineForms, term: object, common: list[Op]) -> bool:
-    """Whether a term keeps its value within one thread while the common loops run."""
+    """Return whether a term keeps its value within one thread while the common loops run."""
     if isinstance(term, tuple):
         return True
     inner: set[Value] = set()

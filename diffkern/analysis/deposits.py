@@ -1,7 +1,4 @@
-"""Whether threads of an adjoint add to what is no parameter of it: the order in which they do is not a certain one.
-
-In: an adjoint that is to be deterministic. Out: nothing, or an error with the line that reads such an array.
-"""
+"""Refuses adjoints whose threads add to memory that is not a parameter, in an order that is not deterministic."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Which operations never happen in one launch, because a value that all its threads share chooses between them?
+"""Operations that never both happen in one launch, because a value that all its threads share chooses between them.
 
-In: a function. Out: for two operations, whether the conditions around them contradict each other. A condition counts if
-it follows from parameters, shapes and literals alone, and so is the same in all threads and in all trips of a loop.
+:class:`Exclusive` tells for two operations whether the conditions around them contradict each other. A condition counts
+if it follows from parameters, shapes and literals alone, and so is the same in all threads and in all trips of a loop.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ class Exclusive:
         self._enter(fn.body, ())
 
     def __call__(self, a: Op, b: Op) -> bool:
-        """Whether no launch executes both operations."""
+        """Return whether no launch executes both operations."""
         facts = self._facts(a)
         for key, holds in self._facts(b).items():
+            # The same condition holds around one operation and fails around the other.
             if facts.get(key, holds) is not holds:
                 return True
+            # n == 1 and n == 2 cannot both hold.
             if holds and key[0] == "eq" and any(_differ(key, other) for other, true in facts.items() if true):
                 return True
         return False
@@ -48,16 +50,19 @@ class Exclusive:
         return dict(fact for cond, holds in self._under[op] for fact in self._implied(cond, holds))
 
     def _implied(self, cond: Value, holds: bool) -> Iterator[tuple[Key, bool]]:
-        """What holds where a condition holds, or where it does not."""
+        """Iterate over the facts that follow from a condition that holds, or does not hold."""
         op = self._made[cond]
         match op.name if op is not None else "":
             case "not":
                 assert op is not None
                 yield from self._implied(op.operands[0], not holds)
+            # A conjunction that holds, or a disjunction that does not, says something about each of its parts; the
+            # others do not.
             case "and" | "or" if op is not None and holds is (op.name == "and"):
                 for part in op.operands:
                     yield from self._implied(part, holds)
             case "ne":
+                # ne is stored as the negated eq, so that the two forms of one test are recognised.
                 _, *rest = self._key(cond)
                 yield ("eq", *rest), not holds
             case _:
@@ -76,7 +81,7 @@ class Exclusive:
 
 
 def _differ(a: Key, b: Key) -> bool:
-    """Whether one integer is compared with two literals that differ. Floats have two zeros, which are equal."""
+    """Return whether two keys compare one integer with different literals. Floats have two zeros, which are equal."""
     if b[0] != "eq" or a[:-2] != b[:-2]:
         return False
     (x, m), (y, n) = a[-2:], b[-2:]

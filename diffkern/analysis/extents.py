@@ -1,16 +1,16 @@
-"""What every launch does for certain: accesses that no condition guards, and updates that all of its threads make.
+"""Facts that hold in every launch: accesses that no condition guards, and updates that all threads make.
 
-In: a function. Out: facts that can be held against the dimensions and shapes of a launch before it runs.
+They can be checked against the dimensions and shapes of a launch before it runs.
 
 ``accesses`` an access whose index is an affine form of the thread index, made by every thread of any launch. Along each
              axis the least and the greatest index are attained in corners of the launch, so a launch is wrong if one of
              them lies outside the array, and never otherwise refused. An index whose integers wrap around is kept as
              the steps that compute it.
-``alone``    a plain store to an element that is the same for all threads, of what was read from that very element: with
-             more than one thread the result depends on their order.
+``alone``    a plain store to an element that is the same for all threads, of a value computed from that very element:
+             with more than one thread the result depends on their order.
 
 An access under a condition, in a ``while`` or behind an early ``return`` is none of these; in a ``for`` it is if the
-bounds are literals and shapes, and counts where these make trips.
+bounds are literals and shapes, and it counts if these make at least one trip.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ class _Loop:
 
 
 def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
-    """The accesses that every thread makes, one entry per axis of an array and form of the index."""
+    """Return the accesses that every thread makes, one entry per axis of an array and form of the index."""
     forms = AffineForms(fn)
     position = {p: k for k, p in enumerate(fn.params)}
     found: dict[manifest.Access, None] = {}
     for op, loops in _executed(forms, fn.body, {}):
         if op.name not in _ACCESSES or Access(op).array not in position:
             continue
+        # A loop whose trips depend on shapes may make none; then the access does not happen and must not be checked.
         trips = tuple(_linear(loop.hi - loop.lo, position) for loop in loops.values() if not _trips(loop))
         for axis, (v, wrap) in enumerate(zip(Access(op).index, Access(op).wrap, strict=True)):
             if axis >= _ndim(Access(op).array):
@@ -52,12 +53,14 @@ def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
             bounds = _bounds(forms.of(v), loops)
             steps: tuple[manifest.Step, ...] = ()
             if bounds is None:
+                # No affine form, as an integer may wrap around: keep the computation itself for the launch to evaluate.
                 steps = tuple(_steps(forms, v, position, exact=True) or ())
                 bounds = ((), Affine({}, 0), Affine({}, 0)) if steps else None
             if bounds is None:
                 continue
             tids, low, high = bounds[0], _linear(bounds[1], position), _linear(bounds[2], position)
             array = position[Access(op).array]
+            # A launch can evaluate the check only if it has all these arrays with the expected number of axes.
             shapes = {array, *(t[0] for form in (low, high, *trips) for t in form.terms)}
             shapes |= {step.a for step in steps if step.op == "shape"}
             ranks = tuple((k, _ndim(fn.params[k])) for k in sorted(shapes))
@@ -66,9 +69,9 @@ def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
 
 
 def _steps(forms: AffineForms, v: Value, position: dict[Value, int], *, exact: bool) -> list[manifest.Step] | None:
-    """How an integer is computed of literals, the thread index and extents; None if of more than that.
+    """Return the steps that compute an integer from literals, the thread index and extents; None if it uses more.
 
-    ``exact``: where an index is computed, in which some types do not wrap.
+    ``exact``: if this is part of an index computation, in which some types do not wrap.
     """
     op, t = forms.producer.get(v), v.type
     if op is None or not isinstance(t, Scalar) or not t.is_integer:
@@ -81,6 +84,7 @@ def _steps(forms: AffineForms, v: Value, position: dict[Value, int], *, exact: b
         known = op.operands[0] in position
         return [manifest.Step("shape", position[op.operands[0]], op.attrs["axis"])] if known else None
     if op.name not in ("add", "sub", "mul", "neg", "cast"):
+        # Any other op (a load, a division) may depend on more than the launch knows.
         return None
     keeps = exact and all(is_exact_index(x.type) for x in (v, *op.operands))
     if op.name == "cast":
@@ -93,17 +97,18 @@ def _steps(forms: AffineForms, v: Value, position: dict[Value, int], *, exact: b
         out += steps
     if op.name != "cast":
         out.append(manifest.Step(op.name))
+    # An operation whose type wraps is followed by an explicit wrap, so that the host's big integers do the same.
     return out if keeps else [*out, manifest.Step("wrap", type=t.name)]
 
 
 def _ndim(p: Value) -> int:
-    """The axes of an array; those of arrays in its elements are not counted."""
+    """Return the axes of an array; those of arrays in its elements are not counted."""
     assert isinstance(p.type, Array)
     return p.type.outer or p.type.ndim
 
 
 def update_by_all(fn: Function) -> Op | None:
-    """The first store by which all threads of a launch change one element they have read; None if there is none."""
+    """Return the first store by which all threads change one element they have read; None if there is none."""
     forms = AffineForms(fn)
     for op in walk(fn.body):
         if op.attrs.get("alone"):
@@ -117,11 +122,13 @@ def update_by_all(fn: Function) -> Op | None:
 
 
 def _executed(forms: AffineForms, region: Region, loops: dict[Value, _Loop]) -> Iterator[tuple[Op, dict[Value, _Loop]]]:
-    """The ops that all threads execute, each with the loops around it by their variables."""
+    """Iterate over the ops that all threads execute, each with the loops around it by their variables."""
     for op in region.ops:
         yield op, loops
         loop = _counted(forms, op) if op.name == "for" else None
         if loop is not None:
+            # Only ops inside of certain loops are visited: branches and whiles are left out, and with them all they
+            # contain.
             yield from _executed(forms, For(op).body, {**loops, For(op).index: loop})
 
 
@@ -140,7 +147,7 @@ def _trips(loop: _Loop) -> bool:
 
 
 def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[tuple[tuple[int, int], ...], Affine, Affine] | None:
-    """A decomposed index: coefficients of the thread index, and the least and greatest value of the rest."""
+    """Return a decomposed index: coefficients of the thread index, and the least and greatest value of the rest."""
     tids: list[tuple[int, int]] = []
     low = high = Affine({}, form.const)
     for term, c in form.terms.items():
@@ -150,6 +157,7 @@ def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[tuple[tuple[int, i
             low, high = low + Affine({term: c}, 0), high + Affine({term: c}, 0)
         elif isinstance(term, Value) and term in loops:
             first, last = loops[term].lo, loops[term].hi - Affine({}, 1)
+            # A negative coefficient takes its least value at the loop's last variable.
             low += (first if c > 0 else last).scaled(c)
             high += (last if c > 0 else first).scaled(c)
         else:
@@ -167,7 +175,7 @@ def _same_for_all(forms: AffineForms, v: Value, loops: dict[Value, _Loop]) -> bo
 
 
 def _reads_element(forms: AffineForms, store: Op) -> bool:
-    """Whether what is stored is computed from what the element held."""
+    """Return whether the stored value is computed from the element's old value."""
 
     def place(access: Op) -> list[Affine]:
         return [forms.of(v) for v in Access(access).index]

@@ -1,7 +1,7 @@
-"""By which ids a kernel looks at objects of the host.
+"""The ids by which a kernel accesses objects of the host.
 
-:func:`ids_of` finds the parameters and constants of a function that are such ids. Where an id may come from somewhere
-else, an element of an array, a component of a vector, or arithmetic, a launch does not tell which objects it looks at.
+:func:`ids_of` finds the parameters and constants of a function that are such ids. If an id may come from somewhere else
+(an element of an array, a component of a vector, arithmetic), a launch cannot tell which objects it accesses.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ _PLACE = (1 << ADDRESS_BITS) - 1
 
 
 def ids_of(fn: Function) -> Ids | None:
-    """Return the ids by which a function looks at objects, None if it may look at any.
+    """Return the ids by which a function accesses objects, None if it may access any.
 
-    What an object's descriptor leads to needs no id of its own.
+    Objects that are reached through an object's descriptor need no id of their own.
     """
     ops = list(walk(fn.body))
     numbers = {op.result: int(op.attrs["value"]) for op in ops if op.name == "const" and _is_word(op.result)}
     sources, position = _sources(ops, numbers), {p: k for k, p in enumerate(fn.params)}
+    # From the accesses back to where their ids come from.
     found = {op.operands[0] for op in ops if op.name in ("peek", "fetch")}
     left, parameters, places = list(found), set(), set()
     while left:
@@ -40,12 +41,16 @@ def ids_of(fn: Function) -> Ids | None:
         elif value in position and _is_word(value):
             parameters.add(position[value])
         else:
+            # Neither passed on nor given: the id is computed, so any object may be meant.
             return None
     return Ids(tuple(sorted(parameters)), tuple(sorted(places - {0})))
 
 
 def _sources(ops: Iterable[Op], numbers: Mapping[Value, int]) -> dict[Value, Sequence[Value]]:
-    """What values are as they stand, one or the other: an id, its address, or a word of a descriptor, which is none."""
+    """Return, for each value that is passed on unchanged, the values it may be; none for a word of a descriptor.
+
+    Passed on are ids and the addresses in them, through branches, loops, selections and casts.
+    """
     found: dict[Value, Sequence[Value]] = {}
     for op in ops:
         if op.name == "if":
@@ -59,6 +64,7 @@ def _sources(ops: Iterable[Op], numbers: Mapping[Value, int]) -> dict[Value, Seq
             found[op.result] = ()
         elif op.name == "cast" and _is_word(op.result) and _is_word(op.operands[0]):
             found[op.result] = op.operands
+        # Masking with the address bits turns an id into its address, which identifies the same object.
         elif op.name == "and":
             masked = [v for v in op.operands if numbers.get(v) != _PLACE]
             if len(masked) == 1:
@@ -67,5 +73,5 @@ def _sources(ops: Iterable[Op], numbers: Mapping[Value, int]) -> dict[Value, Seq
 
 
 def _is_word(value: Value) -> bool:
-    """Whether a value is an integer that holds an id."""
+    """Return whether a value is an integer that holds an id."""
     return isinstance(value.type, Scalar) and value.type.is_integer and value.type.bits == 64

@@ -1,7 +1,8 @@
-"""Do linear equations and inequalities have a solution? Gauss for the equations, Fourier and Motzkin for the rest.
+"""A solver for linear equations (Gauss) and inequalities (Fourier and Motzkin) over the integers.
 
-In: rows ``const + sum(coefficient * variable)`` that are 0, or at least 0, in integer variables without any bounds but
-the rows. Out: whether it is proved that no integers solve them all. The answer "not proved" is always allowed.
+:func:`unsolvable` takes rows ``const + sum(coefficient * variable)`` that are 0, or at least 0, in integer variables
+without any bounds but the rows, and returns whether it is proved that no integers solve them all. The answer "not
+proved" is always allowed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Row:
         return Row({v: c for v, c in terms.items() if c}, own * self.const + factor * other.const)
 
     def tightened(self) -> Row:
-        """Return the same inequality in smaller numbers: integers are at least what is rounded up."""
+        """Return the same inequality in smaller numbers: divide by the gcd and round the constant down."""
         divisor = math.gcd(*self.terms.values()) if self.terms else 1
         if divisor <= 1:
             return self
@@ -39,7 +40,7 @@ class Row:
 
 
 def unsolvable(zero: Iterable[Row], positive: Iterable[Row]) -> bool:
-    """Return whether no integers make some rows 0 and the others at least 0, as far as that is seen."""
+    """Return whether it is proved that no integers make some rows 0 and the others at least 0."""
     equations, rows = list(zero), list(positive)
     while equations:
         equation = equations.pop()
@@ -47,8 +48,10 @@ def unsolvable(zero: Iterable[Row], positive: Iterable[Row]) -> bool:
             if equation.const:
                 return True
             continue
+        # An integer combination of the coefficients is a multiple of their gcd.
         if equation.const % math.gcd(*equation.terms.values()):
             return True
+        # The smallest coefficient keeps the numbers small when the equation is multiplied into the others.
         variable = min(equation.terms, key=lambda v: abs(equation.terms[v]))
         equations = [_without(row, equation, variable) for row in equations]
         rows = [_without(row, equation, variable) for row in rows]
@@ -56,7 +59,7 @@ def unsolvable(zero: Iterable[Row], positive: Iterable[Row]) -> bool:
 
 
 def _without(row: Row, equation: Row, variable: Hashable) -> Row:
-    """A row from which a variable is eliminated by an equation; its sign stays."""
+    """Return a row from which a variable is eliminated by an equation; its sign stays."""
     c, by = row.terms.get(variable, 0), equation.terms[variable]
     if not c:
         return row
@@ -64,7 +67,7 @@ def _without(row: Row, equation: Row, variable: Hashable) -> Row:
 
 
 def _strongest(rows: Iterable[Row]) -> list[Row]:
-    """The rows without those that others of the same terms imply."""
+    """Return the rows without those that others of the same terms imply."""
     found: dict[Hashable, Row] = {}
     for row in rows:
         key = frozenset(row.terms.items())
@@ -75,8 +78,9 @@ def _strongest(rows: Iterable[Row]) -> list[Row]:
 
 
 def _contradictory(rows: list[Row]) -> bool:
-    """Eliminate one variable after the other."""
+    """Return whether eliminating one variable after the other leads to a contradiction."""
     while True:
+        # All variables are gone and a negative number would have to be at least 0.
         if any(not row.terms and row.const < 0 for row in rows):
             return True
         counts: dict[Hashable, list[int]] = {}
@@ -85,6 +89,7 @@ def _contradictory(rows: list[Row]) -> bool:
                 counts.setdefault(v, [0, 0])[c > 0] += 1
         if not counts:
             return False
+        # Each pair of a lower and an upper bound gives a row, so the variable with the fewest pairs goes first.
         variable = min(counts, key=lambda v: counts[v][0] * counts[v][1])
         if counts[variable][0] * counts[variable][1] > _ROWS:
             return False
@@ -98,6 +103,7 @@ def _eliminated(rows: list[Row], variable: Hashable) -> list[Row]:
     above = [row for row in rows if row.terms.get(variable, 0) < 0]
     for low in rows:
         c = low.terms.get(variable, 0)
+        # c * low + d * high cancels the variable; both factors are positive, so the inequality keeps its direction.
         if c > 0:
             left += [low.plus(high, c, -high.terms[variable]).tightened() for high in above]
     return _strongest(left)

@@ -1,9 +1,9 @@
-"""Integers of a kernel as linear forms whose coefficients a launch knows, and what holds where an op stands.
+"""Integers of a kernel as linear forms whose coefficients a launch knows, and the comparisons that hold at an op.
 
-In: a function. Out: for an integer value a :class:`Linear`, in components of the thread index, variables of loops,
-quotients and remainders and other values, with coefficients that are polynomials in extents of arrays and integer
-arguments: of ``C[i * n + j]`` the coefficient of ``i`` is the argument ``n``, and ``(k // n) * n + k % n`` is ``k``.
-Then, for an op, the comparisons that hold of a thread which executes it.
+:class:`LaunchForms` gives for an integer value a :class:`Linear`, in components of the thread index, variables of
+loops, quotients and remainders and other values, with coefficients that are polynomials in extents of arrays and
+integer arguments: in ``C[i * n + j]`` the coefficient of ``i`` is the argument ``n``, and ``(k // n) * n + k % n`` is
+``k``. For an op, it gives the comparisons that hold in a thread that executes it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "ne": "eq"}
 
 
 def plus(a: Polynomial, b: Polynomial) -> Polynomial:
-    """The sum of two polynomials."""
+    """Return the sum of two polynomials."""
     out = dict(a)
     for product, c in b.items():
         out[product] = out.get(product, 0) + c
@@ -36,7 +36,7 @@ def plus(a: Polynomial, b: Polynomial) -> Polynomial:
 
 
 def times(a: Polynomial, b: Polynomial) -> Polynomial:
-    """The product of two polynomials."""
+    """Return the product of two polynomials."""
     out: dict[tuple[tuple[int, int], ...], int] = {}
     for p, c in a.items():
         for q, d in b.items():
@@ -62,7 +62,7 @@ class Linear:
 
     @property
     def key(self) -> Key:
-        """What is equal for equal forms."""
+        """A hashable value that is equal for equal forms."""
         terms = frozenset((k, frozenset(c.items())) for k, c in self.terms.items())
         return terms, frozenset(self.const.items())
 
@@ -71,7 +71,7 @@ MINUS: Polynomial = {(): -1}
 
 
 def number(n: int) -> Linear:
-    """A constant form."""
+    """Return a constant form."""
     return Linear({}, {(): n} if n else {})
 
 
@@ -86,7 +86,7 @@ class Comparison:
 
     @property
     def keys(self) -> set[Key]:
-        """The variables in it."""
+        """The variables of both sides."""
         return {*self.less.terms, *self.more.terms}
 
 
@@ -124,7 +124,7 @@ class LaunchForms:
     # -- forms -----------------------------------------------------------------------------------------------------
 
     def of(self, v: Value) -> Linear:
-        """The form of an integer value; what is not linear is a term of its own."""
+        """Return the form of an integer value; a value that is not linear is a term of its own."""
         known = self._forms.get(v)
         if known is None:
             known = self._forms[v] = self._compute(v)
@@ -141,6 +141,7 @@ class LaunchForms:
             return Linear({("tid", op.attrs["axis"]): {(): 1}}, {})
         if op.name == "shape" and op.operands[0] in self._params:
             return Linear({}, {((self._params[op.operands[0]], op.attrs["axis"]),): 1})
+        # Integers that may wrap around do not obey linear arithmetic.
         if not all(is_exact_index(x.type) for x in (v, *op.operands)):
             return itself
         if op.name == "cast":
@@ -152,7 +153,7 @@ class LaunchForms:
         return itself
 
     def _given(self, v: Value, itself: Linear) -> Linear:
-        """The form of a parameter or of what a loop carries."""
+        """Return the form of a parameter or of a value that a loop carries."""
         if v in self._params:
             return Linear({}, {((self._params[v], -1),): 1}) if isinstance(v.type, Scalar) else itself
         loop = self.affine.loop_of.get(v)
@@ -160,6 +161,8 @@ class LaunchForms:
             return itself
         step = self.affine.constant(For(loop).step)
         if step is None or step in (0, 1, -1):
+            # With other steps the variable is expressed by the number of the trip, which keeps its divisibility by the
+            # step.
             return itself
         return self.of(For(loop).start) + Linear({("trip", v): {(): step}}, {})
 
@@ -172,8 +175,10 @@ class LaunchForms:
             if not b.terms:
                 return a.scaled(b.const)
             return b.scaled(a.const) if not a.terms else None
+        # A division by a value that the launch does not know is not linear; nor is one by a literal zero.
         if b.terms or not b.const:
             return None
+        # Equal divisions share their quotient and remainder, so that both are recognised together.
         found = (a.key, frozenset(b.const.items()))
         quotient, remainder = ("quotient", found), ("remainder", found)
         if remainder not in self.divided:
@@ -181,7 +186,7 @@ class LaunchForms:
         return Linear({quotient if name == "floordiv" else remainder: {(): 1}}, {})
 
     def _whole(self, form: Linear) -> Linear:
-        """A form with what was divided in the place of quotient times divisor plus remainder."""
+        """Return a form in which quotient times divisor plus remainder is replaced by the divided form."""
         for key, c in form.terms.items():
             found = self.divided.get(key)
             if found is None or key != found.remainder:
@@ -192,14 +197,14 @@ class LaunchForms:
         return form
 
     def is_bounded(self, key: Key) -> bool:
-        """Whether something is known of a variable."""
+        """Return whether bounds of a variable are known."""
         found = self.divided.get(key)
         if found is not None and key == found.quotient:
             return all(map(self.is_bounded, found.form.terms))
         return next(iter(self.of_key(key)), None) is not None or (isinstance(key, tuple) and key[0] == "tid")
 
     def is_uniform(self, key: Key) -> bool:
-        """Whether a variable is the same for all threads of a launch."""
+        """Return whether a variable is the same for all threads of a launch."""
         found = self.divided.get(key)
         if found is not None:
             return all(map(self.is_uniform, found.form.terms))
@@ -208,12 +213,13 @@ class LaunchForms:
     # -- comparisons -------------------------------------------------------------------------------------------------
 
     def of_key(self, key: Key) -> Iterator[Comparison]:
-        """What holds of a variable wherever it has a value."""
+        """Iterate over the comparisons that hold of a variable wherever it has a value."""
         one = Linear({key: {(): 1}}, {})
         found = self.divided.get(key)
         if found is not None:
             if key == found.remainder:
                 yield Comparison(number(0), one)
+                # remainder < divisor holds in Python's sense for a positive divisor; the launch checks the sign.
                 yield Comparison(one + number(1), Linear({}, found.divisor))
             parts = Linear({found.quotient: found.divisor, found.remainder: {(): 1}}, {})
             yield Comparison(found.form, parts, equal=True, divided=True)
@@ -241,13 +247,13 @@ class LaunchForms:
             yield Comparison(stop + number(1), index)
 
     def under(self, op: Op) -> Iterator[Comparison]:
-        """What the branches around an op ask of a thread that executes it."""
+        """Iterate over the comparisons that the branches around an op imply for a thread that executes it."""
         for around, k in self.place[op]:
             if around.name == "if":
                 yield from self._holds(If(around).condition, k == 0)
 
     def _holds(self, condition: Value, is_true: bool) -> Iterator[Comparison]:
-        """What follows from a condition that is true, or false."""
+        """Iterate over the comparisons that follow from a condition that is true, or false."""
         op = self.affine.producer.get(condition)
         if op is None:
             return
@@ -264,11 +270,12 @@ class LaunchForms:
                 yield _compared(name, *map(self.of, op.operands))
 
     def _chosen(self, choice: If, condition: Value, is_true: bool) -> Iterator[Comparison]:
-        """What follows from what an ``if`` yields, where only one of its branches can yield it."""
+        """Iterate over what follows from the result of an ``if`` that only one of its branches can yield."""
         for result, then, orelse in choice.choices:
             if result is condition:
                 for taken, other, k in ((then, orelse, True), (orelse, then, False)):
                     made = self.affine.producer.get(other)
+                    # One branch yields the literal opposite of what holds, so the other branch was taken.
                     if made is not None and made.name == "const" and bool(made.attrs["value"]) is not is_true:
                         yield from self._holds(choice.condition, k)
                         yield from self._holds(taken, is_true)

@@ -1,7 +1,7 @@
-"""How many numbers a function holds at once.
+"""The number of values that a function holds at once.
 
-In: a function. Out: the most numbers that have been computed and are still needed, in the order of the program. A value
-from outside a loop is needed until the loop ends.
+:func:`most_alive` returns the largest number of values that have been computed and are still needed, in program order.
+A value from outside a loop is needed until the loop ends.
 """
 
 from __future__ import annotations
@@ -17,17 +17,19 @@ __all__ = ["most_alive"]
 
 
 def most_alive(fn: Function, counted: Callable[[Value], bool]) -> int:
-    """Return the most components of vectors, matrices and scalars that are alive at once.
+    """Return the largest number of components of vectors, matrices and scalars that are alive at once.
 
     Parameters
     ----------
     fn : Function
-        What is looked at.
+        The function to analyse.
     counted : callable
-        Which values count.
+        Selects the values that count.
     """
     lives = _Lives()
     lives.region(fn.body, fn.params)
+    # A difference array: sizes are added where a life starts and removed where it ends; its running sum is the
+    # pressure.
     changes = [0] * (lives.now + 2)
     for value, (start, end) in lives.spans.items():
         if counted(value):
@@ -45,7 +47,7 @@ def _components(value: Value) -> int:
 
 
 class _Lives:
-    """Walks a function and notes from when to when each value is needed."""
+    """Walks a function and notes the span in which each value is needed."""
 
     def __init__(self) -> None:
         self.now = 0
@@ -70,6 +72,7 @@ class _Lives:
             self.region(region, region.params)
         if loop:
             self.now += 1
+            # Used again at the end of the loop: the next trip needs the value, so it lives at least that long.
             self._use(self._outer.pop())
         self._define(op.results)
 

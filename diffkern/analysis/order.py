@@ -1,8 +1,8 @@
-"""Does what a program computes depend on the order in which its threads come to update memory?
+"""Dependence of a program's result on the order in which its threads update memory.
 
-In: a function of a program. Out: the first op whose result, or what it leaves in memory, depends on that order to the
-last bit. Sums of floats do, unless they go to one address and are added up in the order of the chunks; so does what an
-atomic update returns, and which of two zeros is the smaller. Sums of integers and bits do not.
+:func:`ordered_update` returns the first op whose result, or the contents of memory after it, depends on that order to
+the last bit. Sums of floats do, unless they go to one address and are added up in the order of the chunks; so does the
+value an atomic update returns, and which of two zeros is the smaller. Sums of integers and bits do not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def ordered_update(fn: Function, *, sums_in_order: bool) -> Op | None:
     Parameters
     ----------
     fn : Function
-        As it is compiled.
+        The function as it is compiled.
     sums_in_order : bool
         Whether sums into one address for all threads are added up in a fixed order.
     """
@@ -35,9 +35,9 @@ def ordered_update(fn: Function, *, sums_in_order: bool) -> Op | None:
 
 
 def used_update(fn: Function) -> Op | None:
-    """Return the first update by many threads whose result a function uses: what it gets depends on their order.
+    """Return the first update by many threads whose result a function uses: that depends on their order.
 
-    Those by which the winner of an extremum leaves its tangent, which have a ``pair``, come to the same in any order.
+    Those by which the winner of an extremum leaves its tangent, which have a ``pair``, give the same in any order.
     """
     used = used_values(fn)
     updates = (op for op in walk(fn.body) if _updates(op) and "pair" not in op.attrs and op.attrs.get("kind") != "take")

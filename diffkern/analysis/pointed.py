@@ -1,7 +1,4 @@
-"""Whether a function uses numbers in arrays that elements of arrays hold: forward mode does not follow them.
-
-In: a function that is to carry tangents. Out: nothing, or an error with the line that uses one.
-"""
+"""Refuses numbers in arrays that elements of arrays hold: forward mode does not follow them."""
 
 from __future__ import annotations
 
@@ -14,12 +11,12 @@ __all__ = ["check_not_pointed"]
 
 
 def check_not_pointed(fn: Function) -> None:
-    """Raise for an access to what an element points to.
+    """Raise for an access to an array that an element holds.
 
     Raises
     ------
     AutodiffError
-        With its line.
+        With the line of the access.
     """
     for op in walk(fn.body):
         t = op.operands[0].type if op.name in ACCESSES else None

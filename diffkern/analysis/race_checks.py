@@ -1,9 +1,9 @@
-"""Pairs of accesses of which only a launch can say whether two threads touch one element with them.
+"""Pairs of accesses for which only a launch can tell whether two threads touch one element with them.
 
-In: a load and a write of one array whose indices are not proved to differ between threads. Out: a
-:class:`~diffkern.manifest.RaceCheck`, both indices as forms whose coefficients the launch knows, with what holds of a
-thread that makes the access; None where no axis has such forms, where any large launch has two such threads, and
-where threads of a block work together.
+:meth:`RaceChecks.of` takes a load and a write of one array whose indices are not proved to differ between threads, and
+gives a :class:`~diffkern.manifest.RaceCheck`: both indices as forms whose coefficients the launch knows, with the
+comparisons that hold in a thread that makes the access. It gives None if no axis has such forms, if any large launch
+has two such threads, and if threads of a block cooperate.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ class RaceChecks:
         }
 
     def of(self, load: Op, write: Op, *, same_thread: bool, always: bool = False) -> manifest.RaceCheck | None:
-        """The check of a load and a write.
+        """Return the check of a load and a write.
 
-        ``same_thread``: not even one thread may touch one element with both. ``always``: also where it depends on the
-        dimensions of the launch alone, as of threads that repeat each other along an axis, which may have one.
+        ``same_thread``: not even one thread may touch one element with both. ``always``: make the check even if it
+        depends on the dimensions of the launch alone, as for threads that repeat each other along an axis, which may
+        have extent one.
         """
         if not self.by_index:
             return None
+        # Without a form on any axis the launch could only guess, so such a pair is refused at once.
         pairs = zip(Access(load).index, Access(write).index, strict=True)
         if not any(self._is_known(x) and self._is_known(y) for x, y in pairs):
             return None
@@ -59,12 +61,13 @@ class RaceChecks:
             tuple(dict.fromkeys(_known(self.forms.divided[k].divisor) for k in system.keys if k in self.forms.divided)),
             same_thread,
         )
+        # A check that fails in every launch of realistic size is no use: refuse the kernel at compile time instead.
         if not always and not needed([check]) and racing(check, (_MANY,) * self.fn.tid_arity, {}) is not None:
             return None  # as in any launch that is large enough
         return check
 
     def _is_known(self, v: Value) -> bool:
-        """Whether an index says something of threads: it depends on more than values without a form."""
+        """Return whether an index depends on the thread by more than values without a form."""
         terms = self.forms.of(v).terms
         return not terms or any(self.forms.is_bounded(key) or self.forms.is_uniform(key) for key in terms)
 
@@ -75,7 +78,7 @@ class RaceChecks:
 
 @dataclass(slots=True)
 class _System:
-    """The integers that two accesses have to do with, in the order of their numbers."""
+    """The integers that two accesses depend on, in the order of their numbers."""
 
     forms: LaunchForms
     keys: list[Key] = field(default_factory=list)
@@ -87,6 +90,7 @@ class _System:
         keys.update(dict.fromkeys(key for form in index for key in form.terms))
         under = [*self.closed(keys)]
         for guard in forms.under(op):
+            # A guard helps only if all of its variables have bounds; others could take any value.
             if guard.keys and all(key in keys or forms.is_bounded(key) or forms.is_uniform(key) for key in guard.keys):
                 fresh = dict.fromkeys(key for key in guard.keys if key not in keys)
                 keys.update(fresh)
@@ -94,7 +98,10 @@ class _System:
         return manifest.Touch(op.loc, tuple(map(self.form, index)), access.wrap, tuple(map(self.order, under)))
 
     def closed(self, keys: dict[Key, None], fresh: Collection[Key] | None = None) -> Iterator[Comparison]:
-        """What holds of variables that are new, by default all, and of those which that brings in; these are added."""
+        """Iterate over the facts about new variables, by default all, and about those that the facts bring in.
+
+        The variables that are brought in are added to ``keys``.
+        """
         left = list(keys if fresh is None else fresh)
         while left:
             for comparison in self.forms.of_key(left.pop(0)):

@@ -1,11 +1,11 @@
-"""Which values are the same for all threads of a scope, and which integers grow evenly from thread to thread.
+"""Values that are the same for all threads of a scope, and integers that grow evenly from thread to thread.
 
-In: a function and a :class:`Scope`. Out: the least set of values that may differ, closed under data flow and
-conditions; what is not in it is uniform. Of integers :meth:`Uniformity.stride` says whether they are affine in the
-thread index: the same number apart in all neighbouring threads of a row.
+:func:`uniformity` computes, for a function and a :class:`Scope`, the least set of values that may differ, closed under
+data flow and conditions; all others are uniform. For integers :meth:`Uniformity.stride` tells whether they are affine
+in the thread index: the same number apart in all neighbouring threads of a row.
 
-Barriers, tiles and lanes ask this one analysis. A scope says which operations begin to differ, and which loop stacks
-its threads write to in step.
+Barriers, tiles and lanes use this one analysis. A scope determines which operations produce differing values, and which
+loop stacks its threads write to in step.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Uniformity:
-    """What differs between the threads of a scope.
+    """The values that differ between the threads of a scope.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Uniformity:
     varying
         The values that may differ.
     fields
-        Of a register's lanes the fields of loop stacks that hold the same for all; in other scopes none.
+        For the lanes of a register the fields of loop stacks that hold the same for all; in other scopes none.
     forms
         The affine forms of the function's integers.
     last
@@ -70,7 +70,7 @@ class Uniformity:
     last: int
 
     def stride(self, v: Value) -> int | None:
-        """How much an integer grows from each thread of a row to the next: 0 if it is uniform, None if unevenly."""
+        """Return the difference of an integer between neighbours in a row: 0 if uniform, None if not constant."""
         if v not in self.varying:
             return 0
         form = self.forms.of(v)
@@ -80,7 +80,7 @@ class Uniformity:
 
 
 def uniformity(fn: Function, scope: Scope) -> Uniformity:
-    """Find out what the threads of a scope share (least fixpoint)."""
+    """Compute the values that the threads of a scope share (least fixpoint)."""
     last = fn.tid_arity - 1
     if scope is Scope.VECTOR:
         varying, fields = _in_step(fn, lambda op: _differs_in_lanes(op, last))
@@ -91,6 +91,7 @@ def uniformity(fn: Function, scope: Scope) -> Uniformity:
 
 def _of_launch(fn: Function) -> set[Value]:
     def differs(op: Op) -> bool:
+        # A load may read an element that another thread writes, unless it is marked as common to all.
         return lookup(op.name).uniformity is not Level.LAUNCH or _reads_own(op)
 
     return _varying(fn, differs, stacks=())
@@ -102,11 +103,13 @@ def _of_block(fn: Function) -> set[Value]:
 
 def _of_tiles(fn: Function, rows: bool = False) -> set[Value]:
     def differs(op: Op) -> bool:
+        # In a launch whose blocks lie in one row, the other components of the thread index are the same in the block.
         if rows and op.name == "tid":
             return bool(op.attrs["axis"] == fn.tid_arity - 1)
         own = is_per_thread(op) or lookup(op.name).effect is Effect.ATOMIC
         return own or (op.name in ("tile_extract", "tile_reduce") and not OF_THREADS.isdisjoint(op.attrs))
 
+    # A tile is shared by the block by definition, whatever it is computed from.
     return _varying(fn, differs, counts=lambda t: not isinstance(t, Tile))
 
 
@@ -129,9 +132,11 @@ def _differs_in_lanes(op: Op, last: int) -> bool:
 
 
 def _in_step(fn: Function, differs: Callable[[Op], bool]) -> tuple[set[Value], set[tuple[Value, int]]]:
-    """What may differ between threads in step, and the fields of loop stacks that hold the same for all of them."""
+    """Return the values that may differ between threads in step, and the stack fields that are the same for all."""
     gets = [op for op in walk(fn.body) if op.name == "stack_get"]
     stacks = {op.result for op in walk(fn.body) if op.name == "stack_new"}
+    # Stacks are assumed to be written in step first. If some are found not to be, their contents differ, which may make
+    # further values vary: start over with fewer stacks.
     while True:
         found = _varying(fn, differs, stacks=stacks)
         same, others = (
@@ -145,12 +150,14 @@ def _in_step(fn: Function, differs: Callable[[Op], bool]) -> tuple[set[Value], s
 
 
 def _written_apart(region: Region, varying: set[Value]) -> set[Value]:
-    """The stacks to which some threads write where others that have the stack do not."""
+    """Return the stacks to which some threads write where others that have the stack do not."""
     found: set[Value] = set()
     for op in region.ops:
         for sub in op.regions:
             inside = _written_apart(sub, varying)
             if not varying.isdisjoint(deciding(op)):
+                # A stack that is made inside of the divergent part exists for those threads only, which write in step
+                # again.
                 made = {one.result for one in walk(sub) if one.name == "stack_new"}
                 inside |= {Slot(one).stack for one in walk(sub) if one.name == "stack_set"} - made
             found |= inside
@@ -158,12 +165,12 @@ def _written_apart(region: Region, varying: set[Value]) -> set[Value]:
 
 
 def has_barrier(op: Op) -> bool:
-    """Whether there is a barrier in the regions of an op."""
+    """Return whether there is a barrier in the regions of an op."""
     return any(inner.name == "barrier" for sub in op.regions for inner in walk(sub))
 
 
 def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
-    """Loop stacks that are used across barriers, with the ops that make them: those of loops around barriers."""
+    """Return the loop stacks that are used across barriers, those of block loops, with the ops that make them."""
     made = {op.result: op for op in walk(fn.body) if op.name == "stack_new"}
     found: dict[Value, Op] = {}
     for op in walk(fn.body) if made else ():
@@ -182,7 +189,7 @@ def _varying(
     counts: Callable[[Type], bool] = lambda t: True,
     stacks: Collection[Value] | None = None,
 ) -> set[Value]:
-    """Values that may differ between the threads of a scope.
+    """Return the values that may differ between the threads of a scope.
 
     Parameters
     ----------
@@ -191,19 +198,20 @@ def _varying(
     differs
         Whether the results of an op differ, whatever its operands are.
     counts
-        Whether values of a type differ with what they are computed from.
+        Whether values of a type differ if the values they are computed from do.
     stacks
-        The loop stacks that all threads write to at the same time: what they hold is the same where what is written
-        is. What other stacks hold differs. None: stacks are not looked at.
+        The loop stacks that all threads write to at the same time: their contents are the same if the written values
+        are. The contents of other stacks differ. None: stacks are ignored.
     """
     spread = _Spread(differs, counts, stacks)
+    # Carried values feed back, so the whole function is visited until a round changes nothing.
     while spread.region(fn.body):
         pass
     return spread.varying
 
 
 class _Spread:
-    """Goes through a function until nothing new is found to vary."""
+    """Propagates through a function until no further value is found to vary."""
 
     def __init__(
         self, differs: Callable[[Op], bool], counts: Callable[[Type], bool], stacks: Collection[Value] | None
@@ -213,7 +221,7 @@ class _Spread:
         self.mixed: set[tuple[Value, int]] = set()  # fields of loop stacks that differ between threads
 
     def region(self, region: Region) -> bool:
-        """Visit the ops; returns whether anything is new."""
+        """Visit the ops; return whether a value was newly marked."""
         changed = False
         for op in region.ops:
             if self.differs(op):
@@ -224,6 +232,7 @@ class _Spread:
             elif not op.regions or op.name == "ruled":
                 changed |= self.spread(op.results, op.operands)
             elif op.name == "if":
+                # The result of an if differs if the values do, or if the condition chooses differently.
                 for r, a, b in If(op).choices:
                     changed |= self.spread([r], (a, b, If(op).condition))
             else:
@@ -243,11 +252,13 @@ class _Spread:
     def loop(self, loop: Loop) -> bool:
         changed = False if isinstance(loop, While) else self.spread([loop.index], loop.deciding)
         for chain in loop.chains:
+            # A loop that threads leave after different trips has results that differ, so what decides its trips is a
+            # source too.
             changed |= self.spread((*chain[1:-2], chain[-1]), (chain[0], chain[-2], chain[-1], *loop.deciding))
         return changed
 
     def stack(self, op: Op) -> bool:
-        """Loop stacks; those around barriers are written to under conditions that are the same for all threads."""
+        """Visit an access to a loop stack; those around barriers are written to under uniform conditions."""
         assert self.stacks is not None
         place = Slot(op).stack
         if op.name == "stack_get":

@@ -1,13 +1,13 @@
-"""Which accumulations into memory that a block shares may be plain additions on a GPU.
+"""Plain and atomic accumulations into memory that a block shares, on a GPU.
 
-In: an adjoint whose threads work together, with plain accumulations into shared arrays of cotangents. Out: the same,
-and each accumulation in which two threads may race is atomic. Two accumulations can race only in one *phase*, between
-two barriers, and only if both threads read the element in the primal's phase. So one is plain if
+:func:`finalize_shared_updates` takes an adjoint whose threads cooperate, with plain accumulations into shared arrays of
+cotangents, and makes each accumulation in which two threads may race atomic. Two accumulations can race only in one
+*phase*, between two barriers, and only if both threads read the element in the primal's phase. So one is plain if
 
 - the thread also stores to that element, in the same phase: the element is the thread's own then, as the phases of the
   primal have no races; or
 - its index differs between threads, from itself and from every other accumulation that may happen in the same phase; or
-  only one thread comes there, as to the others that it may race with.
+  only one thread executes it, and also those that it may race with.
 """
 
 from __future__ import annotations
@@ -39,12 +39,14 @@ def finalize_shared_updates(fn: Function) -> None:
 
 
 def races_in_blocks(fn: Function, sites: Sequence[Sequence[Op]]) -> set[Op]:
-    """Of accesses to each of some shared arrays those in which two threads of a block may race between two barriers."""
+    """Return, among accesses to shared arrays, those in which two threads of a block may race between two barriers."""
     if not sites:
         return set()
     phases = _Phases(fn.body)
     uniform = uniform_values(fn)
     here = _BlockForms(fn, uniform)
+    # Across trips of a block loop a uniform value may have changed, so it counts as invariant only if it is defined
+    # outside of the loops.
     anywhere = _BlockForms(fn, {v for v in uniform if v not in phases.in_loops})
     racing: set[Op] = set()
     for ops in sites:
@@ -71,6 +73,8 @@ class _BlockForms(AffineForms):
         if op is not None and op.name == "block_thread":
             return Affine({tid_term(0): 1}, 0)
         if op is not None and op.name == "tid":
+            # In a launch of one axis the global index is the index in the block plus an offset that is the same in the
+            # block.
             return Affine({tid_term(0): 1, ("shape", "first thread"): 1} if self.arity == 1 else {v: 1}, 0)
         return super()._compute(v)
 
@@ -78,22 +82,23 @@ class _BlockForms(AffineForms):
         return term in self.uniform if isinstance(term, Value) else super().invariant(term)
 
     def one_to_one(self, v: Value) -> bool:
-        """Whether a value is injective over the threads."""
+        """Return whether a value is injective over the threads."""
         form = self.of(v)
         return tid_term(0) in form.terms and all(t == tid_term(0) or self.invariant(t) for t in form.terms)
 
 
 def _race_free(forms: _BlockForms, a: Op, b: Op) -> bool:
-    """Whether no two threads can name the same element."""
+    """Return whether no two threads can name the same element."""
     relation = relate(forms, a, b)
     if isinstance(relation, Never) or relation.axes.get(0) == (0, 0):
         return True
     index = Access(a).index
+    # a[k // n, k % n] names each pair once, although neither index alone is injective.
     return index == Access(b).index and any(_divided(forms, x, y) for x in index for y in index)
 
 
 def _divided(forms: _BlockForms, x: Value, y: Value) -> bool:
-    """Whether two indices are quotient and remainder of something that is injective over the threads."""
+    """Return whether two indices are quotient and remainder of a number that is injective over the threads."""
     quotient, remainder = forms.producer.get(x), forms.producer.get(y)
     if quotient is None or remainder is None or (quotient.name, remainder.name) != ("floordiv", "mod"):
         return False
@@ -122,7 +127,7 @@ class _Segment:
 
 
 class _Phases:
-    """Which ops may be executed between the same two barriers."""
+    """The ops that may be executed between the same two barriers."""
 
     def __init__(self, body: Region) -> None:
         self.segment: dict[Op, _Segment] = {}
@@ -132,16 +137,16 @@ class _Phases:
         self.reach = {s: s.reached() for s in set(self.segment.values())}
 
     def together(self, a: Op, b: Op) -> bool:
-        """Whether two threads may be at these ops in one phase."""
+        """Return whether two threads may be at these ops in one phase."""
         x, y = self.segment[a], self.segment[b]
         return x is y or y in self.reach[x] or x in self.reach[y]
 
     def at_once(self, a: Op, b: Op) -> bool:
-        """Whether two threads that are there in one phase are in the same trip of all loops around barriers."""
+        """Return whether two threads that are there in one phase are in the same trip of all block loops."""
         return self.segment[a] is self.segment[b] and self.segment[a] not in self.reach[self.segment[a]]
 
     def _region(self, region: Region, before: set[_Segment], in_loop: bool) -> set[_Segment]:
-        """Give the ops their segments; returns those from which the end is reached without a barrier."""
+        """Assign ops to segments; return the segments from which the end is reached without a barrier."""
 
         def start(frontier: set[_Segment]) -> _Segment:
             segment = _Segment()
@@ -156,6 +161,9 @@ class _Phases:
             if in_loop:
                 self.in_loops.update(op.results)
             if op.name == "barrier":
+                # A barrier begins a segment that nothing reaches: no access before it is in the same phase as one after
+                # it.
+                # A loop around barriers may be entered from its own end, so its body begins a segment of its own.
                 here = start(set())
             elif not has_barrier(op):
                 self._own(op, region, here, (), in_loop)
@@ -165,8 +173,10 @@ class _Phases:
             else:
                 entry = start({here})
                 end = self._region(loop(op).body, {entry}, True)
+                # The end of a trip reaches the beginning of the next one without a barrier.
                 for last in end:
                     last.after.add(entry)
+                # A loop may make no trip, so the code before it reaches the code behind it.
                 here = start({here, *end})
         return {here}
 
@@ -182,7 +192,7 @@ class _Phases:
                 self._own(inner, sub, here, (*branches, op), in_loop)
 
     def owned(self, site: Op) -> bool:
-        """Whether the thread that accumulates stores to the same element in the same phase."""
+        """Return whether the thread that accumulates stores to the same element in the same phase."""
         return any(
             op.name == "store"
             and op is not site
@@ -193,7 +203,7 @@ class _Phases:
         )
 
     def guards(self, site: Op, forms: _BlockForms) -> set[Op]:
-        """Branches around an op that a single thread of the block takes."""
+        """Return the branches around an op that a single thread of the block takes."""
         return {op for op in self.home[site][1] if op.name == "if" and self._takes_one(op, site, forms)}
 
     def _takes_one(self, branch: Op, site: Op, forms: _BlockForms) -> bool:
@@ -204,12 +214,13 @@ class _Phases:
         return (forms.one_to_one(a) and forms.invariant(b)) or (forms.one_to_one(b) and forms.invariant(a))
 
     def _implied(self, site: Op) -> Iterator[Op]:
-        """Ops that a thread executes in the same segment and trip as this one."""
+        """Iterate over the ops that a thread executes in the same segment and trip as this one."""
         here = self.segment[site]
         region, branches = self.home[site]
         around: Sequence[Op] = branches
         while True:
             yield from (op for op in region.ops if self.segment.get(op) is here)
+            # Ops around a loop are executed once, those in it perhaps never: the walk outwards ends at the first loop.
             if not around or around[-1].name != "if":
                 return
             region, around = self.home[around[-1]][0], around[:-1]

@@ -1,11 +1,12 @@
-"""Scattered sums of an adjoint that can be made by sorted destinations.
+"""Scattered sums of an adjoint that can be computed by sorted destinations.
 
-In: an adjoint whose threads may race anywhere in some cotangents. Out: for each of these, by which integers its threads
-find the elements they add to, if every thread adds to it a known number of times: at elements of integer arrays, which
-it reads at places that are affine in its index, or at such places themselves. Or the reason why that is not so.
+For each cotangent in which the threads of an adjoint may race anywhere, :func:`sorted_sums` returns the integers by
+which threads find the elements they add to, if every thread adds to it a known number of times: elements of integer
+arrays that are read at places affine in the thread index, or such places themselves. Otherwise it returns the reason
+why not.
 
-Such an adjoint may store what it would add, one contribution of a thread behind the other, for the run time to add up
-by destinations: of each place the destination is known from the integer array alone.
+Such an adjoint may store its contributions, those of one thread behind those of the one before, for the run time to add
+up by destinations: the destination of each follows from the integer array alone.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _BITS = (32, 64)
 
 @dataclass(frozen=True)
 class Unsorted:
-    """Why the sums in a cotangent cannot be made by sorted destinations.
+    """The reason why the sums in a cotangent cannot be computed by sorted destinations.
 
     Attributes
     ----------
@@ -61,7 +62,7 @@ def sorted_sums(
     conflicts : sequence of Conflict
         How threads race in each.
     own : int
-        How many of its parameters are the kernel's.
+        The number of its parameters that are the kernel's.
     """
     general = [k for k, c in enumerate(conflicts) if c.kind == "general"]
     if not general or fn.tid_arity != 1 or is_simt(fn):
@@ -77,10 +78,10 @@ def sorted_sums(
 
 
 def store_contributions(fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict]) -> tuple[Conflict, ...]:
-    """Let an adjoint, in place, store what it would add to cotangents of class ``general``.
+    """Make an adjoint store its contributions to cotangents of class ``general``, in place.
 
-    The array that a launch passes in the place of such a cotangent has an element for each contribution: first those
-    of the first thread, in the order of the program, then those of the second, …
+    The array that a launch passes in the place of such a cotangent has an element for each contribution: first those of
+    the first thread, in program order, then those of the second, …
     """
     thread = next((op.result for op in fn.body.ops if op.name == "tid"), None)
     b = Builder()
@@ -91,6 +92,7 @@ def store_contributions(fn: Function, buffers: Sequence[Value], conflicts: Seque
     for buffer, conflict in zip(buffers, conflicts, strict=True):
         sites = [op for op in fn.body.ops if op.name == "accumulate" and Access(op).array is buffer]
         if conflict.kind != "general":
+            # The launch of this form is not cut into coloured chunks, so bounded conflicts need atomics.
             if conflict.kind == "bounded":
                 use_atomics(fn, [buffer])
             made.append(Conflict("none") if conflict.kind == "bounded" else conflict)
@@ -102,6 +104,7 @@ def store_contributions(fn: Function, buffers: Sequence[Value], conflicts: Seque
         if op in places:
             adding = Builder(loc=op.loc)
             place, count = places[op]
+            # Contribution number place of each thread: rows of count elements per thread.
             index = adding.one("add", adding.one("mul", thread, adding.i32(count)), adding.i32(place))
             op.name, op.attrs = "store", {"wrap": (False,)}
             op.operands = (op.operands[0], index, op.operands[-1])
@@ -118,7 +121,7 @@ class _Reason:
 
 
 class _Search:
-    """Where the threads of an adjoint find the elements they add to."""
+    """Finds the places at which the threads of an adjoint find the elements they add to."""
 
     def __init__(self, fn: Function, own: int) -> None:
         self.forms = AffineForms(fn)
@@ -146,6 +149,7 @@ class _Search:
                 return _Reason("it is also read or written", op.loc)
             if op.attrs["mode"] != "plain":
                 return _Reason("all threads add to one element there", op.loc)
+            # The host computes destinations without running the kernel, so the number of contributions must be fixed.
             if op not in self.top:
                 return _Reason("not every thread adds to it there, or more than once", op.loc)
             place = self._destination(op)
@@ -166,6 +170,7 @@ class _Search:
         load = Access(source)
         number = self.number.get(load.array)
         forms = [self._affine(v) for v in load.index]
+        # The integer array has to be a parameter that the kernel does not change: the host reads it before the launch.
         if source not in self.top or number is None or load.array in self.written or load.along:
             return None
         if not isinstance(load.array.type, Array) or load.array.type.outer:
@@ -174,7 +179,7 @@ class _Search:
         return Destination(number, known, load.wrap, wrap) if len(known) == len(forms) else None
 
     def _affine(self, v: Value) -> tuple[int, int] | None:
-        """The coefficient of the thread index and the constant of an integer that consists of these."""
+        """Return the coefficient of the thread index and the constant of an integer that consists of these."""
         form = self.forms.of(v)
         if any(term != tid_term(0) for term in form.terms):
             return None
@@ -182,6 +187,6 @@ class _Search:
 
 
 def _keeps(op: Op) -> bool:
-    """Whether a cast between integers keeps every value that is an index."""
+    """Return whether a cast between integers keeps every value that is an index."""
     to = op.results[0].type
     return widens(op) and isinstance(to, Scalar) and to.bits >= INT32.bits

@@ -1,8 +1,9 @@
-"""What a function decides by: the arrays that steer it, and the numbers of which it makes something discrete.
+"""The values by which a function decides, and the numbers from which it computes something discrete.
 
-In: a function. Out: its parameters from whose elements a branch, a number of trips, an index, a divisor of integers or
-what the host is told may be computed: whatever the other arrays hold, the same elements are accessed. Or all values of
-which something discrete is made: if these are rounded as they were before, so is every decision.
+:func:`steering` returns the parameters from whose elements a branch, a number of trips, an index, a divisor of integers
+or a report to the host may be computed: whatever the other arrays hold, the same elements are accessed.
+:func:`compared` returns all values from which something discrete is computed: if these are rounded as before, every
+decision stays the same.
 """
 
 from __future__ import annotations
@@ -20,24 +21,24 @@ __all__ = ["compared", "made_integral", "steering"]
 
 
 def steering(fn: Function) -> set[Value]:
-    """Return the arrays among the parameters that steer."""
+    """Return the array parameters from which control flow or addresses are computed."""
     ops = list(walk(fn.body))
     found = _made_from({v for op in ops for v in _decides(op)}, ops)
     return {p for p in fn.params if isinstance(p.type, Array) and p in found}
 
 
 def compared(fn: Function) -> set[Value]:
-    """Return the values from which operands of operations with jumps are computed, and these.
+    """Return the values from which operands of discontinuous operations are computed, and these operands.
 
-    A comparison, a conversion to an integer, ``floor`` and a remainder have jumps: a unit in the last place of what
-    they are given is another branch, another element, or another winner of an extremum.
+    A comparison, a conversion to an integer, ``floor`` and a remainder are discontinuous: a unit in the last place of
+    an operand can lead to another branch, another element, or another winner of an extremum.
     """
     ops = list(walk(fn.body))
     return _made_from({v for op in ops if _jumps(op) for v in op.operands if is_differentiable(v.type)}, ops)
 
 
 def made_integral(fn: Function) -> set[Value]:
-    """Return the values from which integers and rounded numbers are computed, but for those that are tested alone."""
+    """Return the values from which integers and rounded numbers are computed, except those that are only compared."""
     ops = list(walk(fn.body))
     found = {v for op in ops if _jumps(op) for v in op.operands if is_differentiable(v.type)
              if not any(r.type == BOOL for r in op.results)}  # fmt: skip
@@ -45,7 +46,7 @@ def made_integral(fn: Function) -> set[Value]:
 
 
 def _jumps(op: Op) -> bool:
-    """Whether an op has jumps: between them its results are constant, or grow as the operands do."""
+    """Return whether an op is discontinuous: between jumps its results are constant, or grow as the operands do."""
     row = lookup(op.name)
     if row.effect is not Effect.PURE:
         return False
@@ -53,7 +54,7 @@ def _jumps(op: Op) -> bool:
 
 
 def _made_from(found: set[Value], ops: Sequence[Op]) -> set[Value]:
-    """Add to values what they are computed from, by way of memory too."""
+    """Add to a set of values those they are computed from, through memory too."""
     makers: dict[Value, list[Op]] = {}
     for op in ops:
         for value in _made(op):
@@ -68,9 +69,10 @@ def _made_from(found: set[Value], ops: Sequence[Op]) -> set[Value]:
 
 
 def _made(op: Op) -> set[Value]:
-    """The values that an op has a say in: each of its sources is one because of one of these."""
+    """Return the values that an op may influence: each of its sources counts because of one of these."""
     made = set(op.results)
     if op.name in WRITES:
+        # Memory is tracked per array: a store to any element makes the stored value a source of every load from it.
         made.add(Access(op).array)
     elif op.name in ("for", "while"):
         made.update(v for chain in loop(op).chains for v in chain)
@@ -80,7 +82,7 @@ def _made(op: Op) -> set[Value]:
 
 
 def _decides(op: Op) -> Iterable[Value]:
-    """The operands of an op that steer."""
+    """Return the operands of an op that steer."""
     row = lookup(op.name)
     if op.name in ACCESSES:
         return Access(op).places
@@ -91,6 +93,8 @@ def _decides(op: Op) -> Iterable[Value]:
         return deciding(op)
     if row.effect is Effect.PURE:
         parts = [v for v in op.operands if isinstance(v.type, Scalar) and v.type.is_integer]
+        # Of tile operations the integer operands are offsets; integer division traps on zero, so all its operands
+        # count.
         return op.operands if row.divides else parts if row.family == "tile" else ()
     if row.effect in (Effect.STACK_READ, Effect.STACK_WRITE):
         return op.operands[:2]
@@ -98,7 +102,7 @@ def _decides(op: Op) -> Iterable[Value]:
 
 
 def _sources(op: Op, found: set[Value]) -> Iterable[Value]:
-    """What the values that steer are computed from."""
+    """Return the values that steering results of an op are computed from."""
     is_found = not found.isdisjoint(op.results)
     if op.name in LOADS:
         return (Access(op).array,) if is_found else ()

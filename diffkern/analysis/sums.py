@@ -1,8 +1,8 @@
-"""Which updates of array elements go to one address for all threads of a launch, and can be summed before that.
+"""Updates of array elements that go to one address for all threads of a launch, and can be summed before.
 
-In: a function. Out: the ops that are *uniform sums*, and the ops by which the addresses of these sums are computed once
-more where the threads have ended. The CPU adds up one partial sum per chunk,
-CUDA one per block.
+:func:`uniform_sums` returns the ops that are *uniform sums*, and :func:`needed_for` the ops by which the addresses of
+these sums are computed once more after the threads have ended. The CPU adds up one partial sum per chunk, CUDA one per
+block.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["needed_for", "uniform_sums", "used_values"]
 
 
 def used_values(fn: Function) -> set[Value]:
-    """All values that an op or a yield reads."""
+    """Return all values that an op or a yield reads."""
     used: set[Value] = set(fn.body.yields)
     for op in walk(fn.body):
         used.update(op.operands)
@@ -27,9 +27,10 @@ def used_values(fn: Function) -> set[Value]:
 
 
 def needed_for(op: Op, invariant: dict[Value, Op | None]) -> list[Op]:
-    """The ops that the indices of a uniform sum are computed by, definitions before uses."""
+    """Return the ops that compute the indices of a uniform sum, definitions before uses."""
     wanted = set(Access(op).index)
     needed: list[Op] = []
+    # From the last definition to the first, each adding the operands it needs itself.
     for value, definition in reversed(invariant.items()):
         if value in wanted and definition is not None:
             needed.append(definition)
@@ -38,7 +39,7 @@ def needed_for(op: Op, invariant: dict[Value, Op | None]) -> list[Op]:
 
 
 def uniform_sums(fn: Function, invariant: dict[Value, Op | None], used: set[Value]) -> list[Op]:
-    """The ``atomic`` and ``accumulate`` ops whose address is the same for all threads, in the order of the program."""
+    """Return the ``atomic`` and ``accumulate`` ops whose address is the same for all threads, in program order."""
     ops = list(walk(fn.body))
     return [op for op in ops if _is_sum(op, invariant, used, ops)]
 
@@ -51,6 +52,7 @@ def _is_sum(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: It
         return False
     elif not all(_only_accumulates(other, used) for other in ops if Access(op).array in other.operands):
         return False  # the thread may look at what it added
+    # The array may be one of several that a branch chose, and sums of booleans are not sums.
     if Access(op).array not in invariant or scalar_of(Access(op).array.type) == BOOL:
         return False
     return all(v in invariant for v in Access(op).index)

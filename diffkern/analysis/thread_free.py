@@ -1,7 +1,4 @@
-"""What a func that no kernel calls must not have: there are no threads of a launch around it.
-
-In: a function. Out: the same, or an error at the first operation that asks for a thread, a block or a tile.
-"""
+"""Refuses thread operations in a func that no kernel calls: there are no threads of a launch around it."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ __all__ = ["check_thread_free"]
 
 
 def check_thread_free(fn: Function) -> Function:
-    """Return a function as it is.
+    """Return a function unchanged.
 
     Raises
     ------

@@ -1,12 +1,11 @@
-"""When can two accesses of one buffer, made by two different threads of a launch, race in one element?
+"""A test whether two accesses of one buffer, made by two different threads of a launch, can race in one element.
 
-The question behind plain accumulation in adjoints (no atomic needed) and behind the refusal of kernels in which a
-thread reads what another one writes. Given two index tuples, :func:`relate` bounds the difference ``t - t'`` of the
-thread indices under which they name the same element:
+This decides about plain accumulation in adjoints (no atomic needed) and about refusing kernels in which a thread reads
+elements that another one writes. Given two index tuples, :func:`relate` bounds the difference ``t - t'`` of the thread
+indices under which they name the same element:
 
-``Never()``         no pair of threads, not even a thread with itself;
-``Distance(d)``     only if ``t - t'`` lies in the interval that ``d`` gives for an axis, whatever it is on others;
-``Distance({})``    nothing is known.
+``Never()`` no pair of threads, not even a thread with itself; ``Distance(d)`` only if ``t - t'`` lies in the interval
+that ``d`` gives for an axis, whatever it is on others; ``Distance({})`` nothing is known.
 
 Loop variables with constant bounds count with their range: ``x[8 * i + k]`` with ``k in range(8)`` is one thread's own,
 and ``x[i + k]`` with ``k in range(-9, 10)`` is shared with at most eighteen neighbours on each side.
@@ -31,16 +30,16 @@ class Never:
 
 @dataclass(frozen=True, slots=True)
 class Distance:
-    """Bounds of the difference of two threads that come to one element, on each named axis of the thread index."""
+    """Bounds of the difference of two threads that access one element, on each named axis of the thread index."""
 
     axes: Mapping[int, Interval]
 
     def pins(self, arity: int) -> bool:
-        """Whether the difference is bounded on all axes of the thread index."""
+        """Return whether the difference is bounded on all axes of the thread index."""
         return arity > 0 and all(axis in self.axes for axis in range(arity))
 
     def same_thread(self, arity: int) -> bool:
-        """Whether only a thread and itself come to one element."""
+        """Return whether only a thread and itself access one element."""
         return self.pins(arity) and all(self.axes[axis] == (0, 0) for axis in range(arity))
 
 
@@ -48,7 +47,7 @@ Relation = Never | Distance
 
 
 def relate(forms: AffineForms, a: Op, b: Op) -> Relation:
-    """Relation of two accesses (see the module's text); indices that may be negative and wrap tell nothing."""
+    """Return the relation of two accesses (see the module); indices that may be negative and wrap are ignored."""
     one, other = Access(a), Access(b)
     known_signs = [not (p or q) for p, q in zip(one.wrap, other.wrap, strict=True)]
     pairs = [pair for pair, known in zip(zip(one.index, other.index, strict=True), known_signs, strict=True) if known]
@@ -59,6 +58,7 @@ def relate(forms: AffineForms, a: Op, b: Op) -> Relation:
         solved = _solve(forms, x, y)
         if isinstance(solved, Never):
             return solved
+        # The same element means equality on every axis of the array, so intervals are intersected.
         for axis, (low, high) in solved.axes.items():
             known = axes.get(axis, (low, high))
             axes[axis] = (max(low, known[0]), min(high, known[1]))
@@ -68,7 +68,7 @@ def relate(forms: AffineForms, a: Op, b: Op) -> Relation:
 
 
 def _differ(x: Affine, y: Affine) -> bool:
-    """Whether two indices are different constants."""
+    """Return whether two indices are different constants."""
     return x.const != y.const and x.is_constant and y.is_constant
 
 
@@ -78,22 +78,27 @@ def _solve(forms: AffineForms, x: Value, y: Value) -> Relation:
     if row is not None and row == _row(forms, forms.of(y)):
         return Distance({row[0]: (0, 0)})
     a, b = forms.parts(x), forms.parts(y)
+    # Only if the parts that are neither thread index nor bounded are the same do they cancel in the difference.
     if a is None or b is None or a.invariant != b.invariant or a.tids != b.tids:
         return Distance({})
     low, high = b.low - a.high, b.high - a.low  # the range of coefficient * (t - t')
+    # Both indices are uniform ranges; they meet for any pair of threads, or for none.
     if not a.tids:
         return Distance({}) if low <= 0 <= high else Never()
+    # Two thread axes in one index of an array determine a combination of the differences, but neither alone.
     if len(a.tids) > 1:
         return Distance({})
     ((axis, c),) = a.tids.items()
     if c < 0:
         low, high, c = -high, -low, -c
+    # Integer solutions only: the lower end is rounded up, the upper one down.
     first, last = -(-low // c), high // c
     return Never() if first > last else Distance({axis: (first, last)})
 
 
 def _row(forms: AffineForms, form: Affine) -> tuple[int, Affine] | None:
-    """Of an index ``t * n + j`` with ``0 <= j < n`` for the thread index ``t`` the axis and ``n``: a row of its own."""
+    """Return the axis and ``n`` of an index ``t * n + j`` with thread index ``t``, ``0 <= j < n``: a row per thread."""
+    # The width n may be known to the launch alone, so this is no affine form; it is matched by its shape.
     if form.const or len(form.terms) != 2:
         return None
     variable = next((t for t in form.terms if isinstance(t, Value) and t in forms.loop_of), None)
@@ -115,5 +120,5 @@ def _row(forms: AffineForms, form: Affine) -> tuple[int, Affine] | None:
 
 
 def uniform(forms: AffineForms, index: Sequence[Value]) -> bool:
-    """Whether an index tuple is the same for all threads of a launch."""
+    """Return whether an index tuple is the same for all threads of a launch."""
     return all(forms.invariant(v) for v in index)

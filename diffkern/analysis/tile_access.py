@@ -1,10 +1,10 @@
-"""Which elements of arrays tile operations touch, in the form that the memory analyses understand.
+"""Tile operations as accesses of single elements, for the memory analyses.
 
-In: any function. Out: a shadow of it in which every load, store, update or accumulation of a tile has become a loop
-nest around the same access of single elements. The shadow is never executed: what is stored in it is a placeholder, and
-the test whether an element lies inside the array is left out, so it accesses more elements than the function, never
-fewer. Ops that are no tile accesses are the very same objects in both, so what an analysis notes in their attributes
-counts for the function.
+:func:`shadow` returns a copy of a function in which every load, store, update or accumulation of a tile has become a
+loop nest around the same access of single elements. The shadow is never executed: the values stored in it are
+placeholders, and the test whether an element lies inside the array is left out, so it accesses more elements than the
+function, never fewer. Ops that are not tile accesses are the same objects in both, so attributes set by an analysis
+count for the function.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ _ELEMENT = {"tile_load": "load", "tile_store": "store", "tile_atomic": "atomic",
 
 @dataclass(frozen=True, slots=True)
 class Shadow:
-    """A function for analyses, and which op of it stands for which tile access."""
+    """A function for analyses, with the op that each tile access of the original is represented by."""
 
     fn: Function
     accesses: dict[Op, Op]  # access of an element in the shadow → op of the function
 
     def original(self, op: Op) -> Op:
-        """The op of the function that an op of the shadow stands for."""
+        """Return the op of the function that an op of the shadow stands for."""
         return self.accesses.get(op, op)
 
 
 def shadow(fn: Function) -> Shadow:
-    """The shadow of a function; the function itself if it accesses no tiles."""
+    """Return the shadow of a function; the function itself if it accesses no tiles."""
     if not any(op.name in _ELEMENT for op in walk(fn.body)):
         return Shadow(fn, {})
     accesses: dict[Op, Op] = {}
@@ -66,6 +66,7 @@ def _access(b: Builder, op: Op, accesses: dict[Op, Op]) -> None:
     nests: list[tuple[Region, Value]] = []
     for axis, (offset, extent) in enumerate(zip(offsets, t.shape, strict=True)):
         found = Access(op).along.get("along") == axis
+        # An axis of extent one needs no loop: the offset alone is the index, which analyses understand better.
         if extent == 1 and not found:
             index.append(offset)
             continue
@@ -73,6 +74,7 @@ def _access(b: Builder, op: Op, accesses: dict[Op, Op]) -> None:
         nests.append((b.region, b.i32(extent)))
         b.region = Region((k,))
         if found:
+            # Along this axis the elements are at places of a tile of indices, so the element's index is read from it.
             k = b.one("tile_extract", Access(op).places[-1], k)
         index.append(b.add(b.cast(offset, INT32), k))
     wrap = (False,) * len(index)
@@ -83,6 +85,7 @@ def _access(b: Builder, op: Op, accesses: dict[Op, Op]) -> None:
         b.op(_ELEMENT[op.name], array, *index, b.zero(value_type(array.type.dtype)), wrap=wrap, **attrs)
     accesses[b.region.ops[-1]] = op
     while nests:
+        # The nest is closed from the inside out; the access is in its innermost region.
         body = b.region
         b.region, extent_value = nests.pop()
         b.for_(b.i32(0), extent_value, b.i32(1), (), body)

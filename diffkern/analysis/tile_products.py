@@ -1,7 +1,4 @@
-"""Which matrix product of tiles an operation computes.
-
-In: an operation of a function with tiles. Out: the product, by sizes, dtypes and how the factors lie.
-"""
+"""The matrix product that a tile operation computes, by sizes, dtypes and the layout of the factors."""
 
 from __future__ import annotations
 
@@ -27,9 +24,9 @@ class TileProduct:
         The type both factors are multiplied in, see :func:`factor_type`. ``tf32`` is float32 that is rounded to 10 bits
         in the product.
     c
-        The type the product is summed in, float64 or float32, whatever it is kept in afterwards.
+        The type the product is summed in, float64 or float32, whatever type it is stored in afterwards.
     columns_a, columns_b
-        Whether a factor lies column by column, as the transpose of a row-major tile does.
+        Whether a factor is stored column by column, as the transpose of a row-major tile is.
     """
 
     m: int
@@ -43,7 +40,7 @@ class TileProduct:
 
 
 def product_of(op: Op) -> TileProduct:
-    """The product that a ``tile_matmul`` computes."""
+    """Return the product that a ``tile_matmul`` computes."""
     a, b = op.operands[:2]
     m, n = _shape(op.result)
     k = _shape(a)[0 if op.attrs["trans_a"] else 1]
@@ -54,7 +51,7 @@ def product_of(op: Op) -> TileProduct:
 
 
 def factor_type(a: str, b: str, result: str, precision: str) -> str:
-    """The type that both factors of a product are multiplied in.
+    """Return the type that both factors of a product are multiplied in.
 
     Tensor cores multiply elements of one type. In the adjoint of a product of halves that is summed in float32, one
     factor is a half and one float32. The gradient is a half again, so tf32 serves, which has the range of float32 and

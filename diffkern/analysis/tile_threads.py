@@ -1,9 +1,9 @@
 """Kernels in which the threads of a block hold numbers of their own beside the tiles they share.
 
-In: a function with tiles. Out: how many threads a block has, if ``dk.tile(x)`` takes a number of each or ``dk.untile``
-gives each one; and a check that the threads do the same to tiles: whole blocks come to every operation on tiles, with
-the same numbers. Indices along all axes but the last are the same in a block that lies in one row of threads, which a
-launch is held to where it matters.
+:func:`threads_of` returns how many threads a block has, if ``dk.tile(x)`` takes a number of each or ``dk.untile`` gives
+each one. :func:`check_threads` checks that the threads do the same to tiles: whole blocks execute every operation on
+tiles, with the same numbers. Indices along all axes but the last are the same in a block that lies in one row of
+threads; launches are required to have that property where it matters.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = ["check_threads", "needs_rows", "threads_of"]
 
 
 def threads_of(fn: Function) -> int:
-    """The threads of a block that hold numbers of their own; 0 where a block is one thread to the kernel.
+    """Return the threads of a block that hold numbers of their own; 0 if a block is one thread to the kernel.
 
-    ``Function.threads`` says it, where passes may have left out the ops that do.
+    ``Function.threads`` has the number if passes may have removed the ops that show it.
     """
     ops = (op for op in walk(fn.body) if op.name in ("tile_fill", "tile_extract", "tile_replace", "tile_add_at"))
     found = max((int(op.attrs.get("threads", 1)) for op in ops), default=1)
@@ -41,7 +41,7 @@ def check_threads(fn: Function) -> None:
 
 
 def needs_rows(fn: Function) -> bool:
-    """Whether operations on tiles are convergent only where each block lies in one row of threads."""
+    """Return whether operations on tiles are convergent only if each block lies in one row of threads."""
     if fn.tid_arity < 2 or not threads_of(fn):
         return False
     try:
@@ -68,6 +68,7 @@ def _check(op: Op, varying: set[Value], divergent: Op | None) -> None:
             loc=op.loc,
             remedy="let all threads reach it",
         )
+    # Operations that take or give a number of each thread may have operands that differ between them.
     each = op.name in ("tile_fill", "tile_replace") and op.attrs.get("threads")
     own = each or op.name in ("tile_extract", "tile_add_at")
     if not own and any(v in varying and not isinstance(v.type, Tile) for v in op.operands):

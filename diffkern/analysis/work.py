@@ -1,9 +1,9 @@
-"""What a launch has to do at least: floating-point operations and bytes, counted from the IR.
+"""The least work of a launch: floating-point operations and bytes, counted from the IR.
 
-In: a function, the numbers and array sizes of a launch. Out: a :class:`Work`. An operation on floating-point numbers
-counts as one, on vectors as one for each component, and an elementary function as much as its row in the table of
-operations says. An array counts once for what is read of it and once for what is written, at most so many bytes as all
-threads access together: what a cache that holds everything would have to move.
+:func:`work_of` takes a function, and the numbers and array sizes of a launch, and returns a :class:`Work`. An operation
+on floating-point numbers counts as one, on vectors as one for each component, and an elementary function as much as its
+row in the table of operations says. An array counts once for its reads and once for its writes, at most the bytes that
+all threads access together: the traffic of a cache that holds everything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ONE_EACH = ("add", "sub", "mul", "div", "neg", "min", "max", "abs", "sqrt")
 
 @dataclass(frozen=True)
 class Work:
-    """What a launch has to do.
+    """The work of a launch.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class Work:
 
 @dataclass
 class _Count:
-    """What one thread does."""
+    """The work of one thread."""
 
     numbers: dict[Value, int | float]
     flops: float = 0.0
@@ -51,6 +51,8 @@ class _Count:
         for op in region.ops:
             if op.name == "for":
                 trips = For(op).trips(self.numbers.get)
+                # The trips of a while, and of a for with unknown bounds, are not countable; then no number is reported
+                # at all.
                 self.is_certain &= trips is not None
                 self.region(op.regions[0], times * len(trips or ()))
             elif op.name == "while":
@@ -74,13 +76,14 @@ class _Count:
         if op.name in ("atomic", "accumulate"):
             self.flops += times * _components(array)
         size = times * array.type.dtype.itemsize
+        # An atomic update reads and writes its element.
         if op.name != "store":
             self.read[array] = self.read.get(array, 0.0) + size
         if op.name != "load":
             self.written[array] = self.written.get(array, 0.0) + size
 
     def fold(self, op: Op) -> None:
-        """Note what an operation on known numbers gives: bounds of loops are made of such."""
+        """Evaluate an operation on known numbers, as the bounds of loops may depend on it."""
         row = lookup(op.name)
         if op.name == "const":
             self.numbers[op.result] = op.attrs["value"]
@@ -113,11 +116,11 @@ def work_of(fn: Function, threads: int, numbers: Mapping[str, float], nbytes: Ma
     fn : Function
         The program, lowered for the CPU.
     threads : int
-        How many there are.
+        The number of threads.
     numbers : mapping of str to float
         The numbers that are passed, by parameter.
     nbytes : mapping of str to int
-        The size of the arrays.
+        The sizes of the arrays in bytes.
 
     Returns
     -------

@@ -1,7 +1,7 @@
-"""Which arrays get at most one storing thread per element, whatever the arguments?
+"""Arrays with at most one storing thread per element, whatever the arguments.
 
-In: a function. Out: the parameters for which that is proved, all their plain stores together; the proof holds for
-launches with no more axes than the kernel asks for.
+The proof takes all plain stores to a parameter together; it holds for launches with no more axes than the kernel asks
+for.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from diffkern.ir.views import Access
 
 
 def one_writer_each(fn: Function) -> frozenset[Value]:
-    """The parameters whose plain stores are one-to-one in the thread index."""
+    """Return the parameters whose plain stores are one-to-one in the thread index."""
     fn = shadow(fn).fn
     forms = AffineForms(fn)
     stores: dict[Value, list[Op]] = {}

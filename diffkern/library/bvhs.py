@@ -1,7 +1,8 @@
 """Queries of trees of boxes: which boxes meet a box, a sphere, a ray or a capsule.
 
-The nodes of a tree are numbered as a walk comes by, parents first (:mod:`diffkern.spatial.tree_kernels`), so a query
-is a place in that order: where a box is met, the next node is its left child, else the one behind all nodes below it.
+The nodes of a tree are numbered in the order of a depth-first walk, parents first
+(:mod:`diffkern.spatial.tree_kernels`), so the state of a query is a place in that order. Where a box is met, the next
+node is its left child; otherwise it is the one after all nodes below it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _ROUNDED: Final = 1.0 + 2.0**-21  # by which the end of a ray in a box is moved,
 
 @func
 def descriptor(id):  # type: ignore[no-untyped-def]
-    """The address of the descriptor; 0 for what is no id of one."""
+    """Return the address of the descriptor; 0 if the id is not that of one."""
     place = descriptor_of(id, BVH)
     assert place != uint64(0), "the id is that of no Bvh, or of one that is gone"
     return place
@@ -48,16 +49,20 @@ def descriptor(id):  # type: ignore[no-untyped-def]
 
 @func
 def begun(query, id, root, kind, low, high, radius):  # type: ignore[no-untyped-def]
-    """A query at its beginning; nothing that it does has a derivative."""
+    """Return a query at its beginning; nothing that it does has a derivative."""
     place = descriptor(id)
+    # A tree without boxes has nothing to read; its query is at its end at once.
     if place != uint64(0) and peek_uint64(place, COUNT) != uint64(0):
         query.boxes, query.links = peek_uint64(place, BOXES), peek_uint64(place, LINKS)
         query.items, query.item_boxes = peek_uint64(place, ITEMS), peek_uint64(place, ITEM_BOXES)
+        # -1 stands for the whole tree, whose root is node 0.
         query.node = root if root > 0 else 0
         inside = query.node < peek_int32(query.links, 0)
         assert inside, "the Bvh has no node of that number: pass what bvh_get_group_root returns, or -1"
+        # The nodes of a subtree are numbered in one piece, so the node after it bounds the walk.
         query.end = peek_int32(query.links, 4 * query.node) if inside else query.node
     query.kind, query.radius = kind, stop_gradient(float32(radius))
+    # Boxes are kept in float32, whatever the type of the arguments is.
     query.low = stop_gradient(vec3f(float32(low[0]), float32(low[1]), float32(low[2])))
     query.high = stop_gradient(vec3f(float32(high[0]), float32(high[1]), float32(high[2])))
     return query
@@ -65,40 +70,43 @@ def begun(query, id, root, kind, low, high, radius):  # type: ignore[no-untyped-
 
 @func
 def inverse(x):  # type: ignore[no-untyped-def]
-    """1 / x, infinite for 0: a ray that does not move along an axis is between two faces, or outside, all the way."""
+    """Return 1 / x, infinite for 0: a ray at rest along an axis is between two faces, or outside, all the way."""
     return float32(1.0) / x if x != 0.0 else float32(_FAR)
 
 
 @func
 def inverse_of(dir):  # type: ignore[no-untyped-def]
-    """1 / x for each component of a direction."""
+    """Return 1 / x for each component of a direction."""
     x, y, z = float32(dir[0]), float32(dir[1]), float32(dir[2])
     return vec3f(inverse(x), inverse(y), inverse(z))
 
 
 @func
 def entry(boxes, k, start, inverse, radius):  # type: ignore[no-untyped-def]
-    """How far along a ray it enters a box, which is enlarged by a radius; infinite if it does not."""
+    """Return how far along a ray it enters a box enlarged by a radius; infinite if it does not."""
     near, far = float32(0.0), float32(_FAR)
     for c in range(3):
         below = peek_float32(boxes, 6 * k + c) - radius - start[c]
         above = peek_float32(boxes, 6 * k + 3 + c) + radius - start[c]
         a, b = below * inverse[c], above * inverse[c]
+        # A ray that runs down an axis enters through the upper face.
         low, high = (b if inverse[c] < 0.0 else a), (a if inverse[c] < 0.0 else b)
         # Where the ray runs along a face, that one is 0 times infinity, a NaN, and no comparison with it is true.
         near = low if low > near else near
         far = high if high < far else far
+        # A NaN differs from itself: a box with one is never met.
         near = near if below == below and above == above else float32(_FAR)
     return near if near <= far * float32(_ROUNDED) else float32(_FAR)
 
 
 @func
 def distance_sq(boxes, k, point):  # type: ignore[no-untyped-def]
-    """The square of the distance of a point from a box; infinite from one with a NaN."""
+    """Return the square of the distance of a point from a box; infinite for a box with a NaN."""
     total = float32(0.0)
     for c in range(3):
         below = peek_float32(boxes, 6 * k + c) - point[c]
         above = point[c] - peek_float32(boxes, 6 * k + 3 + c)
+        # At most one of the two is positive, as the bounds of a box are in order.
         outside = below if below > above else above
         outside = outside if outside > 0.0 else float32(0.0)
         total += outside * outside
@@ -108,7 +116,7 @@ def distance_sq(boxes, k, point):  # type: ignore[no-untyped-def]
 
 @func
 def overlap(boxes, k, low, high):  # type: ignore[no-untyped-def]
-    """Whether a box meets another one."""
+    """Return whether two boxes meet."""
     return (
         peek_float32(boxes, 6 * k) <= high[0]
         and peek_float32(boxes, 6 * k + 3) >= low[0]
@@ -121,7 +129,7 @@ def overlap(boxes, k, low, high):  # type: ignore[no-untyped-def]
 
 @func
 def meets(query, boxes, k, max_dist):  # type: ignore[no-untyped-def]
-    """Whether a box is one that a query asks for."""
+    """Return whether a box is one of those that a query asks for."""
     if query.kind == BOX:
         met = overlap(boxes, k, query.low, query.high)
     elif query.kind == SPHERE:
@@ -134,7 +142,7 @@ def meets(query, boxes, k, max_dist):  # type: ignore[no-untyped-def]
 
 @func
 def advanced(query, index, max_dist):  # type: ignore[no-untyped-def]
-    """The query at its next result, that result, and whether there is one."""
+    """Return the query at its next result, that result, and whether there is one."""
     found = False
     while not found and (query.place < query.last or query.node < query.end):
         if query.place < query.last:
@@ -144,42 +152,48 @@ def advanced(query, index, max_dist):  # type: ignore[no-untyped-def]
         else:
             node = query.node
             skip = peek_int32(query.links, 4 * node)
+            # Unless the box is met, the walk goes on after everything below the node.
             query.node = skip
             if meets(query, query.boxes, node, max_dist):
+                # Something is below the node, so it is not a leaf.
                 if skip > node + 1:
                     query.node = node + 1
                 elif query.item_boxes != uint64(0):
+                    # A leaf with several boxes: the next rounds of this loop look at them one by one.
                     query.place, query.last = (
                         peek_int32(query.links, 4 * node + 1),
                         peek_int32(query.links, 4 * node + 2),
                     )
                 else:
+                    # A leaf with a single box has the same box itself.
                     found, index = True, peek_int32(query.items, peek_int32(query.links, 4 * node + 1))
     return query, index, found
 
 
 @func
 def following(query, index):  # type: ignore[no-untyped-def]
-    """The same, however far a ray goes."""
+    """Return the same as :func:`advanced`, for a ray of any length."""
     return advanced(query, index, float32(_FAR))
 
 
 @func
 def positive(x):  # type: ignore[no-untyped-def]
-    """A float32, 0 if it is negative."""
+    """Return a number as a float32; 0 if it is negative."""
     value = float32(x)
+    # The comparison is false for a NaN, which becomes 0 too.
     return value if value > 0.0 else float32(0.0)
 
 
 @func
 def group_root(id, group):  # type: ignore[no-untyped-def]
-    """The root of a group; -1 if there is none."""
+    """Return the root of a group; -1 if there is none."""
     place, root = descriptor(id), -1
     if place != uint64(0):
         table, room = peek_uint64(place, TABLE), int32(peek_uint64(place, COUNT))
         if table != uint64(0):
             count = peek_int32(table, 0)
             low, high = 0, count
+            # A binary search: the table holds the number of groups, the groups in ascending order, and their roots.
             while low < high:
                 middle = low + (high - low) // 2
                 if peek_int32(table, 1 + middle) < group:
@@ -196,9 +210,9 @@ def bvh_query_aabb(id: uint64, low: vec3, high: vec3, root: Int32 = -1) -> BvhQu
     """A query of a Bvh for the boxes that meet a box, borders included: ``while bvh_query_next(query, i)`` goes through
     their indices, in no set order, and so does ``for i in query``.
 
-    With a root, which bvh_get_group_root gives, it finds boxes of that group alone.
+    With a root from bvh_get_group_root, it finds only boxes of that group.
 
-    Derivative: none, the results are integers; what is read at these indices is differentiated as ever.
+    Derivative: none, the results are integers; values read at these indices are differentiated as usual.
 
     Example: s, j = dk.bvh_query_aabb(tree, u - w[i], u + w[i]), 0
     while dk.bvh_query_next(s, j):
@@ -209,7 +223,7 @@ def bvh_query_aabb(id: uint64, low: vec3, high: vec3, root: Int32 = -1) -> BvhQu
 
 @built_in()
 def bvh_query_sphere(id: uint64, center: vec3, radius: Float, root: Int32 = -1) -> BvhQuery:
-    """A query of a Bvh for the boxes that meet a sphere; of a negative radius for those that hold its centre.
+    """A query of a Bvh for the boxes that meet a sphere; with a negative radius, for those that contain its centre.
 
     Derivative: none, the results are integers.
 
@@ -222,7 +236,7 @@ def bvh_query_sphere(id: uint64, center: vec3, radius: Float, root: Int32 = -1) 
 
 @built_in()
 def bvh_query_ray(id: uint64, start: vec3, dir: vec3, root: Int32 = -1) -> BvhQuery:
-    """A query of a Bvh for the boxes that a ray meets, in no set order. How far it goes is said to bvh_query_next.
+    """A query of a Bvh for the boxes that a ray meets, in no set order. bvh_query_next takes how far the ray goes.
 
     Derivative: none, the results are integers.
 
@@ -237,8 +251,8 @@ def bvh_query_ray(id: uint64, start: vec3, dir: vec3, root: Int32 = -1) -> BvhQu
 def bvh_query_capsule(id: uint64, start: vec3, dir: vec3, radius: Float, root: Int32 = -1) -> BvhQuery:
     """A query of a Bvh for the boxes that a ray meets once they are enlarged by a radius on each side.
 
-    They are all boxes that come within the radius of the ray, and some near their corners that do not. Pass p1 - p0 and
-    1.0 to bvh_query_next for the capsule between two points.
+    These are all boxes that come within the radius of the ray, and some near their corners that do not. Pass p1 - p0
+    and 1.0 to bvh_query_next for the capsule between two points.
 
     Derivative: none, the results are integers.
 
@@ -251,10 +265,10 @@ def bvh_query_capsule(id: uint64, start: vec3, dir: vec3, radius: Float, root: I
 
 @built_in(sets="query index")
 def bvh_query_next(query: BvhQuery, index: Int32, max_dist: Float = _FAR) -> tuple[BvhQuery, int32, bool]:
-    """Whether there is one more box, whose index the second argument then is.
+    """True if there is another box; the second argument is then set to its index.
 
-    max_dist is how far a ray or a capsule goes, in lengths of its direction. It may become less from call to call, not
-    more. Other queries do not look at it.
+    max_dist is how far a ray or a capsule goes, in lengths of its direction. It may decrease from call to call, but not
+    increase. Other queries ignore it.
 
     Derivative: none, it is an integer.
 
@@ -267,7 +281,7 @@ def bvh_query_next(query: BvhQuery, index: Int32, max_dist: Float = _FAR) -> tup
 
 @built_in()
 def bvh_get_group_root(id: uint64, group: Int32) -> int32:
-    """The node below which the boxes of a group are, for the argument root of queries; -1, all boxes, if there is none.
+    """The node with the boxes of a group below it, for the argument root of queries; -1 (all boxes) if there is none.
 
     Derivative: none, it is an integer.
 

@@ -62,8 +62,9 @@ def _exp(z: Complex) -> Complex:
 
 @of_complex("log")
 def _log(z: Complex) -> Complex:
-    """Near the unit circle the logarithm of the absolute value is that of 1 + (abs(z) ** 2 - 1)."""
+    """Return the logarithm; near the unit circle that of the absolute value is that of 1 + (abs(z) ** 2 - 1)."""
     x, y = abs(z.real), abs(z.imag)
+    # Only quotients by the larger part are squared, so that nothing overflows.
     large, small = where(x >= y, x, y), where(x >= y, y, x)
     r = log(large)
     if large > 0.5 and large < 1.5:
@@ -75,16 +76,19 @@ def _log(z: Complex) -> Complex:
 
 @of_complex("sqrt")
 def _sqrt(z: Complex) -> Complex:
-    """The root with a real part that is not negative, whose sums do not cancel."""
+    """Return the root whose real part is not negative, by sums without cancellation."""
     r = abs(z)
     w = Complex(0.0, 0.0)
     if r > 0.0:
+        # Each is halved before the sum, which might overflow otherwise.
         t = sqrt(0.5 * r + 0.5 * abs(z.real))
         u = 0.5 * z.imag / t
         if z.real >= 0.0:
             w = Complex(t, u)
         else:
+            # Here t is the imaginary part: the real part from a difference would cancel.
             w = Complex(abs(u), where(z.imag < 0.0, -t, t))
+    # A NaN in one part makes both parts of the root NaN.
     elif r != r:
         w = Complex(r, r)
     return w
@@ -102,8 +106,9 @@ def _cos(z: Complex) -> Complex:
 
 @of_complex("pow")
 def _pow(z: Complex, w: Complex) -> Complex:
-    """exp(w log(z)); 0 where z is 0."""
+    """Return exp(w log(z)); 0 where z is 0."""
     r = Complex(0.0, 0.0)
+    # The logarithm of 0 is infinite, and its product with w may be NaN.
     if z != 0.0:
         r = exp(w * log(z))
     return r

@@ -1,6 +1,6 @@
-"""Singular values, eigenvalues and QR of small matrices, with the derivatives that the factors of a matrix have.
+"""Singular values, eigenvalues and QR of small matrices, with the derivatives of the matrices' factors.
 
-Rotations of Jacobi make columns of a matrix orthogonal (one-sided) or a symmetric matrix diagonal; eight sweeps are
+Jacobi rotations make the columns of a matrix orthogonal (one-sided) or a symmetric matrix diagonal; eight sweeps are
 enough for double precision. Derivatives are written beside them, in terms of the factors.
 """
 
@@ -31,8 +31,9 @@ __all__: list[str] = []
 
 @func
 def _over_gap(part: Any, gap: Any, scale: Any) -> Any:
-    """part / gap; 0 where the gap is no more than rounding of numbers as large as the scale."""
+    """Return part / gap; 0 where the gap is no more than the rounding error of numbers as large as the scale."""
     quotient = Float(0.0)
+    # The sum is rounded to the scale itself where the gap is lost in rounding.
     if scale + 0.125 * abs(gap) != scale:
         quotient = part / gap
     return quotient
@@ -40,8 +41,9 @@ def _over_gap(part: Any, gap: Any, scale: Any) -> Any:
 
 @func
 def _tangent(difference: Any, twice: Any) -> Any:
-    """The tangent of the smaller angle of a rotation that makes ``twice`` / 2 zero."""
+    """Return the tangent of the smaller angle of a rotation that makes ``twice`` / 2 zero."""
     ratio = difference / twice
+    # Of the two solutions the smaller one, in a form without cancellation.
     return where(ratio < 0.0, Float(-1.0), Float(1.0)) / (abs(ratio) + sqrt(ratio * ratio + 1.0))
 
 
@@ -50,9 +52,10 @@ def _tangent(difference: Any, twice: Any) -> Any:
 
 @func
 def _orthogonal(a: Any, b: Any, v: Any, w: Any) -> Any:
-    """Two columns rotated until they are orthogonal, and those of V with them."""
+    """Rotate two columns until they are orthogonal, and those of V with them."""
     aa, bb, ab = dot(a, a), dot(b, b), dot(a, b)
     size = sqrt(aa * bb)
+    # Columns that are orthogonal up to rounding stay as they are; a column of zeros would give 0 / 0.
     if size + 0.25 * abs(ab) != size:
         t = _tangent(bb - aa, 2.0 * ab)
         c = 1.0 / sqrt(t * t + 1.0)
@@ -64,8 +67,9 @@ def _orthogonal(a: Any, b: Any, v: Any, w: Any) -> Any:
 
 @func
 def _longer_first(a: Any, b: Any, v: Any, w: Any) -> Any:
-    """Two columns with the longer one first; the determinant keeps its sign."""
+    """Order two columns with the longer one first; the determinant keeps its sign."""
     if dot(a, a) < dot(b, b):
+        # With one sign changed, the exchange is a rotation.
         a, b = b, -a
         v, w = w, -v
     return a, b, v, w
@@ -73,8 +77,9 @@ def _longer_first(a: Any, b: Any, v: Any, w: Any) -> Any:
 
 @func
 def _across(a: Any) -> Any:
-    """A vector of length 1 that is orthogonal to one of length 1."""
+    """Return a vector of length 1 that is orthogonal to one of length 1."""
     b = cross(a, vec3(1.0, 0.0, 0.0))
+    # A cross product with an axis that is nearly along a would be short and inexact.
     if abs(a.x) > 0.5:
         b = cross(a, vec3(0.0, 1.0, 0.0))
     return b / length(b)
@@ -82,13 +87,14 @@ def _across(a: Any) -> Any:
 
 @func
 def _rest(a: Any, b: Any) -> Any:
-    """What of b is orthogonal to a, with length 1; some such vector where nothing is."""
+    """Return the part of b orthogonal to a, scaled to length 1; any orthogonal unit vector if there is no such part."""
     c = b - a * dot(a, b)
     n = length(c)
     if n > 0.0:
         c = c / n
         c = c - a * dot(a, c)  # of rounding, where b is nearly along a
         n = length(c)
+    # The length is nearly 1 by now, unless all of b is along a.
     if n > 0.5:
         c = c / n
     else:
@@ -99,6 +105,7 @@ def _rest(a: Any, b: Any) -> Any:
 @func
 def _svd2(A: Any) -> Any:
     scale = max(abs(A[0, 0]), abs(A[0, 1]), abs(A[1, 0]), abs(A[1, 1]))
+    # With components of at most 1, squares neither overflow nor, where it matters, vanish.
     scale = where(scale > 0.0, scale, Float(1.0))
     a, b = vec2(A[0, 0], A[1, 0]) / scale, vec2(A[0, 1], A[1, 1]) / scale
     v, w = vec2(1.0, 0.0), vec2(0.0, 1.0)
@@ -111,6 +118,7 @@ def _svd2(A: Any) -> Any:
         p = a / n
     q = vec2(-p.y, p.x)
     m = dot(q, b)
+    # A singular value is not negative; its column of U takes the sign.
     if m < 0.0:
         q, m = -q, -m
     return matrix_from_cols(p, q), vec2(n, m) * scale, matrix_from_cols(v, w)
@@ -127,7 +135,7 @@ def _svd2_adjoint(A: Any, ct_U: Any, ct_s: Any, ct_V: Any) -> None:
 
 @func
 def _coupled(x: Any, y: Any, s: Any, t: Any, scale: Any) -> Any:
-    """Two opposite components of a cotangent between the factors, for two singular values."""
+    """Return two opposite components of a cotangent between the factors, for two singular values."""
     difference = _over_gap(0.5 * (x + y), t - s, scale)
     total = _over_gap(0.5 * (x - y), t + s, scale)
     return difference + total, difference - total
@@ -137,12 +145,12 @@ def _coupled(x: Any, y: Any, s: Any, t: Any, scale: Any) -> Any:
 def svd2(A: mat22) -> tuple[mat22, vec2, mat22]:
     """U, s and V with A = U diag(s) V^T, s not negative and descending; svd2(A, U, s, V) sets variables.
 
-    The signs of a column of U and the same one of V are free.
+    A column of U and the same column of V may both change their sign.
 
     Derivative: that of the factors.
 
-    Kinks: parts that would be divided by the difference or the sum of two equal singular values are 0, which leaves
-    what does not depend on the choice of equal columns right.
+    Kinks: parts that would be divided by the difference or the sum of two equal singular values are 0, which keeps
+    correct everything that does not depend on the choice of equal columns.
 
     Example: U, s, V = dk.svd2(dk.mat22(u[0], u[1], x[i], 1.0)); y[i] = s[0]
     """
@@ -163,7 +171,7 @@ def _column(m: Any, k: Any) -> Any:
 
 @func
 def _largest(m: Any) -> Any:
-    """The largest absolute value of a component; 1 where all are 0."""
+    """Return the largest absolute value of a component; 1 if all are 0."""
     size = Float(0.0)
     for i in range(3):
         for j in range(3):
@@ -189,6 +197,7 @@ def _svd3(A: Any) -> Any:
         p = a / n
     q = _rest(p, b)
     r = cross(p, q)
+    # U is a rotation, so that the last value has the sign of the determinant.
     s = vec3(n, dot(q, b), dot(r, c)) * scale
     return matrix_from_cols(p, q, r), s, matrix_from_cols(u, v, w)
 
@@ -212,8 +221,8 @@ def svd3(A: mat33) -> tuple[mat33, vec3, mat33]:
 
     Derivative: that of the factors.
 
-    Kinks: parts that would be divided by the difference or the sum of two singular values that is 0 are 0, which
-    leaves what does not depend on the choice of equal columns right.
+    Kinks: parts that would be divided by a difference or a sum of two singular values that is 0 are 0, which keeps
+    correct everything that does not depend on the choice of equal columns.
 
     Example: U, s, V = dk.svd3(m); w[i] = s
     """
@@ -262,17 +271,19 @@ def _qr3_set(A: mat33, Q: Any, R: Any) -> tuple[mat33, mat33]:
 
 @func
 def _rotated(a: Any, q: Any, i: Any, j: Any) -> Any:
-    """A symmetric matrix with a zero at (i, j), and the columns of Q, after a rotation."""
+    """Rotate a symmetric matrix so that it has a zero at (i, j), and the columns of Q with it."""
     if a[i, j] != 0.0:
         t = _tangent(a[j, j] - a[i, i], 2.0 * a[i, j])
         c = 1.0 / sqrt(t * t + 1.0)
         s = t * c
+        # The third index.
         k = 3 - i - j
         a[i, i] -= t * a[i, j]
         a[j, j] += t * a[i, j]
         x, y = a[i, k], a[j, k]
         a[i, k], a[j, k] = c * x - s * y, s * x + c * y
         a[k, i], a[k, j] = a[i, k], a[j, k]
+        # They are 0 but for rounding, which would keep the sweeps from settling.
         a[i, j], a[j, i] = Float(0.0), Float(0.0)
         for r in range(3):
             x, y = q[r, i], q[r, j]
@@ -282,10 +293,11 @@ def _rotated(a: Any, q: Any, i: Any, j: Any) -> Any:
 
 @func
 def _smaller_first(d: Any, q: Any, i: Any, j: Any) -> Any:
-    """Two eigenvalues in ascending order, with their columns; the determinant keeps its sign."""
+    """Order two eigenvalues ascending, with their columns; the determinant keeps its sign."""
     if d[i] > d[j]:
         d[i], d[j] = d[j], d[i]
         for r in range(3):
+            # With one sign changed, the exchange is a rotation.
             q[r, i], q[r, j] = q[r, j], -q[r, i]
     return d, q
 
@@ -322,7 +334,7 @@ def _eig3_adjoint(A: Any, ct_Q: Any, ct_d: Any) -> None:
 def eig3(A: mat33) -> tuple[mat33, vec3]:
     """Q, of determinant 1, and d, ascending, with A = Q diag(d) Q^T for a symmetric A; eig3(A, Q, d) sets variables.
 
-    Of a matrix that is not symmetric the symmetric part counts.
+    Only the symmetric part of a matrix that is not symmetric is used.
 
     Derivative: Q (diag(ct_d) + F) Q^T, where F divides the antisymmetric part of Q^T ct_Q by differences of
     eigenvalues.

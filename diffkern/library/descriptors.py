@@ -16,9 +16,10 @@ _PLACE = (1 << ADDRESS_BITS) - 1
 
 @func
 def descriptor_of(id, kind):  # type: ignore[no-untyped-def]
-    """The address of the descriptor of an object of a kind; 0 for what is no id of one."""
+    """Return the address of the descriptor of an object of a kind; 0 if the id is not that of one."""
     place = id & uint64(_PLACE)
     known = place != uint64(0) and (id >> uint64(KIND_BIT)) == uint64(kind)
     if known:
+        # The descriptor of an object that is gone does not hold the id any more.
         known = peek_uint64(place, 0) == id
     return place if known else uint64(0)

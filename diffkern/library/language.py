@@ -1,7 +1,7 @@
 """The names that library functions are written with: the kernel language without ``diffkern`` itself.
 
-In: a name. Out: a type over the scalar type of a call (:mod:`diffkern.lang.generic`), a built-in function, or a public
-name of the language, in this order.
+A name is looked up as a type over the scalar type of a call (:mod:`diffkern.lang.generic`), as a built-in function, and
+as a public name of the language, in this order.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Searches in meshes for faces: integers, which have no derivative.
+"""Searches in meshes for faces: their results are integers, which have no derivative.
 
-In: where the arrays of a mesh begin, and what is looked for. Out: a face, or a number of them. A search goes down the
-tree of the faces' boxes, the nearer child first, and keeps the other one on a stack.
+Each takes the addresses of a mesh's arrays and returns a face, or a number of faces. A search goes down the tree of the
+faces' boxes, the nearer child first, and keeps the other one on a stack.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ _FAR: Final = float("inf")
 
 @func
 def still(points, i):  # type: ignore[no-untyped-def]
-    """A point, as a constant."""
+    """Return a point, as a constant."""
     return vec3f(peek_float32(points, 3 * i), peek_float32(points, 3 * i + 1), peek_float32(points, 3 * i + 2))
 
 
 @func
 def corners(tree, face):  # type: ignore[no-untyped-def]
-    """The vertices of a face, as constants."""
+    """Return the vertices of a face, as constants."""
     i, j = peek_int32(tree.indices, 3 * face), peek_int32(tree.indices, 3 * face + 1)
     k = peek_int32(tree.indices, 3 * face + 2)
     return still(tree.points, i), still(tree.points, j), still(tree.points, k)
@@ -51,13 +51,13 @@ def corners(tree, face):  # type: ignore[no-untyped-def]
 
 @func
 def blended(a, b, c, u, v):  # type: ignore[no-untyped-def]
-    """The place of a triangle with some weights."""
+    """Return the point of a triangle with the given weights."""
     return a * u + b * v + c * (float32(1.0) - u - v)
 
 
 @func
 def closest_face(tree, x, max_dist):  # type: ignore[no-untyped-def]
-    """The face nearest to a point, nearer than a distance; -1 if there is none."""
+    """Return the face nearest to a point and nearer than a distance; -1 if there is none."""
     stack, far = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
     best, found, top, node = max_dist * max_dist, -1, 0, tree.node
     while node >= 0:
@@ -68,17 +68,20 @@ def closest_face(tree, x, max_dist):  # type: ignore[no-untyped-def]
                 a, b, c = corners(tree, face)
                 u, v = closest(x, a, b, c)
                 square = length_sq(blended(a, b, c, u, v) - x)
+                # A face without area has no normal, so that no sign could be found there.
                 if square < best and not is_sliver(a, b, c):
                     best, found = square, face
         else:
             one, other = distance_sq(tree.boxes, node + 1, x), distance_sq(tree.boxes, right, x)
             near = one if one <= other else other
+            # The nearer child comes first: what it finds often makes the other one needless.
             if near < best:
                 goes_to = node + 1 if one <= other else right
                 stack[top], far[top] = (right if one <= other else node + 1), (other if one <= other else one)
                 top += 1
         while goes_to < 0 and top > 0:
             top -= 1
+            # Something nearer may have been found since the node was put aside.
             if far[top] < best:
                 goes_to = stack[top]
         node = goes_to
@@ -87,7 +90,7 @@ def closest_face(tree, x, max_dist):  # type: ignore[no-untyped-def]
 
 @func
 def furthest_sq(boxes, k, x):  # type: ignore[no-untyped-def]
-    """The square of the greatest distance of a point from a place of a box."""
+    """Return the square of the greatest distance of a point from any place in a box."""
     total = float32(0.0)
     for c in range(3):
         below, above = x[c] - peek_float32(boxes, 6 * k + c), peek_float32(boxes, 6 * k + 3 + c) - x[c]
@@ -98,10 +101,11 @@ def furthest_sq(boxes, k, x):  # type: ignore[no-untyped-def]
 
 @func
 def furthest_corner(tree, x, min_dist):  # type: ignore[no-untyped-def]
-    """The face with the vertex furthest from a point, further than a distance, and which; -1 if there is none."""
+    """Return the face with the vertex furthest from a point and beyond a distance, and which one; -1 if none."""
     stack, far = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
     least = min_dist if min_dist > 0.0 else float32(0.0)
     best, found, which, top, node = least * least, -1, 0, 0, tree.node
+    # Below 0 even a vertex at the point itself is further away.
     best = best if min_dist >= 0.0 else float32(-1.0)
     while node >= 0:
         right, goes_to = peek_int32(tree.links, 4 * node + 3), -1
@@ -131,7 +135,7 @@ def furthest_corner(tree, x, min_dist):  # type: ignore[no-untyped-def]
 
 @func
 def first_hit(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
-    """The face that a ray hits first, before a place; -1 if there is none."""
+    """Return the face that a ray hits first, before ``max_t``; -1 if there is none."""
     stack, far = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
     inverse, none = inverse_of(dir), float32(0.0)
     best, found, top, node = max_t, -1, 0, tree.node
@@ -148,6 +152,7 @@ def first_hit(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
             one = entry(tree.boxes, node + 1, start, inverse, none)
             other = entry(tree.boxes, right, start, inverse, none)
             near = one if one <= other else other
+            # A miss is infinite, which an infinite max_t alone would let pass.
             if near <= best and near < float32(_FAR):
                 goes_to = node + 1 if one <= other else right
                 stack[top], far[top] = (right if one <= other else node + 1), (other if one <= other else one)
@@ -162,8 +167,9 @@ def first_hit(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
 
 @func
 def count_hits(tree, start, dir, max_t, most):  # type: ignore[no-untyped-def]
-    """How many faces a ray hits before a place, counted up to a number of them."""
+    """Return the number of faces that a ray hits before ``max_t``, counted up to ``most``."""
     inverse, none, hits, node = inverse_of(dir), float32(0.0), 0, tree.node
+    # The order of the hits does not matter, so the walk along the links needs no stack.
     while node >= 0 and node < tree.end and hits < most:
         skip = peek_int32(tree.links, 4 * node)
         near = entry(tree.boxes, node, start, inverse, none)
@@ -184,7 +190,7 @@ def count_hits(tree, start, dir, max_t, most):  # type: ignore[no-untyped-def]
 
 @func
 def is_in(tree, x):  # type: ignore[no-untyped-def]
-    """Whether two of three rays along axes first hit the back of a face."""
+    """Return whether at least two of three rays along the axes first hit the back of a face."""
     backs = 0
     for axis in range(3):
         along_axis = vec3f(float32(axis == 0), float32(axis == 1), float32(axis == 2))
@@ -193,24 +199,26 @@ def is_in(tree, x):  # type: ignore[no-untyped-def]
             a, b, c = corners(tree, face)
             _, _, _, _, side = hit(x, along_axis, a, b, c)
             backs += 1 if side < 0.0 else 0
+    # The majority decides, as one ray may slip through a gap or meet an edge.
     return backs >= 2
 
 
 @func
 def length_of(x):  # type: ignore[no-untyped-def]
-    """The length of a vector."""
+    """Return the length of a vector."""
     return sqrt(dot(x, x))
 
 
 @func
 def angle(e, f):  # type: ignore[no-untyped-def]
-    """The angle between two edges."""
+    """Return the angle between two edges."""
+    # Unlike an arc cosine, this is exact for small angles too.
     return atan2(length_of(cross(e, f)), dot(e, f))
 
 
 @func
 def share(place, a, b, c, tolerance):  # type: ignore[no-untyped-def]
-    """How much of what is around a place of a triangle lies in it, as an angle."""
+    """Return the angle that a triangle takes up around one of its places: inner angle, half turn or full turn."""
     near = tolerance * tolerance
     if length_sq(place - a) <= near:
         found = angle(b - a, c - a)
@@ -222,13 +230,14 @@ def share(place, a, b, c, tolerance):  # type: ignore[no-untyped-def]
         ab = length_sq(a + (b - a) * along(place, a, b) - place)
         bc = length_sq(b + (c - b) * along(place, b, c) - place)
         ca = length_sq(c + (a - c) * along(place, c, a) - place)
+        # On an edge half of the surroundings are in the triangle, and inside it all of them.
         found = float32(math.pi) if ab <= near or bc <= near or ca <= near else float32(2.0 * math.pi)
     return found
 
 
 @func
 def is_behind(tree, x, face, u, v, epsilon):  # type: ignore[no-untyped-def]
-    """Whether a point is on the inner side of the normals around the place nearest to it, weighted by their angles."""
+    """Return whether a point is behind the normals around the place nearest to it, weighted by their angles."""
     a, b, c = corners(tree, face)
     place = blended(a, b, c, u, v)
     tolerance = epsilon * (length_of(b - a) + length_of(c - b) + length_of(a - c)) / float32(3.0)
@@ -241,8 +250,11 @@ def is_behind(tree, x, face, u, v, epsilon):  # type: ignore[no-untyped-def]
                     a, b, c = corners(tree, peek_int32(tree.items, p))
                     u, v = closest(place, a, b, c)
                     away = length_sq(blended(a, b, c, u, v) - place)
+                    # At an edge or a vertex one face's normal may point the wrong way; the sum over all that meet does
+                    # not.
                     if away <= tolerance * tolerance and not is_sliver(a, b, c):
                         n = cross(b - a, c - a)
+                        # The length of n, twice the area, does not count.
                         normal += n * (share(place, a, b, c, tolerance) / length_of(n))
             node = skip if skip == node + 1 else node + 1
         else:
@@ -252,7 +264,7 @@ def is_behind(tree, x, face, u, v, epsilon):  # type: ignore[no-untyped-def]
 
 @func
 def solid_angle(x, a, b, c):  # type: ignore[no-untyped-def]
-    """Half the solid angle of a triangle seen from a point, positive from behind."""
+    """Return half the solid angle of a triangle seen from a point, positive from behind."""
     p, q, r = a - x, b - x, c - x
     one, two, three = length_of(p), length_of(q), length_of(r)
     below = one * two * three + dot(p, q) * three + dot(q, r) * one + dot(r, p) * two
@@ -261,7 +273,10 @@ def solid_angle(x, a, b, c):  # type: ignore[no-untyped-def]
 
 @func
 def winding_number(tree, dipoles, x, accuracy):  # type: ignore[no-untyped-def]
-    """How often the mesh goes around a point: a node far away counts as its area at its centre, if these are known."""
+    """Return how often the mesh winds around a point.
+
+    A node far away counts as its area at its centre, if these are known.
+    """
     total, node = float32(0.0), tree.node
     while node >= 0 and node < tree.end:
         skip = peek_int32(tree.links, 4 * node)
@@ -269,6 +284,7 @@ def winding_number(tree, dipoles, x, accuracy):  # type: ignore[no-untyped-def]
         if dipoles != uint64(0) and skip > node + 1:
             away = still(dipoles, 3 * node + 1) - x
             square, reach = dot(away, away), accuracy * peek_float32(dipoles, 9 * node + 6)
+            # From far away a node looks like a dipole at its centre.
             is_far = square > reach * reach
             if is_far:
                 total += dot(still(dipoles, 3 * node), away) / (square * sqrt(square))
@@ -277,6 +293,7 @@ def winding_number(tree, dipoles, x, accuracy):  # type: ignore[no-untyped-def]
         elif skip == node + 1:
             for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
                 a, b, c = corners(tree, peek_int32(tree.items, p))
+                # Half of the angle is what solid_angle returns.
                 total += float32(2.0) * solid_angle(x, a, b, c)
             node = skip
         else:

@@ -1,4 +1,4 @@
-"""Meshes: what kernels read of one, and queries of its faces.
+"""Meshes: the values that kernels read from one, and queries of its faces.
 
 A query is a search for a face (:mod:`diffkern.library.mesh_search`), which has no derivative, and a closed formula from
 the vertices of that face (:mod:`diffkern.library.triangles`), which is differentiated like any other.
@@ -73,7 +73,7 @@ _Y: Final = 0.5698402910
 
 @func
 def descriptor(id):  # type: ignore[no-untyped-def]
-    """The address of the descriptor; 0 for what is no id of one."""
+    """Return the address of the descriptor; 0 if the id is not that of one."""
     place = descriptor_of(id, MESH)
     assert place != uint64(0), "the id is that of no Mesh, or of one that is gone"
     return place
@@ -81,13 +81,13 @@ def descriptor(id):  # type: ignore[no-untyped-def]
 
 @func
 def narrowed(x):  # type: ignore[no-untyped-def]
-    """A vector of float32."""
+    """Return a vector as one of float32."""
     return vec3f(float32(x[0]), float32(x[1]), float32(x[2]))
 
 
 @func
 def opened(id, root, kind, low, high, radius):  # type: ignore[no-untyped-def]
-    """A query of the faces at its beginning."""
+    """Return a query of the faces at its beginning."""
     query, place = MeshQuery(), descriptor(id)
     if place != uint64(0) and peek_uint64(place, FACE_COUNT) != uint64(0):
         query = begun(query, peek_uint64(place, BVH_ID), root, kind, low, high, radius)
@@ -97,7 +97,7 @@ def opened(id, root, kind, low, high, radius):  # type: ignore[no-untyped-def]
 
 @func
 def tree_of(id, root):  # type: ignore[no-untyped-def]
-    """The tree of a mesh from a node on; its node is -1 if there are no faces."""
+    """Return the tree of a mesh from a node on; its node is -1 if there are no faces."""
     nowhere = vec3f(0.0, 0.0, 0.0)
     tree = opened(id, root, BOX, nowhere, nowhere, 0.0)
     tree.node = tree.node if tree.node < tree.end else -1
@@ -106,15 +106,16 @@ def tree_of(id, root):  # type: ignore[no-untyped-def]
 
 @func
 def vertex(values, cotangents, i):  # type: ignore[no-untyped-def]
-    """A point or a velocity of a mesh, with respect to which results are differentiated."""
+    """Return a point or a velocity of a mesh, with respect to which results are differentiated."""
     x, y = fetch(values, cotangents, 3 * i), fetch(values, cotangents, 3 * i + 1)
     return vec3f(x, y, fetch(values, cotangents, 3 * i + 2))
 
 
 @func
 def vertices(place, word, face):  # type: ignore[no-untyped-def]
-    """What the vertices of a face have, points or velocities."""
+    """Return the points or the velocities of the vertices of a face."""
     values, indices = peek_uint64(place, word), peek_uint64(place, INDICES)
+    # The words of the cotangents are in the same order as those of the points and the velocities.
     cotangents = peek_uint64(place, word - POINTS + POINT_COTANGENTS)
     i, j, k = peek_int32(indices, 3 * face), peek_int32(indices, 3 * face + 1), peek_int32(indices, 3 * face + 2)
     return vertex(values, cotangents, i), vertex(values, cotangents, j), vertex(values, cotangents, k)
@@ -122,14 +123,14 @@ def vertices(place, word, face):  # type: ignore[no-untyped-def]
 
 @func
 def corner(place, word, index):  # type: ignore[no-untyped-def]
-    """What the vertex at a corner of a face has."""
+    """Return the point or the velocity of the vertex at a corner of a face."""
     i = peek_int32(peek_uint64(place, INDICES), index)
     return vertex(peek_uint64(place, word), peek_uint64(place, word - POINTS + POINT_COTANGENTS), i)
 
 
 @func
 def has_face(place, face):  # type: ignore[no-untyped-def]
-    """Whether there is a face of that number."""
+    """Return whether there is a face of that number."""
     inside = False
     if place != uint64(0):
         inside = face >= 0 and face < int32(peek_uint64(place, FACE_COUNT))
@@ -139,7 +140,7 @@ def has_face(place, face):  # type: ignore[no-untyped-def]
 
 @func
 def evaluated(place, word, face, u, v):  # type: ignore[no-untyped-def]
-    """What is at a place of a face, of something that the vertices have; zero where there is none."""
+    """Return a quantity of the vertices interpolated at a place of a face; zero if the mesh does not have it."""
     value = vec3f(0.0, 0.0, 0.0)
     if has_face(place, face) and peek_uint64(place, word) != uint64(0):
         a, b, c = vertices(place, word, face)
@@ -166,7 +167,7 @@ class Indices:
 
 
 class MeshData:
-    """What mesh_get returns in a kernel: points, velocities and indices, which are read like arrays."""
+    """The result of mesh_get in a kernel: points, velocities and indices, which are read like arrays."""
 
     id: Any
     points_at: Any
@@ -180,13 +181,13 @@ class MeshData:
 
 @func
 def shape_of(held):  # type: ignore[no-untyped-def]
-    """The number of elements, as the shape of an array."""
+    """Return the number of elements, as the shape of an array."""
     return (held.size,)
 
 
 @func
 def vector_at(held, index):  # type: ignore[no-untyped-def]
-    """An element."""
+    """Return an element."""
     inside = index >= 0 and index < held.size
     assert inside, "the Mesh has no point of that number"
     value = vec3f(0.0, 0.0, 0.0)
@@ -197,7 +198,7 @@ def vector_at(held, index):  # type: ignore[no-untyped-def]
 
 @func
 def index_at(held, index):  # type: ignore[no-untyped-def]
-    """An element."""
+    """Return an element."""
     inside = index >= 0 and index < held.size
     assert inside, "the Mesh has no index of that number"
     return peek_int32(held.at, int32(index)) if inside else 0
@@ -205,7 +206,7 @@ def index_at(held, index):  # type: ignore[no-untyped-def]
 
 @func
 def points_of(mesh):  # type: ignore[no-untyped-def]
-    """The points."""
+    """Return the points."""
     held = Vectors()
     held.at, held.size = mesh.points_at, mesh.point_count
     held.cotangents = mesh.point_cotangents
@@ -214,7 +215,7 @@ def points_of(mesh):  # type: ignore[no-untyped-def]
 
 @func
 def velocities_of(mesh):  # type: ignore[no-untyped-def]
-    """The velocities; none if there are none."""
+    """Return the velocities; empty if the mesh has none."""
     held = Vectors()
     held.at, held.size = mesh.velocities_at, mesh.point_count if mesh.velocities_at != uint64(0) else 0
     held.cotangents = mesh.velocity_cotangents
@@ -223,7 +224,7 @@ def velocities_of(mesh):  # type: ignore[no-untyped-def]
 
 @func
 def indices_of(mesh):  # type: ignore[no-untyped-def]
-    """The indices."""
+    """Return the indices."""
     held = Indices()
     held.at, held.size = mesh.indices_at, 3 * mesh.face_count
     return held
@@ -270,7 +271,7 @@ def mesh_get(id: uint64) -> MeshData:
 
 @built_in()
 def mesh_get_bvh(id: uint64) -> uint64:
-    """The id of the tree of a Mesh's faces, for bvh_query_aabb and its like, whose results are then faces.
+    """The id of the tree of a Mesh's faces, for bvh_query_aabb and similar queries, whose results are then faces.
 
     Derivative: none, it is an integer.
 
@@ -282,7 +283,7 @@ def mesh_get_bvh(id: uint64) -> uint64:
 
 @built_in()
 def mesh_get_group_root(id: uint64, group: Int32) -> int32:
-    """The node below which the faces of a group are, for the argument root of queries; -1, all faces, if there is none.
+    """The node with the faces of a group below it, for the argument root of queries; -1 (all faces) if there is none.
 
     Derivative: none, it is an integer.
 
@@ -405,22 +406,24 @@ def mesh_query_sphere(id: uint64, center: vec3, radius: Float) -> MeshQuery:
 
 @func
 def following(query, index):  # type: ignore[no-untyped-def]
-    """The query at its next result, that result, and whether there is one."""
+    """Return the query at its next result, that result, and whether there is one."""
     found, goes_on, face = False, True, index
     while goes_on:
         query, face, found = advanced(query, face, float32(_FAR))
         goes_on = False
         if found and query.kind == SPHERE:
             a, b, c = corners(query, face)
+            # A face without area is taken as its longest edge, since weights would be divided by the area.
             u, v = closest_on_longest_edge(query.low, a, b, c) if is_sliver(a, b, c) else closest(query.low, a, b, c)
             found = length_sq(blended(a, b, c, u, v) - query.low) <= query.radius
+            # The box meets the sphere, but the face does not.
             goes_on = not found
     return query, face if found else index, found
 
 
 @built_in(sets="query index")
 def mesh_query_next(query: MeshQuery, index: Int32) -> tuple[MeshQuery, int32, bool]:
-    """Whether there is one more face, whose number the second argument then is.
+    """True if there is another face; the second argument is then set to its number.
 
     Derivative: none, it is an integer.
 
@@ -449,9 +452,10 @@ def mesh_query_aabb_next(query: MeshQuery, index: Int32) -> tuple[MeshQuery, int
 
 @func
 def at_closest(id, point, max_dist):  # type: ignore[no-untyped-def]
-    """The place nearest to a point."""
+    """Return the place nearest to a point."""
     found, x = MeshQueryPoint(), narrowed(point)
     tree = tree_of(id, -1)
+    # The search has no derivative; the weights are computed from the vertices of what it found.
     face = closest_face(tree, stop_gradient(x), stop_gradient(float32(max_dist)))
     found.result = face >= 0
     if found.result:
@@ -463,7 +467,7 @@ def at_closest(id, point, max_dist):  # type: ignore[no-untyped-def]
 
 @func
 def signed(found, inside):  # type: ignore[no-untyped-def]
-    """A result with its sign."""
+    """Return a result with its sign."""
     found.sign = float32(-1.0) if inside else float32(1.0)
     return found
 
@@ -539,8 +543,10 @@ def mesh_query_point_sign_parity(
         x, odd, scale = stop_gradient(narrowed(point)), 0, stop_gradient(perturbation_scale)
         for k in range(n_sample):
             turn = float32(k)
+            # Each ray has a direction of its own, so that they do not all run into the same edge.
             slanted = vec3f(1.0, scale * float32(_X) * (turn + 1.0), scale * float32(_Y) * (turn + 1.0))
             odd += count_hits(tree, x, slanted, float32(_FAR), _MANY) & 1
+        # The majority decides, as a ray through an edge may count two faces, or none.
         found = signed(found, 2 * odd > n_sample)
     return found  # type: ignore[no-any-return]
 
@@ -550,8 +556,8 @@ def mesh_query_point_sign_winding_number(
     id: uint64, point: vec3, max_dist: Float, accuracy: Float32 = 2.0, threshold: Float32 = 0.5
 ) -> MeshQueryPoint:
     """As mesh_query_point_no_sign, and ``sign`` is negative inside the mesh: where it goes around the point more often
-    than threshold, also with holes. Of a Mesh with support_winding_number faces further away than accuracy times their
-    extent are taken together; of another one each face is added up.
+    than threshold, also with holes. For a Mesh with support_winding_number, faces further away than accuracy times
+    their extent are taken together; for any other, every face is added up.
 
     Derivative: of u and v, with respect to the point and the points of the mesh; sign has none.
 
@@ -583,15 +589,17 @@ def mesh_query_furthest_point_no_sign(id: uint64, point: vec3, min_dist: Float) 
     face, corner = furthest_corner(tree, stop_gradient(narrowed(point)), stop_gradient(float32(min_dist)))
     found.result = face >= 0
     if found.result:
+        # The furthest place is always a vertex.
         found.face, found.u, found.v = face, float32(corner == 0), float32(corner == 1)
     return found
 
 
 @func
 def at_hit(id, start, dir, max_t, root):  # type: ignore[no-untyped-def]
-    """The first hit of a ray."""
+    """Return the first hit of a ray."""
     found, o, d = MeshQueryRay(), narrowed(start), narrowed(dir)
     tree = tree_of(id, root)
+    # The search has no derivative; the hit is computed again from the vertices of what it found.
     face = first_hit(tree, stop_gradient(o), stop_gradient(d), stop_gradient(float32(max_t)))
     found.result = face >= 0
     if found.result:
@@ -625,13 +633,14 @@ def _with_results_set(
 ) -> tuple[Float, Float, Float, Float, vec3, Int32, bool]:  # fmt: skip
     found = at_hit(id, start, dir, max_t, root)
     if found.result:
+        # Where nothing is hit, the caller's variables keep their values.
         t, u, v, sign, normal, face = found.t, found.u, found.v, found.sign, found.normal, found.face
     return t, u, v, sign, normal, face, found.result
 
 
 @built_in()
 def mesh_query_ray_anyhit(id: uint64, start: vec3, dir: vec3, max_t: Float, root: Int32 = -1) -> bool:
-    """Whether a ray hits a Mesh before max_t, in lengths of dir.
+    """True if a ray hits a Mesh before max_t, in lengths of dir.
 
     Derivative: none.
 
@@ -643,7 +652,7 @@ def mesh_query_ray_anyhit(id: uint64, start: vec3, dir: vec3, max_t: Float, root
 
 @built_in()
 def mesh_query_ray_count_intersections(id: uint64, start: vec3, dir: vec3, root: Int32 = -1) -> int32:
-    """How many faces of a Mesh a ray hits.
+    """The number of faces of a Mesh that a ray hits.
 
     Derivative: none, it is an integer.
 

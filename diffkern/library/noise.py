@@ -1,8 +1,8 @@
-"""Gradient noise on lattices of one to four axes (K. Perlin), periodic noise, and fields without divergence made of it.
+"""Gradient noise on lattices of one to four axes (K. Perlin), periodic noise, and divergence-free fields made of it.
 
-Each point of the lattice has a slope, drawn from a hash of its indices and the state; the noise is what the slopes
-around a point give there, interpolated by a polynomial of degree five. What is interpolated is a number, or a *jet*:
-the number and its derivatives with respect to the first three coordinates, as a vector.
+Each point of the lattice has a slope, drawn from a hash of its indices and the state; the noise at a point is the
+values that the surrounding slopes give there, interpolated by a polynomial of degree five. The interpolated value is a
+number, or a *jet*: the number and its derivatives with respect to the first three coordinates, as a vector.
 """
 
 from __future__ import annotations
@@ -38,10 +38,11 @@ _FACTORS = (73856093, 19349663, 53471161, 10000019)
 
 @func
 def _lattice(x, period, factor):  # type: ignore[no-untyped-def]
-    """Hashes of the points below and above a coordinate, modulo the period unless it is 0, and the way between them."""
+    """Return hashes of the points below and above a coordinate, modulo a nonzero period, and the way between them."""
     below = floor(x)
     i = int32(below)
     j = i + 1
+    # The indices repeat, while the place between two of them stays what it is.
     if period != 0:
         i %= period
         j %= period
@@ -50,7 +51,8 @@ def _lattice(x, period, factor):  # type: ignore[no-untyped-def]
 
 @func
 def _slope(h, d):  # type: ignore[no-untyped-def]
-    """The slope drawn from a hash, with as many components as the offset `d` from the point."""
+    """Return the slope drawn from a hash, with as many components as the offset `d` from the point."""
+    # Each draw advances the hash, so that the components differ.
     u = randf(h) - 0.5
     v = randf(h) - 0.5
     if len(d) == 2:
@@ -63,13 +65,13 @@ def _slope(h, d):  # type: ignore[no-untyped-def]
 
 @func
 def _value_at(h, d):  # type: ignore[no-untyped-def]
-    """What the slope of a point with that hash gives at the offset `d` from it."""
+    """Return the value that the slope of a point with that hash gives at the offset `d` from it."""
     return dot(_slope(h, d), d)
 
 
 @func
 def _jet_at(h, d):  # type: ignore[no-untyped-def]
-    """The same as a jet."""
+    """Return the same value as a jet."""
     g = _slope(h, d)
     if len(d) == 2:
         return vec3(dot(g, d), g[0], g[1])
@@ -78,14 +80,16 @@ def _jet_at(h, d):  # type: ignore[no-untyped-def]
 
 @func
 def _between(a, b, t, axis):  # type: ignore[no-untyped-def]
-    """What lies between a and b, t of the way along an axis."""
+    """Return the value between a and b, t of the way along an axis."""
+    # The first and second derivatives of this polynomial vanish at 0 and 1, which makes the noise smooth across cells.
     return (b - a) * (t * t * t * (t * (t * 6.0 - 15.0) + 10.0)) + a
 
 
 @func
 def _jet_between(a, b, t, axis):  # type: ignore[no-untyped-def]
-    """The same of jets: the way itself has a derivative along the axis."""
+    """Return the same for jets: the way itself has a derivative along the axis."""
     jet = _between(a, b, t, axis)
+    # A jet has no derivative along the fourth axis.
     if axis < 3:
         jet[axis + 1] += (b[0] - a[0]) * (30.0 * t * t * (t * (t - 2.0) + 1.0))
     return jet
@@ -93,15 +97,16 @@ def _jet_between(a, b, t, axis):  # type: ignore[no-untyped-def]
 
 @func
 def _line(at, between, x, h, d):  # type: ignore[no-untyped-def]
-    """Between two points along x; `h` is the hash of the other axes, `x` the two hashes of this one."""
+    """Interpolate between two points along x; `h` is the hash of the other axes, `x` the two hashes of this one."""
     e = d
+    # The offset from the upper one of the two.
     e[0] -= 1.0
     return between(at(x[0] ^ h, d), at(x[1] ^ h, e), d[0], 0)
 
 
 @func
 def _face(at, between, x, y, h, d):  # type: ignore[no-untyped-def]
-    """Between two lines along y."""
+    """Interpolate between two lines along y."""
     e = d
     e[1] -= 1.0
     return between(_line(at, between, x, y[0] ^ h, d), _line(at, between, x, y[1] ^ h, e), d[1], 1)
@@ -109,7 +114,7 @@ def _face(at, between, x, y, h, d):  # type: ignore[no-untyped-def]
 
 @func
 def _cell(at, between, x, y, z, h, d):  # type: ignore[no-untyped-def]
-    """Between two faces along z."""
+    """Interpolate between two faces along z."""
     e = d
     e[2] -= 1.0
     return between(_face(at, between, x, y, z[0] ^ h, d), _face(at, between, x, y, z[1] ^ h, e), d[2], 2)
@@ -117,13 +122,13 @@ def _cell(at, between, x, y, z, h, d):  # type: ignore[no-untyped-def]
 
 @func
 def _seeded(hashes, state):  # type: ignore[no-untyped-def]
-    """The hashes of the last axis, to which the state is added."""
+    """Return the hashes of the last axis with the state added."""
     return hashes[0] + state, hashes[1] + state
 
 
 @func
 def _interpolated(at, between, state, p, periods):  # type: ignore[no-untyped-def]
-    """The noise at a point of two, three or four coordinates, or its jet."""
+    """Return the noise at a point of two, three or four coordinates, or its jet."""
     x, dx = _lattice(p[0], periods[0], _FACTORS[0])
     y, dy = _lattice(p[1], periods[1], _FACTORS[1])
     if len(p) == 2:
@@ -215,6 +220,7 @@ def curlnoise(state: Uint32, xy: vec2, octaves: Uint32 = 1, lacunarity: Float = 
     frequency, weight = 1.0, 1.0
     for _ in range(int32(octaves)):
         jet = _interpolated(_jet_at, _jet_between, state, frequency * xy, (0, 0))
+        # A gradient turned by a right angle has no divergence.
         total += weight * vec2(-jet[2], jet[1])
         frequency *= lacunarity
         weight *= gain
@@ -233,12 +239,13 @@ def _curlnoise4(state: Uint32, xyzt: vec4, octaves: Uint32 = 1, lacunarity: Floa
 
 @func
 def _curl_of_three(state, x, octaves, lacunarity, gain):  # type: ignore[no-untyped-def]
-    """The curl of three fields, one along each axis; the next octave goes on with the state of the last."""
+    """Return the curl of three fields, one along each axis; each octave continues with the state of the last."""
     total = vec3(0.0, 0.0, 0.0)
     frequency, weight = 1.0, 1.0
     for _ in range(int32(octaves)):
         for k in range(3):
             if k > 0:
+                # Different constants make the three fields independent of each other.
                 state = advanced(state + advanced(where(k == 1, uint32(10019689), uint32(13112221))))
             jet = _interpolated(_jet_at, _jet_between, state, frequency * x, (0, 0, 0, 0))
             axis = vec3(0.0, 0.0, 0.0)

@@ -1,4 +1,4 @@
-"""Functions of numbers: inverses of error functions, counting bits, and names for what a GPU may do less exactly."""
+"""Functions of numbers: inverse error functions, bit counts, and names for functions that a GPU may do less exactly."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ _SLOPE = 0.5 * math.sqrt(math.pi)
 
 @func
 def _beyond(p: Any) -> Any:
-    """y with erfc(y) = p for 0 < p <= 1/2: Hastings' approximation, then two steps of Halley's method."""
+    """Return y with erfc(y) = p for 0 < p <= 1/2: Hastings' approximation, then two steps of Halley's method."""
     t = sqrt(-2.0 * log(0.5 * p))
     bent = (2.515517 + t * (0.802853 + t * 0.010328)) / (1.0 + t * (1.432788 + t * (0.189269 + t * 0.001308)))
     y = (t - bent) * math.sqrt(0.5)
     for _ in range(2):
+        # Newton's step, which the curvature of erfc makes Halley's.
         step = (erfc(y) - p) * _SLOPE / exp(-y * y)
         y += step / (1.0 - y * step)
     return y
@@ -50,11 +51,12 @@ def _beyond(p: Any) -> Any:
 
 @func
 def _between(x: Any) -> Any:
-    """y with erf(y) = x for abs(x) <= 1/2: the inverse series, then two steps of Halley's method."""
+    """Return y with erf(y) = x for abs(x) <= 1/2: the inverse series, then two steps of Halley's method."""
     z = _SLOPE * x
     zz = z * z
     y = z * (1.0 + zz * (1.0 / 3.0 + zz * (7.0 / 30.0 + zz * (127.0 / 630.0))))
     for _ in range(2):
+        # Newton's step, which the curvature of erf makes Halley's.
         step = (erf(y) - x) * _SLOPE * exp(y * y)
         y -= step / (1.0 + y * step)
     return y
@@ -88,6 +90,7 @@ def _erfcinv(x: Any) -> Any:
         y = Float(math.inf)
     elif x > 0.0 and x < 0.5:
         y = _beyond(x)
+    # The difference 1 - x is exact here, and erf has digits that erfc loses near 1.
     elif x >= 0.5 and x <= 1.5:
         y = _between(1.0 - x)
     elif x > 1.5 and x < 2.0:
@@ -159,7 +162,7 @@ def inverse_approx(m: square) -> square:
 
 @func
 def _ones(x: Any) -> Any:
-    """The number of bits that are set in an unsigned integer of 64 bits: sums of pairs, of fours, of bytes."""
+    """Return the number of bits set in an unsigned integer of 64 bits, by sums of pairs, of fours, of bytes."""
     x = x - ((x >> uint64(1)) & uint64(0x5555555555555555))
     x = (x & uint64(0x3333333333333333)) + ((x >> uint64(2)) & uint64(0x3333333333333333))
     x = (x + (x >> uint64(4))) & uint64(0x0F0F0F0F0F0F0F0F)
@@ -174,6 +177,7 @@ def bit_count(x: int32) -> int32:
 
     Example: q[i] = dk.bit_count(p[i])
     """
+    # By way of the unsigned type: a negative number would bring more bits when it is widened.
     return _ones(uint64(uint32(x)))
 
 

@@ -21,7 +21,7 @@ __all__: list[str] = []
 
 @built_in()
 def closest_point_edge_edge(p1: vec3, q1: vec3, p2: vec3, q2: vec3, epsilon: Float) -> vec3:
-    """Where the edges from p1 to q1 and from p2 to q2 are closest: (s, t, distance).
+    """The closest points of the edges from p1 to q1 and from p2 to q2: (s, t, distance).
 
     The points are p1 + s * (q1 - p1) and p2 + t * (q2 - p2). An edge whose squared length is at most epsilon is a
     point, and its weight 0.
@@ -44,8 +44,10 @@ def closest_point_edge_edge(p1: vec3, q1: vec3, p2: vec3, q2: vec3, epsilon: Flo
     else:
         n = cross(d1, d2)
         squared_sine = dot(n, n)
+        # On edges that are nearly parallel any s will do, and the quotient would be mostly rounding.
         if squared_sine > 1e-12 * a * e:
             s = clamp(dot(cross(d2, r), n) / squared_sine, 0.0, 1.0)
+        # The place on the line of the second edge; where it is off the edge, its end decides and s follows.
         t = (b * s + f) / e
         if t < 0.0:
             t = 0.0 * e
@@ -58,7 +60,7 @@ def closest_point_edge_edge(p1: vec3, q1: vec3, p2: vec3, q2: vec3, epsilon: Flo
 
 @func
 def separates(axis, a, b, c, p, q, r):  # type: ignore[no-untyped-def]
-    """Whether there is a gap between two triangles along an axis."""
+    """Return whether there is a gap between two triangles along an axis."""
     i, j, k, x, y, z = dot(axis, a), dot(axis, b), dot(axis, c), dot(axis, p), dot(axis, q), dot(axis, r)
     return max(max(i, j), k) < min(min(x, y), z) or max(max(x, y), z) < min(min(i, j), k)
 
@@ -71,8 +73,10 @@ def intersect_tri_tri(v0: vec3, v1: vec3, v2: vec3, u0: vec3, u1: vec3, u2: vec3
 
     Example: q[i] = dk.intersect_tri_tri(u, w[i], u + w[i], w[i], u - w[i], u)
     """
+    # Relative to a vertex, so that a place far from the origin costs no digits.
     a, b, c, p, q, r = v0 - v0, v1 - v0, v2 - v0, u0 - v0, u1 - v0, u2 - v0
     m, n, gap = cross(b, c), cross(q - p, r - p), False
+    # Convex sets that do not meet have a gap along one of these axes; those with m or n are for triangles in one plane.
     gap = separates(m, a, b, c, p, q, r) or separates(n, a, b, c, p, q, r)
     for k in range(3):
         e = b - a if k == 0 else (c - b if k == 1 else a - c)

@@ -49,7 +49,7 @@ def quat_identity(dtype: Dtype = float) -> quat:
 
 @built_in()
 def quat_from_axis_angle(axis: vec3, angle: Float) -> quat:
-    """The rotation by an angle about an axis, which is taken as it is: (axis * sin(angle / 2), cos(angle / 2)).
+    """The rotation by an angle about an axis, which is not normalized: (axis * sin(angle / 2), cos(angle / 2)).
 
     Derivative: that of the formula.
 
@@ -76,6 +76,7 @@ def quat_to_axis_angle(q: quat) -> tuple[vec3, Float]:
     axis = vec3(0.0, 0.0, 0.0)
     angle = Float(0.0)
     if n > 0.0:
+        # q and -q are one rotation; of the two, that with w >= 0 has its angle in [0, pi].
         axis = u / where(q.w < 0.0, -n, n)
         angle = 2.0 * atan2(n, abs(q.w))
     return axis, angle
@@ -97,6 +98,7 @@ def quat_from_matrix(m: mat33) -> quat:
     Example: r = dk.quat_from_matrix(dk.quat_to_matrix(dk.quat_rpy(x[i], 0.0, 0.5))); y[i] = r.w
     """
     trace = m[0, 0] + m[1, 1] + m[2, 2]
+    # Each branch takes the root of a sum that is at least 1, so that none divides by something small.
     if trace >= 0.0:
         h = sqrt(trace + 1.0)
         k = 0.5 / h
@@ -171,6 +173,7 @@ def quat_to_rpy(q: quat) -> vec3:
     roll = atan2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y))
     s = 2.0 * (w * y - z * x)
     pitch = Float(0.5 * math.pi)
+    # Rounding may bring s beyond its bounds, where asin is NaN.
     if s <= -1.0:
         pitch = -pitch
     elif s < 1.0:
@@ -192,7 +195,7 @@ def quat_from_euler(e: vec3, i: int, j: int, k: int) -> quat:
 
 @built_in()
 def quat_to_euler(q: quat, i: int, j: int, k: int) -> vec3:
-    """The angles that quat_from_euler takes, but for whole turns; where axes i and k coincide, e[i] is 0.
+    """The angles that quat_from_euler takes, up to whole turns; where axes i and k coincide, e[i] is 0.
 
     If i is k, the third angle is that of the axis which is neither.
 
@@ -200,6 +203,7 @@ def quat_to_euler(q: quat, i: int, j: int, k: int) -> vec3:
 
     Example: w[i] = dk.quat_to_euler(dk.quat_rpy(x[i], 0.2, 0.3), 0, 1, 2)
     """
+    # If i is k, these are proper Euler angles; the other case is brought to it by a quarter turn.
     last = k
     if i == k:
         last = 3 - i - j
@@ -225,7 +229,7 @@ def quat_to_euler(q: quat, i: int, j: int, k: int) -> vec3:
 
 @func
 def _about(axis, angle):  # type: ignore[no-untyped-def]
-    """The rotation by an angle about an axis of the frame."""
+    """Return the rotation by an angle about an axis of the frame."""
     q = quat(0.0, 0.0, 0.0, cos(0.5 * angle))
     q[axis] = sin(0.5 * angle)
     return q
@@ -277,10 +281,12 @@ def quat_slerp(a: quat, b: quat, t: Float) -> quat:
     Example: r = dk.quat_slerp(dk.quat_identity(), dk.quat_rpy(1.0, 0.2, 0.3), x[i]); w[i] = dk.quat_rotate(r, u)
     """
     d = quat_inverse(a) * b
+    # d and -d are one rotation, and the one with w >= 0 is the shorter way.
     sign = where(d.w < 0.0, Float(-1.0), Float(1.0))
     n = length(d[0:3])
     s = t * sign
     c = Float(1.0)
+    # Otherwise s is the limit for small angles.
     if n > _SMALL:
         angle = t * atan2(n, sign * d.w)
         s = sign * sin(angle) / n
@@ -334,4 +340,5 @@ def quat_between_vectors(a: vec3, b: vec3) -> quat:
     Example: r = dk.quat_between_vectors(u, v); w[i] = dk.quat_rotate(r, u)
     """
     p, q = normalize(a), normalize(b)
+    # (axis * sin(angle), 1 + cos(angle)) is a multiple of the quaternion of half the angle.
     return normalize(quat(cross(p, q), 1.0 + dot(p, q)))

@@ -38,7 +38,7 @@ _SMALLEST = 5.96e-8
 
 @func
 def advanced(state):  # type: ignore[no-untyped-def]
-    """The state after one draw."""
+    """Return the state after one draw."""
     mixed = state * uint32(747796405) + uint32(2891336453)
     word = ((mixed >> ((mixed >> uint32(28)) + uint32(4))) ^ mixed) * uint32(277803737)
     return (word >> uint32(22)) ^ word
@@ -46,7 +46,8 @@ def advanced(state):  # type: ignore[no-untyped-def]
 
 @func
 def unit(state):  # type: ignore[no-untyped-def]
-    """A number of [0, 1) made of the upper 24 bits of a state."""
+    """Return a number in [0, 1) made of the upper 24 bits of a state."""
+    # A float32 holds 24 bits exactly, so that rounding never gives 1.
     return float32(state >> uint32(8)) * (1.0 / 16777216.0)
 
 
@@ -81,6 +82,7 @@ def randi(state: Uint32) -> tuple[uint32, int32]:
 @built_in("randi", sets="state")
 def _randi_between(state: Uint32, low: Int32, high: Int32) -> tuple[uint32, int32]:
     state = advanced(state)
+    # In unsigned numbers, which wrap, since high - low may not fit into an int32.
     return state, int32(state % (uint32(high) - uint32(low)) + uint32(low))
 
 
@@ -124,12 +126,13 @@ def randn(state: Uint32) -> tuple[uint32, float32]:
     """
     u = randf(state)
     v = randf(state)
+    # The draw u may be 0.
     return state, sqrt(-2.0 * log(u + _SMALLEST)) * cos(2.0 * math.pi * v)
 
 
 @built_in(sets="state")
 def sample_cdf(state: Uint32, cdf: array1d) -> tuple[uint32, int32]:
-    """A random index, distributed as an array of cumulated probabilities says: the first that reaches a draw of [0, 1).
+    """A random index, distributed by an array of cumulative probabilities: the first that reaches a draw from [0, 1).
 
     Derivative: none, it is an integer.
 
@@ -149,6 +152,7 @@ def sample_triangle(state: Uint32) -> tuple[uint32, vec2]:
     """
     r = sqrt(randf(state))
     part = randf(state)
+    # The root makes points even in area, as a triangle grows wider away from a vertex.
     return state, vec2(1.0 - r, part * r)
 
 
@@ -174,12 +178,13 @@ def sample_unit_disk(state: Uint32) -> tuple[uint32, vec2]:
     """
     r = sqrt(randf(state))
     point = sample_unit_ring(state)
+    # The root of an even draw makes points even in area, as rings grow with their radius.
     return state, r * point
 
 
 @func
 def _on_sphere(cosine, part):  # type: ignore[no-untyped-def]
-    """The point of the unit sphere whose polar angle has that cosine, a part of the way around."""
+    """Return the point of the unit sphere whose polar angle has that cosine, a part of the way around."""
     angle, polar = 2.0 * math.pi * part, acos(cosine)
     return vec3(cos(angle) * sin(polar), sin(angle) * sin(polar), cos(polar))
 
@@ -192,6 +197,7 @@ def sample_unit_sphere_surface(state: Uint32) -> tuple[uint32, vec3]:
 
     Example: state = dk.rand_init(42, i); w[i] = dk.sample_unit_sphere_surface(state)
     """
+    # An even cosine makes points even in area, as zones of equal height of a sphere have equal areas.
     cosine = 1.0 - 2.0 * randf(state)
     part = randf(state)
     return state, _on_sphere(cosine, part)
@@ -265,13 +271,14 @@ def sample_unit_cube(state: Uint32) -> tuple[uint32, vec3]:
 
 @built_in(sets="state")
 def poisson(state: Uint32, lam: Float32) -> tuple[uint32, uint32]:
-    """A random number of events where lam are expected: factors below 10, transformed rejection from there on.
+    """A random number of events where lam are expected: by factors below 10, by transformed rejection from there on.
 
     Derivative: none, it is an integer.
 
     Example: state = dk.rand_init(42, i); q[i] = int(dk.poisson(state, 4.0))
     """
     drawn = uint32(0)
+    # Factors take lam + 1 draws on average, rejection a number that does not grow.
     if lam >= 10.0:
         state, drawn = _by_rejection(state, lam)
     elif lam > 0.0:
@@ -281,7 +288,7 @@ def poisson(state: Uint32, lam: Float32) -> tuple[uint32, uint32]:
 
 @func
 def _by_factors(state, lam):  # type: ignore[no-untyped-def]
-    """The number of uniform factors of which the product is still above exp(-lam)."""
+    """Return the number of uniform factors whose product is still above exp(-lam)."""
     limit = exp(-lam)
     drawn = uint32(0)
     product = randf(state)
@@ -293,7 +300,7 @@ def _by_factors(state, lam):  # type: ignore[no-untyped-def]
 
 @func
 def _by_rejection(state, lam):  # type: ignore[no-untyped-def]
-    """Transformed rejection with squeeze (W. Hörmann, 1993)."""
+    """Draw by transformed rejection with squeeze (W. Hörmann, 1993)."""
     b = 0.931 + 2.53 * sqrt(lam)
     a = -0.059 + 0.02483 * b
     alpha = 1.1239 + 1.1328 / (b - 3.4)
@@ -305,6 +312,7 @@ def _by_rejection(state, lam):  # type: ignore[no-untyped-def]
         v = randf(state)
         inner = 0.5 - abs(u)
         drawn = floor((2.0 * a / inner + b) * u + lam + 0.43)
+        # The squeeze accepts most draws without a logarithm.
         if inner >= 0.07 and v <= edge:
             accepted = True
         elif drawn >= 0.0 and not (inner < 0.013 and v > inner):
@@ -314,8 +322,9 @@ def _by_rejection(state, lam):  # type: ignore[no-untyped-def]
 
 @func
 def _log_factorial(n):  # type: ignore[no-untyped-def]
-    """The logarithm of n!, by Stirling's series from 7 on."""
+    """Return the logarithm of n!, by Stirling's series from 7 on."""
     x, below = n + 1.0, 1.0
+    # Stirling's series is for large arguments; smaller ones are raised by factors.
     while x < 7.0:
         below *= x
         x += 1.0

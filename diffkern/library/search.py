@@ -25,6 +25,7 @@ def lower_bound(arr: array1d, value: Any) -> int32:
 
 @built_in("lower_bound")
 def _lower_bound_between(arr: array1d, begin: int, end: int, value: Any) -> int32:
+    # The last index is the result where no element is large enough, so it is never compared.
     low, high = int32(begin), int32(end) - 1
     while low < high:
         middle = low + (high - low) // 2

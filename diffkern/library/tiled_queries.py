@@ -1,8 +1,8 @@
-"""Queries of trees that the threads of a block make together: each of them gets a result at a time.
+"""Queries of trees that the threads of a block make together: each of them gets one result at a time.
 
-All threads walk down the tree together, to nodes below which there are no more boxes than threads. These are looked at
-at once, a box by each thread. What the threads go through is the same for all, so that they do their work on tiles
-together as ever; a box is the result of one thread.
+All threads walk down the tree together, to nodes with no more boxes below them than there are threads. These boxes are
+tested at once, one by each thread. The walk is the same for all threads, so that they can work on tiles together as
+usual; a box is the result of one thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ _FAR: Final = float("inf")
 
 @func
 def is_stretch(query, node, skip, threads):  # type: ignore[no-untyped-def]
-    """Whether the threads of a block look at all that is below a node at once."""
+    """Return whether the threads of a block test everything below a node at once."""
+    # The nodes below a node are numbered in one piece, so that their number bounds that of the boxes.
     boxes = skip - node
     if query.item_boxes != uint64(0):
         boxes = peek_int32(query.links, 4 * node + 2) - peek_int32(query.links, 4 * node + 1)
@@ -41,7 +42,7 @@ def is_stretch(query, node, skip, threads):  # type: ignore[no-untyped-def]
 
 @func
 def next_stretch(query, threads):  # type: ignore[no-untyped-def]
-    """The query with the next boxes that threads look at: items of it, or nodes where leaves have an item each."""
+    """Return the query with the next boxes to test: its items, or nodes where each leaf has one item."""
     while query.place >= query.last and query.node < query.end:
         node = query.node
         skip = peek_int32(query.links, 4 * node)
@@ -53,18 +54,20 @@ def next_stretch(query, threads):  # type: ignore[no-untyped-def]
                 query.place = peek_int32(query.links, 4 * node + 1)
                 query.last = peek_int32(query.links, 4 * node + 2)
             else:
+                # There are inner nodes among them, which are passed over when they are looked at.
                 query.place, query.last = node, skip
     return query
 
 
 @func
 def looked_at(query, k):  # type: ignore[no-untyped-def]
-    """The index of the box at a place of the stretch; -1 if it is not one that is asked for."""
+    """Return the index of the box at a place of the stretch; -1 if it is not one that is asked for."""
     found = -1
     if k < query.last:
         if query.item_boxes != uint64(0):
             if meets(query, query.item_boxes, k, float32(_FAR)):
                 found = peek_int32(query.items, k)
+        # Only a leaf is followed by the next node.
         elif peek_int32(query.links, 4 * k) == k + 1 and meets(query, query.boxes, k, float32(_FAR)):
             found = peek_int32(query.items, peek_int32(query.links, 4 * k + 1))
     return found
@@ -72,18 +75,20 @@ def looked_at(query, k):  # type: ignore[no-untyped-def]
 
 @func
 def following(query):  # type: ignore[no-untyped-def]
-    """The query at its next stretch of boxes, and a tile of an index for each thread."""
+    """Return the query at its next stretch of boxes, and a tile with an index for each thread."""
+    # The tile has an element for each thread, however many a block has.
     threads = tile(0).shape[0]
     thread = untile(tile_arange(threads, dtype=int))
     query = next_stretch(query, threads)
     found = looked_at(query, query.place + thread)
+    # It may go past the last place, which ends the stretch.
     query.place += threads
     return query, tile(found)
 
 
 @built_in()
 def tile_bvh_query_aabb(id: uint64, low: vec3, high: vec3) -> BvhQueryTiled:
-    """A query of a Bvh, which all threads of a block share, for the boxes that meet a box. All pass the same arguments.
+    """A query of a Bvh, shared by all threads of a block, for the boxes that meet a box. All pass the same arguments.
 
     ``while tile_query_valid(query): i = untile(tile_bvh_query_next(query))`` gives each thread an index at a time, in
     no set order, or -1; each box is the result of one thread, once.
@@ -101,7 +106,7 @@ def tile_bvh_query_aabb(id: uint64, low: vec3, high: vec3) -> BvhQueryTiled:
 
 @built_in()
 def tile_bvh_query_ray(id: uint64, start: vec3, dir: vec3) -> BvhQueryTiled:
-    """A query of a Bvh, which all threads of a block share, for the boxes that a ray meets, however far it goes.
+    """A query of a Bvh, shared by all threads of a block, for the boxes that a ray of any length meets.
 
     Derivative: none, the results are integers.
 
@@ -130,7 +135,7 @@ def tile_bvh_query_next(query: BvhQueryTiled) -> tuple[BvhQueryTiled, Any]:
 
 @built_in()
 def tile_query_valid(query: BvhQueryTiled) -> bool:
-    """Whether there may be further results: then all threads of the block go on.
+    """True if there may be further results, so that all threads of the block go on.
 
     Derivative: none.
 
@@ -149,7 +154,7 @@ def _of_a_mesh(query: MeshQueryAABBTiled) -> bool:
 
 @built_in()
 def tile_mesh_query_aabb(id: uint64, low: vec3, high: vec3) -> MeshQueryAABBTiled:
-    """A query of a Mesh, which all threads of a block share, for the faces whose boxes meet a box.
+    """A query of a Mesh, shared by all threads of a block, for the faces whose boxes meet a box.
 
     Derivative: none, the results are integers.
 

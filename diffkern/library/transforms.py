@@ -198,6 +198,7 @@ def transform_decompose(m: mat44) -> tuple[vec3, quat, vec3]:
     b = vec3(m[0, 1], m[1, 1], m[2, 1])
     c = vec3(m[0, 2], m[1, 2], m[2, 2])
     s = vec3(length(a), length(b), length(c))
+    # A column of zeros is divided by 1, which keeps its derivative finite as well.
     a = a / where(s.x == 0.0, 1.0, s.x)
     b = b / where(s.y == 0.0, 1.0, s.y)
     c = c / where(s.z == 0.0, 1.0, s.z)

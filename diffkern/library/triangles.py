@@ -19,18 +19,20 @@ _SLIVER: Final = 1.0e-6  # the area of a triangle that is none, in squares of it
 
 @func
 def is_sliver(a, b, c):  # type: ignore[no-untyped-def]
-    """Whether a triangle has (nearly) no area, so that it has no normal."""
+    """Return whether a triangle has (nearly) no area, so that it has no normal."""
     e, f, g = b - a, c - a, c - b
     n = cross(e, f)
     edges = dot(e, e) + dot(f, f) + dot(g, g)
+    # Not written with <, so that a triangle with a NaN counts as one without area.
     return not (dot(n, n) >= float32(_SLIVER * _SLIVER) * edges * edges) or not edges > 0.0
 
 
 @func
 def along(x, a, b):  # type: ignore[no-untyped-def]
-    """The place nearest to a point between two others: 0 at the first one, 1 at the second."""
+    """Return the place nearest to a point between two others: 0 at the first one, 1 at the second."""
     e = b - a
     square = dot(e, e)
+    # An edge without length is its first point.
     t = dot(x - a, e) / square if square > 0.0 else float32(0.0)
     t = t if t > 0.0 else float32(0.0)
     return t if t < 1.0 else float32(1.0)
@@ -38,7 +40,7 @@ def along(x, a, b):  # type: ignore[no-untyped-def]
 
 @func
 def closest_on_longest_edge(x, a, b, c):  # type: ignore[no-untyped-def]
-    """The weights of the place nearest to a point on the longest edge."""
+    """Return the weights of the place nearest to a point on the longest edge."""
     ab, bc, ca = dot(b - a, b - a), dot(c - b, c - b), dot(a - c, a - c)
     if ab >= bc and ab >= ca:
         t = along(x, a, b)
@@ -54,11 +56,12 @@ def closest_on_longest_edge(x, a, b, c):  # type: ignore[no-untyped-def]
 
 @func
 def closest(x, a, b, c):  # type: ignore[no-untyped-def]
-    """The weights of the place of a triangle that is nearest to a point: a vertex, on an edge, or inside."""
+    """Return the weights of the place of a triangle that is nearest to a point: a vertex, on an edge, or inside."""
     ab, ac, ax = b - a, c - a, x - a
     d1, d2 = dot(ab, ax), dot(ac, ax)
     d3, d4 = d1 - dot(ab, ab), d2 - dot(ab, ac)
     d5, d6 = d1 - dot(ab, ac), d2 - dot(ac, ac)
+    # The signs tell the regions of the three vertices, the three edges and the inside apart (C. Ericson).
     in_a, in_b, in_c = d3 * d6 - d5 * d4, d5 * d2 - d1 * d6, d1 * d4 - d3 * d2
     if d1 <= 0.0 and d2 <= 0.0:
         u, v = float32(1.0), float32(0.0)
@@ -83,7 +86,7 @@ def closest(x, a, b, c):  # type: ignore[no-untyped-def]
 
 @func
 def turned(x, axis):  # type: ignore[no-untyped-def]
-    """A vector with its axes turned so that one of them is the last."""
+    """Return a vector with its axes permuted cyclically so that one of them is the last."""
     return vec3f(
         x[1] if axis == 0 else (x[2] if axis == 1 else x[0]),
         x[2] if axis == 0 else (x[0] if axis == 1 else x[1]),
@@ -93,33 +96,36 @@ def turned(x, axis):  # type: ignore[no-untyped-def]
 
 @func
 def longest_axis(dir):  # type: ignore[no-untyped-def]
-    """The axis along which a direction is longest."""
+    """Return the axis along which a direction is longest."""
     x, y, z = abs(dir[0]), abs(dir[1]), abs(dir[2])
     return 0 if x > y and x > z else (1 if y > z else 2)
 
 
 @func
 def edge(p, q):  # type: ignore[no-untyped-def]
-    """On which side of an edge the ray passes: the area with its ends, whose sign is the other one from the other side.
+    """Return the signed area of an edge seen along the ray: on which side of it the ray passes.
 
-    Where rounding may decide on the sign, fused multiplication included, it is computed with products that are exact.
+    Seen from the other triangle at the edge, the sign is exactly opposite. Where rounding, fused multiplication
+    included, might decide the sign, it is computed with exact products.
     """
     one, other = p[0] * q[1], p[1] * q[0]
     area = one - other
     if abs(area) <= float32(_ROUNDING) * (abs(one) + abs(other)):
+        # A float64 holds the product of two float32 exactly.
         area = float32(float64(p[0]) * float64(q[1]) - float64(p[1]) * float64(q[0]))
     return area
 
 
 @func
 def hit(start, dir, a, b, c):  # type: ignore[no-untyped-def]
-    """Whether the line of a ray meets a triangle, where on the ray, the weights of the place, and the side.
+    """Return whether the line of a ray meets a triangle, where on the ray, the weights of the place, and the side.
 
     The vertices are sheared so that the ray is the last axis; the signs of three areas then say whether it passes
-    inside, alike for both triangles at an edge.
+    inside, in the same way for both triangles at an edge.
     """
     axis = longest_axis(dir)
     d = turned(dir, axis)
+    # The last component is the longest, so that neither is more than 1.
     x, y = d[0] / d[2], d[1] / d[2]
     p, q, r = turned(a - start, axis), turned(b - start, axis), turned(c - start, axis)
     p = vec3f(p[0] - x * p[2], p[1] - y * p[2], p[2] / d[2])
@@ -129,6 +135,7 @@ def hit(start, dir, a, b, c):  # type: ignore[no-untyped-def]
     total = u + v + w
     inside = (u >= 0.0 and v >= 0.0 and w >= 0.0) or (u <= 0.0 and v <= 0.0 and w <= 0.0)
     met = inside and total != 0.0
+    # Without a hit nothing is divided by 0, which would make derivatives NaN even where they are not used.
     total = total if met else float32(1.0)
     u, v = u / total, v / total
     t = u * p[2] + v * q[2] + (float32(1.0) - u - v) * r[2]

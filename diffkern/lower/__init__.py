@@ -1,1 +1,1 @@
-"""From what a kernel says to what a target has: vectors to scalars, blocks to threads, tiles to loops and memory."""
+"""Lowering from the kernel language to targets: vectors to scalars, blocks to threads, tiles to loops and memory."""

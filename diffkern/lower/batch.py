@@ -1,12 +1,13 @@
-"""An axis of examples: one launch of what this makes does what as many launches of the kernel do.
+"""An axis of examples: one launch of the batched kernel does the work of as many launches of the kernel.
 
-In: a kernel, and which of its parameters differ from example to example. Out: the same function, in place, whose first
-axis of threads counts examples. An array that differs has an axis more, in front; a value that differs is an array of
-one axis, from which a thread reads its own. Threads of different examples share nothing but what is read alone, which
-the index in front tells every later pass. All else, thread indices, extents, blocks, is as in a launch of one example.
+:func:`with_examples` changes a kernel in place, given the parameters that differ from example to example, so that the
+first axis of threads counts examples. An array that differs gets one more axis, in front; a value that differs becomes
+an array of one axis, from which a thread reads its own. Threads of different examples share only memory that is never
+written, which the leading index makes visible to every later pass. Everything else (thread indices, extents, blocks) is
+as in a launch of one example.
 
 A kernel that asks for all four axes has examples side by side along its first axis, and finds its own by division. In a
-kernel whose threads work together the example is found from the block, so that it is one value for all of them.
+kernel whose threads cooperate the example is computed from the block, so that it is the same value for all of them.
 """
 
 from __future__ import annotations
@@ -59,11 +60,13 @@ class _Batched:
                 p.type = t
                 self.arrays.add(p)
         fn.params = tuple(read.get(p, p) for p in fn.params)
+        # Any batched argument knows the number of examples: it is the extent of its leading axis.
         self.count = next(fn.params[k] for k in self.batch.arguments)
         self.axes = fn.tid_arity if self.folded else max(fn.tid_arity, 0 if self.batch.single else 1)
         # How many of the first axis belong to an example, where examples lie side by side along it.
         self.first = b.one("floordiv", *self._first()) if self.folded else None
         self.example = self._example()
+        # The loaded value is the same in the whole block, which uniformity analysis cannot tell from the index alone.
         attrs = {"wrap": (False,), "common": True} if self.blockwise else {"wrap": (False,)}
         for p, held in read.items():
             b.region.ops.append(Op("load", (held, self.example), (p,), attrs, (), fn.loc))
@@ -76,7 +79,7 @@ class _Batched:
     # -- which example -------------------------------------------------------------------------------------------------
 
     def _first(self) -> tuple[Value, Value]:
-        """The extent of the first axis, and the number of examples."""
+        """Return the extent of the first axis, and the number of examples."""
         return self.b.one("extent", axis=0), self.b.one("shape", self.count, axis=0)
 
     def _example(self) -> Value:
@@ -88,7 +91,7 @@ class _Batched:
         return b.one("tid", axis=0)
 
     def _blocks(self) -> Value:
-        """How many blocks an example has."""
+        """Return the number of blocks of an example."""
         b, threads = self.b, self.b.i32(1)
         for axis in range(self.axes):
             threads = b.mul(threads, b.one("extent", axis=axis + 1))
@@ -118,6 +121,7 @@ class _Batched:
             self._access(op)
         else:
             if op.name == "shape" and op.operands[0] in self.arrays:
+                # The kernel counts the axes of an array of one example.
                 op.attrs = {**op.attrs, "axis": op.attrs["axis"] + 1}
             elif any(v in self.arrays for v in op.operands) or self._hides_accesses(op):
                 raise self._refused(op)
@@ -135,8 +139,10 @@ class _Batched:
 
     def _access(self, op: Op) -> None:
         b, array, rest = self.b, op.operands[0], op.operands[1:]
+        # "alone" asks for launches of one thread, which a batch of several examples is not.
         attrs = {name: value for name, value in op.attrs.items() if name != "alone" or not self.batch.single}
         if not op.name.startswith("tile_"):
+            # The example's index never counts from the end.
             op.attrs = {**attrs, "wrap": (False, *attrs["wrap"])}
             op.operands = (array, self.example, *rest)
             b.region.ops.append(op)
@@ -145,6 +151,7 @@ class _Batched:
             attrs["along"] += 1
         tile = op.results[0].type if op.results else rest[-1].type
         assert isinstance(tile, Tile)
+        # The accessed tile gets a leading axis of extent one, and is reshaped to and from the kernel's own shape.
         whole = (1, *tile.shape)
         if op.name == "tile_load":
             found = b.one("tile_load", array, self.example, *rest, **{**attrs, "shape": whole})
@@ -157,7 +164,7 @@ class _Batched:
         b.region.ops.append(Op("tile_reshape", (found,), op.results, {"shape": tile.shape}, (), op.loc))
 
     def _hides_accesses(self, op: Op) -> bool:
-        """Whether an op has accesses in a body that is an attribute, where no index can be added."""
+        """Return whether an op has accesses in a body that is an attribute, where no index can be added."""
         body = op.attrs.get("body")
         return isinstance(body, Region) and any(
             inner.name in ("tid", "extent", "block_index") or any(v in self.arrays for v in inner.operands)

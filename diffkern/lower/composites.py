@@ -1,12 +1,12 @@
 """Expands the mathematics of vectors and matrices into scalar operations.
 
-In: any function. Out: an equivalent function in which the only operations on composites are ``construct`` and
-``extract``; every other operation computes scalars. Loads, stores, atomics, stacks and values carried by control flow
-keep their composite types, so that memory is still moved one whole element at a time.
+The result is an equivalent function in which the only operations on composites are ``construct`` and ``extract``; every
+other operation computes scalars. Loads, stores, atomics, stacks and values carried by control flow keep their composite
+types, so that memory is still moved one whole element at a time.
 
 Each composite value of the old function is represented by the list of its components, all of them scalar values that
 dominate every use of the old value. An ``extract`` therefore never costs anything, and a ``construct`` is emitted only
-where a whole element is wanted.
+where a whole element is needed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Expander:
     # -- values ------------------------------------------------------------------------------------------------------
 
     def define(self, old: Value, new: Value) -> None:
-        """``new`` stands for ``old``; a composite is decomposed at once, where it dominates all its uses."""
+        """Let ``new`` stand for ``old``; a composite is decomposed at once, where it dominates all its uses."""
         self.values[old] = new
         if isinstance(old.type, (Vec, Mat)):
             self.parts[old] = self.builder.components(new)
@@ -90,10 +90,12 @@ class _Expander:
         if rule is not None and touches:
             parts = rule(self.builder, op, [self.components(v) for v in op.operands])
             if isinstance(op.result.type, (Vec, Mat)):
+                # Only the components are recorded: the whole vector is constructed where one is needed.
                 self.parts[op.result] = parts
             else:
                 (self.values[op.result],) = parts
             return
+        # Everything else moves or carries whole elements and keeps its composite operands.
         regions = tuple(self.region(r) for r in op.regions)
         results = tuple(Value(r.type, r.name) for r in op.results)
         operands = tuple(self.whole(v) for v in op.operands)
@@ -145,7 +147,7 @@ def _insert(b: Builder, op: Op, args: list[Components]) -> Components:
 
 
 def _is_component(b: Builder, index: Value, k: int, size: int) -> Value:
-    """Whether a run-time index names component ``k``, counted from the front or, negative, from the end."""
+    """Return whether a run-time index names component ``k``, counted from the front or, negative, from the end."""
     t = index.type
     assert isinstance(t, Scalar)
     hit = b.one("eq", index, b.const(k, t))
@@ -156,6 +158,7 @@ def _is_component(b: Builder, index: Value, k: int, size: int) -> Value:
 
 def _extract_dyn(b: Builder, op: Op, args: list[Components]) -> Components:
     parts, (index,) = args
+    # Memory of registers has no addresses: a chain of selections picks the component.
     out = parts[0]
     for k in range(1, len(parts)):
         out = b.select(_is_component(b, index, k, len(parts)), parts[k], out)
@@ -194,6 +197,7 @@ def _reciprocal_or_zero(b: Builder, x: Value, nonzero: str) -> Value:
 
 
 def _normalize(b: Builder, op: Op, args: list[Components]) -> Components:
+    # The zero vector has no direction; its inverse length is taken as zero, so the result is the zero vector.
     norm = b.one("sqrt", _sum_of_products(b, args[0], args[0]))
     inverse = _reciprocal_or_zero(b, norm, "gt")
     return [b.mul(a, inverse) for a in args[0]]
@@ -228,7 +232,7 @@ def _vecmat(b: Builder, op: Op, args: list[Components]) -> Components:
 
 
 def _quat_mul(b: Builder, op: Op, args: list[Components]) -> Components:
-    """Hamilton's product of quaternions (x, y, z, w)."""
+    """Expand Hamilton's product of quaternions (x, y, z, w)."""
     (ax, ay, az, aw), (bx, by, bz, bw) = args
     return [
         b.sub(_sum_of_products(b, (aw, ax, ay), (bx, bw, bz)), b.mul(az, by)),
@@ -269,7 +273,7 @@ class _Minors:
         self.known: dict[tuple[tuple[int, ...], tuple[int, ...]], Value] = {}
 
     def of(self, rows: tuple[int, ...], columns: tuple[int, ...]) -> Value:
-        """The determinant of what is in these rows and columns."""
+        """Return the determinant of the submatrix with these rows and columns."""
         found = self.known.get((rows, columns))
         if found is None:
             found = self.known[rows, columns] = self._expanded(rows, columns)
@@ -280,6 +284,7 @@ class _Minors:
         if len(rows) == 1:
             return first[columns[0]]
         total = b.mul(first[columns[0]], self.of(rows[1:], columns[1:]))
+        # Laplace expansion along the first row, with alternating signs.
         for k, c in enumerate(columns[1:], 1):
             term = b.mul(first[c], self.of(rows[1:], (*columns[:k], *columns[k + 1 :])))
             total = b.sub(total, term) if k % 2 else b.add(total, term)
@@ -305,7 +310,7 @@ def _determinant(b: Builder, op: Op, args: list[Components]) -> Components:
 
 
 def _inverse(b: Builder, op: Op, args: list[Components]) -> Components:
-    """Cofactors over the determinant; a singular matrix gives the zero matrix."""
+    """Expand cofactors over the determinant; a singular matrix gives the zero matrix."""
     n, rows = _small(op), _rows(args[0], op.operands[0].type)
     if n == 1:
         return [_reciprocal_or_zero(b, rows[0][0], "ne")]
@@ -314,7 +319,9 @@ def _inverse(b: Builder, op: Op, args: list[Components]) -> Components:
     for r in range(n):
         found = ((c, minors.of(_without(n, r), _without(n, c))) for c in range(n))
         cofactors.append([b.neg(m) if (r + c) % 2 else m for c, m in found])
+    # The determinant is the first row times its cofactors, which are at hand already.
     scale = _reciprocal_or_zero(b, _sum_of_products(b, rows[0], cofactors[0]), "ne")
+    # The adjugate is the transpose of the cofactor matrix.
     return [b.mul(cofactors[c][r], scale) for r in range(n) for c in range(n)]
 
 

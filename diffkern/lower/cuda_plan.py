@@ -1,7 +1,7 @@
-"""How the threads of a GPU launch share memory: decided once, for the LLVM code and for the readable source alike.
+"""The memory plan of a GPU launch, made once for both the LLVM code and the readable source.
 
-In: a function, and for an adjoint what ``analysis.conflicts`` found about its cotangents. Out: a :class:`CudaPlan` that
-says of each update of an array element how it is made:
+From a function, and for an adjoint from the results of ``analysis.conflicts`` about its cotangents, :func:`cuda_plan`
+makes a :class:`CudaPlan` with the form of each update of an array element:
 
 ``PLAIN``   load, add, store: no other thread of the launch touches the element
 ``SUM``     the address is the same for all threads: each thread adds up its own, the block adds those up, and one
@@ -9,7 +9,8 @@ says of each update of an array element how it is made:
 ``RED``     an atomic whose old value is not read
 ``ATOMIC``  an atomic whose old value is read
 
-On a GPU there are no chunks that run in order, so neither two colours nor private copies help: what may race is atomic.
+On a GPU there are no chunks that run in order, so neither two colours nor private copies help: updates that may race
+are atomic.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _WARPS = 32
 
 
 class Update(enum.Enum):
-    """How a thread changes an element that has to be read for it."""
+    """The ways in which a thread changes an element that has to be read first."""
 
     PLAIN = "plain"
     SUM = "sum"
@@ -52,14 +53,14 @@ class CudaPlan:
     Attributes
     ----------
     sums
-        The ops that each thread adds up for itself, in the order of the program.
+        The ops whose values each thread adds up for itself, in program order.
     updates
-        How each ``atomic`` and ``accumulate`` op is made.
+        The form of each ``atomic`` and ``accumulate`` op.
     invariant
         Values that are the same for all threads, definitions before uses, each with its op (None for a parameter).
     blockwise
-        Whether threads of a block work together (barriers, shared arrays): a launch is then whole blocks of one size,
-        and a block's threads walk the grid together.
+        Whether threads of a block cooperate (barriers, shared arrays): a launch is then whole blocks of one size, and a
+        block's threads walk the grid together.
     """
 
     sums: tuple[Op, ...]
@@ -68,24 +69,24 @@ class CudaPlan:
     blockwise: bool
 
     def address_ops(self, op: Op) -> list[Op]:
-        """The ops by which the address of a sum is computed once more after the threads' loop."""
+        """Return the ops that compute the address of a sum once more after the threads' loop."""
         return needed_for(op, dict(self.invariant))
 
 
 def finalize_updates(
     fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str = "plain"
 ) -> None:
-    """Set the modes of an adjoint's accumulations to what holds on a GPU, in place.
+    """Set the modes of an adjoint's accumulations to those that are safe on a GPU, in place.
 
     Parameters
     ----------
     fn
         An adjoint after ``analyse_conflicts``.
     buffers, conflicts
-        Its cotangent parameters and what was found about each.
+        Its cotangent parameters and the conflict of each.
     accumulate
-        ``"atomic"`` if the launch makes the analysis void: buffers overlap, a stride is 0, or the launch has more
-        axes than the kernel asks for.
+        ``"atomic"`` if the launch invalidates the analysis: buffers overlap, a stride is 0, or the launch has more axes
+        than the kernel asks for.
     """
     summed = {Access(op).array for op in walk(fn.body) if op.name in ACCUMULATES and op.attrs["mode"] == "reduce"}
     racing = [
@@ -100,7 +101,7 @@ def finalize_updates(
 
 
 def cuda_plan(fn: Function) -> CudaPlan:
-    """The decisions about a function whose modes are final."""
+    """Return the decisions about a function whose modes are final."""
     invariant, used = launch_values(fn), used_values(fn)
     sums = tuple(uniform_sums(fn, invariant, used))
     updates: dict[Op, Update] = {}
@@ -108,19 +109,20 @@ def cuda_plan(fn: Function) -> CudaPlan:
         update = update_of(op, used)
         if update is not None:
             updates[op] = update
+    # Sums override what update_of has found for the same ops.
     updates.update(dict.fromkeys(sums, Update.SUM))
     return CudaPlan(sums, updates, invariant, blockwise_op(fn) is not None)
 
 
 def update_of(op: Op, used: Set[Value]) -> Update | None:
-    """How an update is made that is no sum; None for other ops.
+    """Return the form of an update that is not a sum; None for other ops.
 
     Parameters
     ----------
     op
         Any op of a function whose modes are final.
     used
-        The values that something reads.
+        The values that are read.
     """
     if op.name == "accumulate":
         return Update.PLAIN if op.attrs["mode"] == "plain" else Update.RED
@@ -130,18 +132,18 @@ def update_of(op: Op, used: Set[Value]) -> Update | None:
 
 
 def summed_type(op: Op) -> Element:
-    """The type in which the values of an update are added up."""
+    """Return the type in which the values of an update are added up."""
     array = Access(op).array.type
     assert isinstance(array, Array)
     return value_type(array.dtype)
 
 
 def sum_bytes(plan: CudaPlan) -> int:
-    """Bytes of shared memory in which the readable kernel adds up over a block: a number for each warp and type."""
+    """Return the shared memory for the readable kernel's block sums: a number for each warp and type."""
     return sum(_WARPS * s.itemsize for s in {scalar_of(summed_type(op)) for op in plan.sums})
 
 
 def dynamic_shared_bytes(fn: Function, plan: CudaPlan) -> int:
-    """Bytes of shared memory for which a launch of the readable kernel asks: 0 where a block has its arrays anyway."""
+    """Return the shared memory that a launch of the readable kernel requests: 0 if static arrays suffice."""
     taken = shared_bytes(fn)
     return taken if fn.dynamic_shared or taken + sum_bytes(plan) > SHARED_BYTES else 0

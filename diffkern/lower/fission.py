@@ -1,11 +1,11 @@
-"""A block of threads as one thread, for a target without blocks.
+"""Loop fission: a block of threads becomes one thread, for a target without blocks.
 
-In: a function that ``analysis.blocks.check_blocks`` accepts. Out: the same, in place: its *thread is a block*, without
+A function that ``analysis.blocks.check_blocks`` accepts is changed in place so that its *thread is a block*, without
 thread index, barriers and block-thread indices. Between two barriers the threads of a block run one after the other, in
-a loop of their own (a ``for`` with the attribute ``threads``); what a thread needs after a barrier is kept in an array
-with an element per thread; loops and branches around barriers go outside of the loops over threads. Shared arrays are
-memory of the block. What remains of the family ``block`` are ``block_index``, ``block_dim``, ``extent`` and
-``shared_new``.
+a loop of their own (a ``for`` with the attribute ``threads``); a value that a thread needs after a barrier is kept in
+an array with an element per thread; loops and branches around barriers go outside of the loops over threads. Shared
+arrays are memory of the block. Of the family ``block`` only ``block_index``, ``block_dim``, ``extent`` and
+``shared_new`` remain.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ _SHORT = 8
 
 
 def to_blocks(fn: Function) -> Function:
-    """Make blocks the threads of a function whose threads work together, in place; return the function."""
+    """Turn blocks into the threads of a function whose threads cooperate, in place; return the function."""
+    # A thread index is found from the block's, so the launch has no axes of its own.
     if blockwise_op(fn) is not None:
         fn.body, fn.tid_arity, fn.blocks = _Blocks(fn).body(), 0, True
     return fn
@@ -53,7 +54,7 @@ def to_blocks(fn: Function) -> Function:
 
 @dataclass(eq=False)
 class _Segment:
-    """Ops between barriers: first what is the same for all threads, then what each thread does."""
+    """The ops between two barriers: first those that are the same for all threads, then those of each thread."""
 
     common: list[Op] = field(default_factory=list)
     own: list[Op] = field(default_factory=list)
@@ -69,6 +70,7 @@ class _Blocks:
         self.env: dict[Value, Value] = {p: p for p in fn.params}
         self.stacks = stacks_of_blocks(fn)
         self.fields: dict[Value, list[Value | int]] = {}  # of a stack: the array of a field, or its place in the stack
+        # Which fields differ decides about the memory of the block, so it is found before anything is emitted.
         self.mixed = self.find_mixed()
         # Computed where they are needed.
         self.indices = {op.result: op for op in walk(fn.body) if is_per_thread(op)}
@@ -97,16 +99,18 @@ class _Blocks:
     # -- what is kept across barriers --------------------------------------------------------------------------------
 
     def segments(self, region: Region) -> list[_Segment | Op]:
-        """A region as segments, and the loops and branches around barriers."""
+        """Return a region as segments, and the loops and branches around barriers."""
         out: list[_Segment | Op] = [_Segment()]
         for op in region.ops:
             if op.name == "barrier":
                 out.append(_Segment())
             elif has_barrier(op):
                 out += [op, _Segment()]
+            # Shared arrays and stacks of the block are allocated elsewhere and are no part of a segment.
             elif op.name != "shared_new" and not (op.results and op.results[0] in self.stacks):
                 segment = out[-1]
                 assert isinstance(segment, _Segment)
+                # An op may be both: a loop with uniform and own results is emitted twice, each time with its part.
                 if self.is_common(op):
                     segment.common.append(op)
                 if self.is_own(op):
@@ -114,11 +118,11 @@ class _Blocks:
         return out
 
     def is_common(self, op: Op) -> bool:
-        """Whether there is something in an op that the block does once."""
+        """Return whether the block executes (part of) an op once."""
         return any(r in self.uniform for r in op.results) or self.keeps_common(op)
 
     def keeps_common(self, op: Op) -> bool:
-        """Whether an op, or one in its regions, puts on a stack what is the same for all threads."""
+        """Return whether an op, or one in its regions, pushes a value that is the same for all threads."""
         if op.regions:
             return any(self.keeps_common(inner) for sub in op.regions for inner in sub.ops)
         if op.name != "stack_set" or op.operands[0] not in self.stacks:
@@ -126,13 +130,13 @@ class _Blocks:
         return len(self.mixed[op.operands[0]]) < len(op.operands) - 2
 
     def is_own(self, op: Op) -> bool:
-        """Whether there is something in an op that each thread does."""
+        """Return whether each thread executes (part of) an op."""
         if op.name == "stack_set" and op.operands[0] in self.stacks:
             return bool(self.mixed[op.operands[0]])
         return has_effect(op) or any(r not in self.uniform for r in op.results)
 
     def find_mixed(self) -> dict[Value, set[int]]:
-        """For each stack of the block the fields of which every thread has its own value."""
+        """Return for each stack of the block the fields of which every thread has its own value."""
         found: dict[Value, set[int]] = {stack: set() for stack in self.stacks}
         for op in walk(self.fn.body):
             if op.name == "stack_set" and op.operands[0] in self.stacks:
@@ -140,9 +144,10 @@ class _Blocks:
         return found
 
     def make_stack(self, op: Op) -> None:
-        """A stack of what is the same for all threads, and for each other field an array of slots and threads."""
+        """Create a stack of the uniform fields, and for each other field an array of slots and threads."""
         t: Stack = op.attrs["type"]
         mixed = self.mixed[op.result]
+        # A field that is the same for all threads is kept once per block, not once per thread.
         same = [k for k in range(len(t.fields)) if k not in mixed]
         places: list[Value | int] = []
         for k, f in enumerate(t.fields):
@@ -155,7 +160,7 @@ class _Blocks:
                 self.env[op.result] = self.b.one("stack_new", type=narrow, hint=op.result.name)
 
     def find_kept(self, region: Region) -> set[Value]:
-        """The values of threads that are needed outside of the segment that computes them."""
+        """Return the values of threads that are needed outside of the segment that computes them."""
         home: dict[Value, object] = {}
         uses: list[tuple[Value, object]] = []
 
@@ -175,10 +180,11 @@ class _Blocks:
 
         visit(region)
         later = {v for v, where in uses if v in home and home[v] is not where and v not in self.uniform}
+        # Indices and cheap integers are recomputed; keeping them would cost memory and loads per thread.
         return later - self.indices.keys() - self.rematerialized.keys()
 
     def find_rematerialized(self) -> dict[Value, Op]:
-        """Integers that follow from the thread's index and what is the same for all: computed where they are needed."""
+        """Return the integers computed from the thread's index and uniform values, to be recomputed where needed."""
         found: dict[Value, Op] = {}
         length: dict[Value, int] = {}
         for op in walk(self.fn.body):
@@ -193,7 +199,7 @@ class _Blocks:
         return found
 
     def array_for(self, t: Element, name: str, slots: int | None = None) -> Value:
-        """Memory of the block with an element for each thread, and for each slot of a stack."""
+        """Return memory of the block with an element for each thread, and for each slot of a stack."""
         shape = (MAX_BLOCK_DIM,) if slots is None else (slots, MAX_BLOCK_DIM)
         array = Value(Array(t, len(shape), SHARED), name)
         attrs = {"type": array.type, "shape": shape, "number": _OWN_NUMBERS - len(self.arrays)}
@@ -219,16 +225,18 @@ class _Blocks:
                 self.loop(item)
 
     def segment(self, item: _Segment) -> None:
+        # Uniform values first, as the threads' own ops use them.
         self.once(item.common)
         if item.own:
             with _Threads(self, item.own[0]) as thread:
                 thread.ops(item.own)
                 for v in (r for op in item.own for r in op.results):
                     if v in self.needed_later:
+                        # Stored in the same loop over threads, while the value is still in a register.
                         thread.keep(v)
 
     def once(self, ops: Sequence[Op]) -> None:
-        """What the block computes once: of loops and branches that part of which the results are the same for all."""
+        """Emit the ops that the block executes once: of loops and branches the part with uniform results."""
         for op in ops:
             shared = [k for k, r in enumerate(op.results) if r in self.uniform]
             if not self.is_common(op):
@@ -241,16 +249,17 @@ class _Blocks:
                 self.emit_loop(op, shared, lambda body: self.once(body.ops))
 
     def hand_over(self, pairs: list[tuple[Value, Value]], like: Op) -> None:
-        """Let each thread's value of the first go to what is kept for the second."""
+        """Store each thread's value of the first of a pair to the memory that is kept for the second."""
         if not pairs:
             return
         with _Threads(self, like) as thread:
+            # All values are read before one is stored: a swap of two carried values must not read a new one.
             found = [thread.value(source) for source, _ in pairs]
             for value, (_, target) in zip(found, pairs, strict=True):
                 thread.store(self.kept[target], value)
 
     def own_results(self, op: Op) -> list[int]:
-        """Positions of the results that differ between threads; memory is made for them."""
+        """Return the positions of the results that differ between threads; memory is allocated for them."""
         own = [k for k, r in enumerate(op.results) if r not in self.uniform]
         for k in own:
             r = op.results[k]
@@ -258,7 +267,7 @@ class _Blocks:
         return own
 
     def branch(self, op: Op) -> None:
-        """A branch around barriers; memory takes what threads have of their own."""
+        """Emit a branch around barriers; the threads' own results go to memory."""
         own = self.own_results(op)
 
         def arm(sub: Region) -> None:
@@ -281,8 +290,10 @@ class _Blocks:
         self.env.update(zip((op.results[k] for k in shared), results, strict=True))
 
     def loop(self, op: Op) -> None:
-        """A loop around barriers; what threads carry of their own is kept in memory."""
+        """Emit a loop around barriers; the values that threads carry are kept in memory."""
         view, own = loop(op), self.own_results(op)
+        # The initial values go to the memory of the results, which the carried values share: one array per carried
+        # value.
         self.hand_over([(view.init[k], op.results[k]) for k in own], op)
         for k in own:
             self.kept[view.carried[k]] = self.kept[op.results[k]]
@@ -314,13 +325,14 @@ class _Blocks:
         region = Region(tuple(Value(loop.tested[k].type, loop.tested[k].name) for k in shared))
         self.env.update(zip((loop.tested[k] for k in shared), region.params, strict=True))
         with self.b.into(region):
+            # The condition of a loop around barriers is uniform, so only its common part is emitted.
             self.once(loop.test.ops)
         region.yields = (self.env[loop.condition],)
         return region
 
 
 class _Common(Cloner):
-    """Copies what the block computes once."""
+    """Copies the ops that the block executes once."""
 
     def __init__(self, blocks: _Blocks, env: dict[Value, Value]) -> None:
         super().__init__(blocks.b, env)
@@ -337,7 +349,7 @@ class _Common(Cloner):
             super().op(op)
 
     def stack(self, op: Op) -> None:
-        """The fields that are the same for all threads."""
+        """Access the fields that are the same for all threads."""
         access = Slot(op)
         places = self.blocks.fields[access.stack]
         stack, slot = self.env[access.stack], self.value(access.slot)
@@ -350,7 +362,7 @@ class _Common(Cloner):
 
 
 class _Threads(_Common):
-    """A loop over the threads of the block; what is copied inside belongs to one of them."""
+    """A loop over the threads of the block; the ops copied inside belong to one of them."""
 
     def __init__(self, blocks: _Blocks, like: Op) -> None:
         super().__init__(blocks, dict(blocks.env))
@@ -366,9 +378,11 @@ class _Threads(_Common):
     def __exit__(self, *exc: object) -> None:
         self.inside.__exit__(None, None, None)
         with self.b.at(self.like.loc):
+            # The attribute tells the target that the trips are independent threads, which it may vectorise.
             self.b.op("for", self.b.i32(0), self.blocks.n, self.b.i32(1), regions=(self.body,), threads=True)
 
     def value(self, v: Value) -> Value:
+        # Uniform values and those of this segment are in the environment; others come from memory or are recomputed.
         found = self.env.get(v)
         if found is None:
             # Where it is needed, each time anew: an earlier place may be inside of a branch.
@@ -391,7 +405,7 @@ class _Threads(_Common):
             super().op(op)
 
     def stack(self, op: Op) -> None:
-        """The fields of which each thread has its own."""
+        """Access the fields of which each thread has its own."""
         places = self.blocks.fields[op.operands[0]]
         if op.name == "stack_set":
             for v, place in zip(Slot(op).values, places, strict=True):
@@ -410,6 +424,7 @@ class _Threads(_Common):
         b, extents = self.b, self.blocks.extents
         if not extents:
             return b.add(self.blocks.first, self.thread)
+        # The flat number of a thread may exceed 32 bits in a launch of several axes, although each index does not.
         wide = [b.cast(v, INT64) for v in (self.blocks.block, self.blocks.n, self.thread)]
         flat = b.add(b.mul(wide[0], wide[1]), wide[2])
         for extent in reversed(extents[axis:]):

@@ -1,6 +1,6 @@
-"""What is noted on a whole kernel before it is optimised or differentiated, as its operations may be gone afterwards.
+"""Marks on a whole kernel, made before it is optimised or differentiated, as its operations may be gone afterwards.
 
-In: a kernel as the frontend leaves it. Out: the same function, in place.
+All of them change a kernel as the frontend leaves it, in place.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ _ROUNDED: Final = frozenset({"add", "sub", "mul", "div"})
 
 
 def mark_threads(fn: Function) -> Function:
-    """Note for how many threads of a block a kernel is made that have numbers of their own, in place."""
+    """Note the threads per block of a kernel whose threads hold numbers of their own, in place."""
     fn.threads = threads_of(fn)
     return fn
 
 
 def mark_unfused(fn: Function) -> Function:
-    """Forbid to fuse a product and a sum in a kernel with an atomic minimum or maximum, in place.
+    """Forbid fusing a product and a sum in a kernel with an atomic minimum or maximum, in place.
 
     The adjoint finds the winner by comparing a replayed value with the stored extremum.
     """
@@ -37,10 +37,10 @@ def mark_unfused(fn: Function) -> Function:
 
 
 def mark_as_written(fn: Function) -> Function:
-    """Forbid to fuse a product and a sum from which an integer or a rounded number is made, in place.
+    """Forbid fusing a product and a sum from which an integer or a rounded number is computed, in place.
 
-    Which products are fused depends on what else needs them. A kernel and its adjoint, which computes the number again,
-    would choose two elements where one rounding is an integer and two are not.
+    Which products are fused depends on their other uses. A kernel and its adjoint, which recomputes the number, would
+    choose two different elements if one rounding is an integer and the other is not.
     """
     found = made_integral(fn)
     for op in walk(fn.body) if found else ():
@@ -50,7 +50,7 @@ def mark_as_written(fn: Function) -> Function:
 
 
 def blocks_of_one(fn: Function) -> Function:
-    """Where a block that works on tiles is one thread: ``block_dim`` is 1 in kernels with tiles, in place."""
+    """Set ``block_dim`` to 1 in kernels with tiles, whose block is one thread, in place."""
     ops = list(walk(fn.body))
     if any(map(of_block, ops)):
         for op in ops:

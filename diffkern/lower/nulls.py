@@ -1,8 +1,8 @@
-"""Accesses of null arrays: arrays for which a launch passed None.
+"""Removes accesses of null arrays: arrays for which a launch passed None.
 
-In: a function as the frontend wrote it. Out: the same function, in place, without them: what is read is zero, and what
-is written is lost. The frontend refuses accesses that nothing guards; the others are those that no thread should come
-to, but that no constant condition rules out. A debug build keeps them, and its bounds checks find the thread that does.
+A function as the frontend wrote it is changed in place: loads give zero, and stores are dropped. The frontend refuses
+unguarded accesses; the others are those that no thread should reach, but that no constant condition rules out. A debug
+build keeps them, and its bounds checks find the thread that does.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ __all__ = ["has_nulls", "remove_null_accesses"]
 
 
 def has_nulls(fn: Function) -> bool:
-    """Whether an array of a function is null."""
+    """Return whether an array of a function is null."""
     return any(isinstance(p.type, Array) and p.type.is_null for p in fn.params)
 
 
 def remove_null_accesses(fn: Function) -> Function:
-    """Replace what is read from null arrays by zeros, and leave out what is written to them, in place."""
+    """Replace loads from null arrays by zeros, and drop stores to them, in place."""
     _remove(fn.body)
     fn.updates = tuple(u for u in fn.updates if not _accesses_null(u.store))
     for update in fn.updates:
@@ -50,7 +50,7 @@ def _remove(region: Region) -> None:
 
 
 def _zero(result: Value, op: Op) -> list[Op]:
-    """The ops that give a value as zero."""
+    """Return the ops that define a value as zero."""
     b = Builder(loc=op.loc)
     t = result.type
     if isinstance(t, Tile):

@@ -1,9 +1,8 @@
-"""Arrays in elements of arrays become arrays at the addresses that the elements hold.
+"""Lowers arrays in elements of arrays to arrays at the addresses that the elements hold.
 
-In: a function with parameters of layout ``P``, whose leading axes are elements and whose others are those of the arrays
-in them. Out: the same function, in place, with parameters that are arrays of descriptors; each access reads one, and is
-one of the array that it describes. Nothing after this knows that two of these may be one array, so no pass after it may
-move accesses.
+Parameters of layout ``P`` have leading axes for the elements and further ones for the arrays in them. In place, they
+become parameters that are arrays of descriptors; each access reads a descriptor, and is an access of the array that it
+describes. Nothing after this pass knows that two of these may be the same array, so no later pass may move accesses.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ def _lowered(fn: Function, kind: type[_Pointed]) -> Function:
 
 
 class _Pointed(Cloner):
-    """The copy; what becomes of an access is a subclass's business."""
+    """Copies a function; subclasses emit the accesses."""
 
     def __init__(self, held: Mapping[Value, Value]) -> None:
         super().__init__(Builder(), dict(held))
@@ -91,6 +90,7 @@ class _Arrays(_Pointed):
         described = self.b.construct(Array(t.dtype, t.ndim, t.layout).held.dtype, words)
         array = self.b.one("array_at", described, type=inner)
         array.name = op.operands[0].name
+        # The leading indices selected the descriptor; the others are those of the array it describes.
         attrs = {**op.attrs, "wrap": tuple(op.attrs["wrap"][t.outer :])}
         copy = Op(op.name, op.operands, op.results, attrs, op.regions, op.loc)
         self.emit(copy, (array, *self.values(op.operands[1 + t.outer :])), ())
@@ -110,6 +110,8 @@ class _Elements(_Pointed):
             at = b.cast(self.value(index), INT32)
             if op.attrs["wrap"][t.outer + k]:
                 at = b.select(b.one("lt", at, b.i32(0)), b.add(at, extent), at)
+            # The address is computed in bytes from the strides of the descriptor; the product wraps for negative ones
+            # as intended.
             address = b.add(address, b.mul(b.cast(at, UINT64), words[1 + inner + k]))
         scalar, held = scalar_of(t.dtype), value_type(t.dtype)
         count = 1 if isinstance(t.dtype, Scalar) else t.dtype.size

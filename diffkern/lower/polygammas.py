@@ -1,7 +1,7 @@
 """Expands digamma and polygamma functions into arithmetic.
 
-In: any function. Out: an equivalent function without these operations, which no target's library has. What replaces one
-has neither branches nor loops, so that it is computed in lanes and on GPUs alike.
+The result is an equivalent function without these operations, which no target's library has. The expansion has neither
+branches nor loops, so that it can be computed in lanes and on GPUs alike.
 """
 
 from __future__ import annotations
@@ -54,8 +54,10 @@ def _polygamma(b: Builder, order: int, x: Value) -> Value:
         return b.cast(_polygamma(b, order, b.cast(x, FLOAT64)), FLOAT32)
     zero, one = b.const(0.0, t), b.const(1.0, t)
     above = b.one("gt", x, zero)
+    # The reflection formula relates psi(x) to psi(1 - x); both sides are evaluated for a positive argument.
     positive = b.select(above, x, b.sub(one, x))
     mirrored = _above_zero(b, order, positive) if order else _digamma_above_zero(b, positive)
+    # x minus the nearest integer is exact, so the periodic cotangent keeps its relative accuracy.
     rest = b.sub(x, b.one("rint", x))
     cot = _cotangent(b, rest)
     slope = _horner(b, cotangents(order), b.mul(cot, cot))
@@ -69,7 +71,7 @@ def _polygamma(b: Builder, order: int, x: Value) -> Value:
 
 
 def _cotangent(b: Builder, x: Value) -> Value:
-    """``cot(pi * x)`` for x between -1/2 and 1/2; near these, of what is left to them."""
+    """Return ``cot(pi * x)`` for x between -1/2 and 1/2; near the ends, computed from the distance to them."""
     t = x.type
     assert isinstance(t, Scalar)
     size = b.one("abs", x)
@@ -84,6 +86,7 @@ def _above_zero(b: Builder, order: int, x: Value) -> Value:
     assert isinstance(t, Scalar)
     found = series(order, _BITS[t])
     scale, one = b.const(found.scale, t), b.const(1.0, t)
+    # The recurrence moves the argument to where the asymptotic series converges; terms are added from the smallest on.
     near = (b.add(x, b.const(float(k), t)) if k else x for k in reversed(range(found.terms)))
     total = functools.reduce(b.add, (_power(b, b.div(scale, v), order + 1) for v in near))
     w = b.add(x, b.const(float(found.terms), t))
@@ -99,6 +102,7 @@ def _above_zero(b: Builder, order: int, x: Value) -> Value:
 def _digamma_above_zero(b: Builder, x: Value) -> Value:
     t = x.type
     assert isinstance(t, Scalar)
+    # Near its root digamma is small, so the series is expanded around the root, which is kept in two parts.
     terms, root = series(0, _BITS[t]).terms, rounded(ROOT[0], t)
     d = b.sub(b.sub(x, b.const(root, t)), b.const((ROOT[0] - root) + ROOT[1], t))
     near = (b.mul(b.div(d, b.add(x, b.const(float(k), t))), b.const(1.0 / (ROOT[0] + k), t)) for k in range(terms))
@@ -113,7 +117,7 @@ def _digamma_above_zero(b: Builder, x: Value) -> Value:
 
 
 def _power(b: Builder, x: Value, n: int) -> Value:
-    """``x**n`` for n > 0, by squares."""
+    """Return ``x**n`` for n > 0, by repeated squaring."""
     if n == 1:
         return x
     half = _power(b, b.mul(x, x), n // 2)

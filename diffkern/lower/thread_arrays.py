@@ -1,8 +1,8 @@
-"""Arrays of single threads as vectors, in kernels whose threads wait for one another.
+"""Lowers arrays of single threads to vectors, in kernels whose threads synchronize.
 
-In: a function as it is written. Out: the same, in place: where threads meet at barriers or share arrays, an array that
-a thread has for itself is a vector of all numbers in it. It is kept across a barrier like any number, and is carried,
-replayed and differentiated like one.
+In a function as written, in place: where threads synchronize at barriers or share arrays, an array that a thread has
+for itself becomes a vector of all numbers in it. It is kept across a barrier like any number, and is carried, replayed
+and differentiated like one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MOST: Final = 64
 
 
 def arrays_as_vectors(fn: Function) -> Function:
-    """Make vectors of the arrays of threads, if threads of a block work together one by one; return the function.
+    """Turn the arrays of threads into vectors, if threads of a block cooperate as single threads; return the function.
 
     Raises
     ------
@@ -40,6 +40,7 @@ def arrays_as_vectors(fn: Function) -> Function:
         return fn
     for op in ops:
         _check(op)
+    # Types are changed in place, so that every op that merely passes an array on needs no rewriting.
     for v in _values(fn.body):
         v.type = _vector(v.type)
     for op in ops:
@@ -61,7 +62,7 @@ def _works_together(op: Op) -> bool:
 
 
 def _vector(t: Type) -> Type:
-    """The type of a vector that holds what a value of a type does."""
+    """Return the type of a vector with the numbers of a value of a type."""
     if isinstance(t, Tile) and t.own:
         return Vec(_number(t), t.size * components(t))
     return Stack(tuple(map(_vector, t.fields)), t.slots, t.level) if isinstance(t, Stack) else t  # type: ignore[arg-type]
@@ -72,7 +73,7 @@ def _number(t: Tile) -> Scalar:
 
 
 def _retyped(given: Any) -> Any:
-    """The types that an attribute names."""
+    """Return the types that an attribute names, with arrays as vectors."""
     return tuple(map(_vector, given)) if isinstance(given, tuple) else _vector(given)
 
 
@@ -88,6 +89,7 @@ def _region(region: Region, b: Builder, arrays: Mapping[Value, Tile]) -> None:
             continue
         with b.into(done), b.at(op.loc):
             lowered(b, op, arrays[held])
+        # The last op takes over the old results, so uses need not be renamed.
         done.ops[-1].results = op.results
     region.ops = done.ops
 
@@ -104,7 +106,7 @@ def _check(op: Op) -> None:
 
 
 def _numbers(b: Builder, item: Value, t: Tile) -> list[Value]:
-    """The numbers of an element, as memory keeps them."""
+    """Return the numbers of an element as memory keeps them, rounded to its type."""
     parts = b.components(item) if isinstance(item.type, (Vec, Mat)) else [item]
     rounding = _ROUNDED.get(scalar_of(t.dtype))
     return parts if rounding is None else [b.one(rounding, x) for x in parts]
@@ -118,7 +120,7 @@ def _fill(b: Builder, op: Op, t: Tile) -> Value:
 
 
 def _position(b: Builder, index: Sequence[Value], t: Tile) -> tuple[Value, Value]:
-    """The number of an element and whether there is one."""
+    """Return the number of an element and whether it exists."""
     inside: Value | None = None
     place: Value | None = None
     for v, extent in zip(index, t.shape, strict=True):
@@ -126,6 +128,7 @@ def _position(b: Builder, index: Sequence[Value], t: Tile) -> tuple[Value, Value
         zero, end = b.const(0, v.type), b.const(extent, v.type)
         within = b.one("and", b.one("ge", v, zero), b.one("lt", v, end))
         inside = within if inside is None else b.one("and", inside, within)
+        # The unsigned position of an index out of range is never used: a test accompanies it.
         counted = b.cast(v, UINT32)
         place = counted if place is None else b.add(b.mul(place, b.const(extent, UINT32)), counted)
     assert place is not None
@@ -148,7 +151,7 @@ def _behind(b: Builder, place: Value, k: int) -> Value:
 
 
 def _replace(b: Builder, op: Op, t: Tile) -> Value:
-    """A place behind the end is that of an element that is not there."""
+    """Replace an element; the position behind the end stands for an element that does not exist."""
     place, inside = _position(b, Part(op).index, t)
     place = b.select(inside, place, b.const(t.size * components(t), UINT32))
     made = op.operands[0]

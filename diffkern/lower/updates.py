@@ -1,14 +1,14 @@
-"""Augmented assignments to elements of arrays: atomic, unless no two threads of a launch update one element.
+"""Lowers augmented assignments to elements of arrays: atomic, unless no two threads of a launch update one element.
 
-In: a function with what the frontend noted about ``a[i] += v`` and the like. Out: the same function, in place, in which
-an update is the plain load, operation and store that it was lowered to where the element is proved to be one thread's
-own, and one atomic update elsewhere. Proved means: among all updates and atomics of an array, no other thread comes to
-the element, by the indices as affine forms of the thread index; or the thread also stores plainly at the very same
-index, which by the precondition of plain stores makes the element its own. For memory that a block shares it is
-between two barriers that no other thread of the block may come there.
+The frontend notes ``a[i] += v`` and the like. In place, an update becomes the plain load, operation and store that it
+was lowered to where the element is proved to be one thread's own, and one atomic update elsewhere. It is proved if,
+among all updates and atomics of an array, no other thread accesses the element, by the indices as affine forms of the
+thread index; or if the thread also stores plainly at the very same index, which by the precondition of plain stores
+makes the element its own. For memory that a block shares the proof is that no other thread of the block accesses the
+element between two barriers.
 
-A kernel that never asks for its index is the same for all threads of a launch. Its updates are atomic where nothing
-else is done with the array; elsewhere they are plain, and ``alone`` tells the launch that there may be one thread only.
+A kernel that never asks for its index is the same for all threads of a launch. Its updates are atomic if the array has
+no other accesses; otherwise they are plain, and ``alone`` tells the launch that there may be one thread only.
 """
 
 from __future__ import annotations
@@ -41,11 +41,12 @@ def finalize_element_updates(fn: Function, simplify: Callable[[Function], Functi
     fn : Function
         The function.
     simplify : callable
-        Makes equal indices one value, in place: a copy of the function is analysed after it.
+        Merges equal indices into one value, in place: a copy of the function is analysed after it.
     """
     updates, fn.updates = fn.updates, ()
     if not updates:
         return fn
+    # A copy is simplified for the analysis, as the function itself has to keep the order of the user's loads.
     seen, sites = _copied(fn, updates)
     simplify(seen)
     alone = fn.tid_arity == 0 and blockwise_op(fn) is None
@@ -56,6 +57,7 @@ def finalize_element_updates(fn: Function, simplify: Callable[[Function], Functi
                 update.store.attrs = {**update.store.attrs, "alone": True}
     else:
         atomic = _racing(seen, sites)
+    # Other threads add to cotangents too, whatever the kernel's own accesses prove.
     cotangents = {op.result for op in walk(fn.body) if op.name == "cotangent_array"}
     atomic |= {number for number, update in enumerate(updates) if Access(update.store).array in cotangents}
     _replace(fn.body, {update.store: update for number, update in enumerate(updates) if number in atomic})
@@ -63,14 +65,14 @@ def finalize_element_updates(fn: Function, simplify: Callable[[Function], Functi
 
 
 def _copied(fn: Function, updates: Sequence[Update]) -> tuple[Function, Sites]:
-    """A copy, and its updates."""
+    """Return a copy, and its updates."""
     copy = clone_function(fn)
     number = {update.store: k for k, update in enumerate(updates)}
     return copy, {twin: number[op] for op, twin in zip(walk(fn.body), walk(copy.body), strict=True) if op in number}
 
 
 def _replace(region: Region, chosen: dict[Op, Update]) -> None:
-    """Put atomic updates in the place of stores; what was loaded for these is left to dead code elimination."""
+    """Replace stores by atomic updates; the loads made for them are left to dead code elimination."""
     ops: list[Op] = []
     for op in region.ops:
         for sub in op.regions:
@@ -83,13 +85,14 @@ def _replace(region: Region, chosen: dict[Op, Update]) -> None:
         if op.attrs.get("opaque"):
             attrs["opaque"] = True
         old = Value(update.operand.type)
+        # The prelude computes the operand; it was noted apart, since the plain form may load the element first.
         ops += update.prelude.ops
         ops.append(Op("atomic", (*op.operands[:-1], update.operand), (old,), attrs, (), op.loc))
     region.ops[:] = ops
 
 
 def _by_array(fn: Function, sites: Sites) -> dict[Value, list[Op]]:
-    """The updates and atomics of each array that is updated."""
+    """Return the updates and atomics of each array that is updated."""
     found: dict[Value, list[Op]] = {}
     for op in walk(fn.body):
         if op in sites or op.name == "atomic":
@@ -98,7 +101,7 @@ def _by_array(fn: Function, sites: Sites) -> dict[Value, list[Op]]:
 
 
 def _racing(fn: Function, sites: Sites) -> set[int]:
-    """The updates in which two threads may race."""
+    """Return the updates in which two threads may race."""
     seen = shadow(fn).fn
     updated = _by_array(seen, sites)
     racing = races_in_blocks(fn, [ops for array, ops in updated.items() if is_shared(array.type)])
@@ -113,7 +116,7 @@ def _racing(fn: Function, sites: Sites) -> set[int]:
 
 
 def _race_free(forms: AffineForms, owners: _Owners, a: Op, b: Op, arity: int) -> bool:
-    """Whether no two threads come to one element by these accesses."""
+    """Return whether no two threads access one element by these accesses."""
     if Access(a).index == Access(b).index and owners.owns(a) and owners.owns(b):
         return True
     relation = relate(forms, a, b)
@@ -121,7 +124,7 @@ def _race_free(forms: AffineForms, owners: _Owners, a: Op, b: Op, arity: int) ->
 
 
 class _Owners:
-    """Plain stores, by which a thread makes an element its own."""
+    """The plain stores, by which a thread makes an element its own."""
 
     def __init__(self, fn: Function, sites: Sites) -> None:
         self.loops = enclosing_loops(fn)
@@ -133,7 +136,7 @@ class _Owners:
                 self.stores.setdefault(Access(op).array, []).append(op)
 
     def owns(self, update: Op) -> bool:
-        """Whether a thread that comes to an update also stores to the element."""
+        """Return whether a thread that executes an update also stores to the element."""
         return any(
             Access(store).index == Access(update).index
             and Access(store).wrap == Access(update).wrap
@@ -144,12 +147,13 @@ class _Owners:
 
 
 def _only_updated(fn: Function, sites: Sites) -> set[int]:
-    """The updates of arrays with which nothing else is done: each update has a load, and there is no other access."""
+    """Return the updates of arrays without other accesses: each update has a load, and nothing else."""
     atomic: set[int] = set()
     for array, ops in _by_array(fn, sites).items():
         numbers = [sites[op] for op in ops if op in sites]
         accesses = [op for op in walk(fn.body) if op.operands[:1] == (array,) and op.name != "shape"]
         loads = sum(op.name in LOADS for op in accesses)
+        # Each update has one load of its own; any further access could see intermediate contents.
         if loads == len(numbers) and len(accesses) == loads + len(ops):
             atomic.update(numbers)
     return atomic

@@ -1,4 +1,4 @@
-"""Memory of one thread, to which tiles are lowered for a target, after differentiation."""
+"""Memory that tiles are lowered to for a target, after differentiation: buffers of one thread."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def _product(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     m, n, k = attrs["m"], attrs["n"], attrs["k"]
     sides = (attrs["c"], m * n), (attrs["a"], m * k), (attrs["b"], k * n)
     for t, (kind, size) in zip(types, sides, strict=True):
+        # tf32 is a way of multiplying, not of storing: its operands lie in memory as float32.
         held = "float32" if kind == "tf32" else kind
         if isinstance(t, Array) and t.layout == SHARED and t.ndim == 1 and t.dtype.name == held:  # type: ignore[union-attr]
             continue
@@ -62,18 +63,18 @@ def _product(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 ROWS = (
     OpDef("buffer_new", "buffer", 0, _new, Effect.STACK_WRITE, Diff.INTERNAL, attrs={"type": Buffer}),
-    # (buffer, index) and (buffer, index, value). aligned: to how many bytes the place is
+    # (buffer, index) and (buffer, index, value). aligned: the alignment of the place in bytes
     OpDef("buffer_get", "buffer", 2, _get, Effect.STACK_READ, Diff.INTERNAL, optional={"aligned": int}),
     OpDef("buffer_set", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL, optional={"aligned": int}),
-    # (buffer, index, value): by any thread of a block at any time; kind as of an atomic update
+    # (buffer, index, value): may be done by any thread of a block at any time; kind as in an atomic update
     OpDef("buffer_add", "buffer", 3, _set, Effect.STACK_WRITE, Diff.INTERNAL, optional={"kind": str}),
     # (c, a, b): row-major c = a @ b, or c += a @ b. trans_a: a is stored k × m
     OpDef(
         "buffer_matmul", "buffer", 3, _matmul, Effect.STACK_WRITE, Diff.INTERNAL,
         attrs={"m": int, "n": int, "k": int, "trans_a": bool, "add": bool},
     ),
-    # The same by all threads of a block, of buffers or shared arrays, a factor row by row or column by column.
-    # a, b, c: the types they are multiplied and summed in
+    # The same computed by all threads of a block, on buffers or shared arrays; a factor is stored row by row or column
+    # by column. a, b, c: the types in which they are multiplied and summed
     OpDef(
         "buffer_product", "buffer", 3, _product, Effect.STACK_WRITE, Diff.INTERNAL,
         attrs={

@@ -1,4 +1,4 @@
-"""Operations on vectors and matrices. Each stays one op through differentiation and is expanded per target."""
+"""Operations on vectors and matrices; each stays one op through differentiation and is expanded per target."""
 
 from __future__ import annotations
 
@@ -145,12 +145,12 @@ def _quaternion(a: Type, b: Type) -> Vec:
 
 
 def _of(result: Callable[..., Type]) -> Infer:
-    """The type rule of a result that follows from the operands' types alone."""
+    """Return the type rule of a result that follows from the operands' types alone."""
     return lambda types, attrs: (result(*types),)
 
 
 def _built_in(name: str, infer: Infer, doc: str, entry: Entry, *, returns: str = "Any", **facts: Any) -> OpDef:
-    """The row of a built-in function, whose parameters are those of its entry."""
+    """Return the row of a built-in function, whose parameters are those of its entry."""
     signature = ", ".join(takes.partition(" : ")[0] for takes in entry.takes.split("; "))
     arity = len(signature.split(", "))
     built_in = BuiltIn(doc, signature, returns=returns, entry=entry)

@@ -1,6 +1,6 @@
 """Thread index, array shape, loads, stores, atomics, cotangent accumulation, loop stacks and control flow.
 
-What is ``opaque`` belongs to a func with a derivative of its own: no derivative passes through it.
+An ``opaque`` op belongs to a func with a derivative of its own: no derivative passes through it.
 
 Index operands of ``load``, ``store``, ``atomic`` and ``accumulate`` are integers, one per axis. The attribute ``wrap``
 is a tuple of bools, one per index: True where a negative index may occur and counts from the end, as in Python.
@@ -163,6 +163,7 @@ def _atomic(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     is_integer = scalar_of(array.dtype).is_integer
     if attrs["kind"] in INTEGER_KINDS and not (is_integer or is_bit):
         raise TypeRuleError(f"atomic {attrs['kind']} of {array}")
+    # The two values travel as one vector, so that every atomic update has one value operand.
     if attrs["kind"] == "cas":
         if not isinstance(types[-1], Vec) or types[-1].length != 2:
             raise TypeRuleError(f"takes what is expected and what replaces it, not {types[-1]}")
@@ -229,7 +230,7 @@ ROWS = (
     OpDef(
         "tid", "memory", 0, _tid, diff=Diff.ZERO, attrs={"axis": int}, uniformity=Uniformity.THREAD, cost=0.0, least=0
     ),
-    # The launch's own
+    # The extent of the launch itself
     OpDef("extent", "memory", 0, _tid, diff=Diff.ZERO, py="extent({axis})", attrs={"axis": int}, cost=0.0, least=0),
     OpDef("shape", "memory", 1, _shape, diff=Diff.ZERO, attrs={"axis": int}, cost=0.0, least=0),
     # An array that is part of the program: its elements in row-major order, as they lie in memory
@@ -237,32 +238,34 @@ ROWS = (
         "constant_array", "memory", 0, _constant_array, diff=Diff.ZERO,
         attrs={"type": Array, "shape": tuple, "data": bytes}, cost=0.0,
     ),
-    # (address, index): an element of memory that no array of the launch stands for, of an object that an id names.
-    # changing: of memory that the program may write to, so that its place is not that of a constant
+    # (address, index): an element of memory that belongs to no array of the launch, but to an object that an id names.
+    # changing: the program may write to the memory, so it is not placed like a constant
     OpDef(
         "peek", "memory", 2, _peek, Effect.CONSTANT, Diff.ZERO,
         attrs={"type": Scalar}, optional={"changing": bool}, cost=1.5,
     ),
-    # (address, address of cotangents, index): a float32 like that of peek, with respect to which is differentiated; and
-    # (address of cotangents, index, value): its cotangent, added by one of many threads; nothing at the address 0
+    # (address, address of cotangents, index): a float32 as from peek, which derivatives are taken with respect to; and
+    # (address of cotangents, index, value): adds to its cotangent, from one of many threads; does nothing at the
+    # address 0
     OpDef("fetch", "memory", 3, _fetch, Effect.CONSTANT, Diff.SPECIAL, cost=1.5),
     OpDef("deposit", "memory", 3, _deposit, Effect.REPORT, Diff.INTERNAL, cost=20.0),
-    # (array, *index), of an array whose elements hold arrays: the extent of one of these, and whether it is there
+    # (array, *index), of an array whose elements hold arrays: the extent of one of these, and whether it exists
     OpDef(
         "inner_shape", "memory", None, _inner_shape, Effect.CONSTANT, Diff.ZERO, attrs={"wrap": tuple, "axis": int},
         cost=1.5, least=0,
     ),
     OpDef("points", "memory", None, _points, Effect.CONSTANT, Diff.ZERO, attrs={"wrap": tuple}, cost=1.5),
-    # (descriptor): the array that it describes; of programs alone, in which its address is all that is known of it
+    # (descriptor): the array that it describes; only in programs that know nothing but the array's address
     OpDef("array_at", "memory", 1, _array_at, diff=Diff.INTERNAL, attrs={"type": Array}, cost=0.0),
-    # (array, *index). aligned: to how many bytes the place is. carried: made for a loop, and its value is used only
-    # where the thread stores to the element as well. common: what no thread writes meanwhile, shared memory between
-    # barriers or a number of the launch, at an element that is the same for all threads of the block
+    # (array, *index). aligned: the alignment of the place in bytes. carried: made for a loop, and its value is used
+    # only where the thread stores to the element as well. common: the element is the same for all threads of the block
+    # and no thread writes it meanwhile; it is shared memory between barriers or a number of the launch
     OpDef(
         "load", "memory", None, _load, Effect.READ, Diff.SPECIAL,
         attrs={"wrap": tuple}, optional={"aligned": int, "carried": bool, "common": bool, "opaque": bool}, cost=1.5,
     ),
-    # (array, *index, value). alone: every thread of a launch makes this very update, so there may be one thread only
+    # (array, *index, value). alone: every thread of a launch makes this same update, so a launch may have one thread
+    # only
     OpDef(
         "store", "memory", None, _store, Effect.WRITE, Diff.SPECIAL,
         attrs={"wrap": tuple}, optional={"aligned": int, "alone": bool, "opaque": bool}, cost=1.5,
@@ -288,14 +291,14 @@ ROWS = (
     OpDef("stack_new", "stack", 0, _stack_new, Effect.STACK_WRITE, Diff.INTERNAL, attrs={"type": Stack}),
     OpDef("stack_get", "stack", 2, _stack_get, Effect.STACK_READ, Diff.INTERNAL, attrs={"field": int}),  # (stack, slot)
     OpDef("stack_set", "stack", None, _stack_set, Effect.STACK_WRITE, Diff.INTERNAL),  # (stack, slot, *values)
-    # types: of the results. guarded, of loops too: taken back only where a cotangent of the results is not exactly
-    # zero. rarely: the first region is one that hardly any thread enters
+    # types: the types of the results. guarded (of loops too): reversed only where a cotangent of the results is not
+    # exactly zero. rarely: hardly any thread enters the first region
     OpDef(
         "if", "control", 1, _if, Effect.CONTROL, Diff.SPECIAL, attrs={"types": tuple},
         optional={"guarded": bool, "rarely": bool},
     ),
-    # ahead: the step is positive, and no index and step add up beyond the type. rolled: too long to be unrolled.
-    # threads: over the threads of a block. once: hardly any thread makes more than one trip
+    # ahead: the step is positive, and index plus step never overflows. rolled: too long to be unrolled. threads: over
+    # the threads of a block. once: hardly any thread makes more than one trip
     OpDef(
         "for", "control", None, _for, Effect.CONTROL, Diff.SPECIAL,
         optional={"ahead": bool, "rolled": bool, "threads": bool, "guarded": bool, "once": bool},

@@ -1,7 +1,7 @@
-"""What threads report: lines of text, and assertions. They touch no array, and adjoints have none of them.
+"""Reports of threads: lines of text, and assertions. They touch no array, and adjoints contain none of them.
 
-A text has a field for each value: ``{}`` for the number as Python shows it, ``{:%5.2f}`` for what C's ``printf`` makes
-of it. Braces that are no field are doubled, as in :meth:`str.format`.
+A text has a field for each value: ``{}`` for the number as Python prints it, ``{:%5.2f}`` for the output of C's
+``printf`` with that format. Braces that are not part of a field are doubled, as in :meth:`str.format`.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ REPORTS: Final = frozenset({"output", "assertion", "breakpoint"})
 
 
 def escaped(text: str) -> str:
-    """Return text as a part of a text without fields."""
+    """Return text escaped for use in a text with fields."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def rendered(text: str, values: Iterable[Any]) -> str:
-    """Return a text with the values, NumPy's scalars, in its fields."""
+    """Return a text with its fields filled by the values, which are NumPy scalars."""
     given, parts = iter(values), []
     for literal, field, form, _ in string.Formatter().parse(text):
         parts.append(literal)
@@ -39,7 +39,7 @@ def rendered(text: str, values: Iterable[Any]) -> str:
 
 
 def fields(text: str) -> int:
-    """Return how many fields a text has."""
+    """Return the number of fields in a text."""
     return sum(field is not None for _, field, _, _ in string.Formatter().parse(text))
 
 

@@ -57,12 +57,13 @@ class Series(NamedTuple):
 
 @functools.cache
 def series(order: int, bits: int) -> Series:
-    """The shortest series of an order whose first term that is missing is below ``2**-bits`` of the result."""
+    """Return the shortest series of an order whose first omitted term is below ``2**-bits`` of the result."""
     from fractions import Fraction
 
     terms, count = min(
         ((n, _needed(order, n, bits)) for n in range(2, 2 * order + 24)), key=lambda pair: pair[0] + pair[1]
     )
+    # The power of two nearest to the (n + 1)th root of n!, so that ``rest`` is not far from 1.
     exponent = round(math.log2(math.factorial(order)) / (order + 1))
     rest = Fraction(math.factorial(order)) / Fraction(2) ** (exponent * (order + 1))
     tail = tuple(float(_coefficient(order, j)) for j in range(1, count + 1))
@@ -70,7 +71,7 @@ def series(order: int, bits: int) -> Series:
 
 
 def _needed(order: int, terms: int, bits: int) -> int:
-    """How many coefficients there must be so that what is missing is small for every argument above 0."""
+    """Return the number of coefficients for which the omitted terms are small for every argument above 0."""
     for j in range(1, 200):
         if abs(_coefficient(order, j + 1)) * (order or 4) * 2**bits < terms ** (2 * j + 2):
             return j
@@ -79,7 +80,7 @@ def _needed(order: int, terms: int, bits: int) -> int:
 
 @functools.cache
 def _coefficient(order: int, j: int) -> Fraction:
-    """The factor of w^-2j: a Bernoulli number times (n + 2j - 1)! over (2j)! n!."""
+    """Return the factor of w^-2j: a Bernoulli number times (n + 2j - 1)! over (2j)! n!."""
     return _bernoulli(2 * j) * math.factorial(order + 2 * j - 1) / (math.factorial(2 * j) * math.factorial(order))
 
 
@@ -96,9 +97,9 @@ def _bernoulli(n: int) -> Fraction:
 
 @functools.cache
 def cotangents(order: int) -> tuple[float, ...]:
-    """The derivative of pi cot(pi x), as a polynomial in the square of cot(pi x).
+    """Return the derivative of pi cot(pi x) as a polynomial in the square of cot(pi x).
 
-    For even orders it is to be multiplied by cot(pi x). All coefficients have one sign.
+    For even orders it is to be multiplied by cot(pi x). All coefficients have the same sign.
     """
     from fractions import Fraction
 
@@ -129,7 +130,7 @@ def digamma(x: float) -> float:
 
 
 def polygamma(order: int, x: float) -> float:
-    """The derivative of an order of digamma: infinite at 0, NaN at poles where it changes its sign."""
+    """Return the derivative of digamma of an order: infinite at 0, NaN at poles where it changes its sign."""
     if math.isnan(x) or x == -math.inf:
         return math.nan
     if x == math.inf:
@@ -141,6 +142,7 @@ def polygamma(order: int, x: float) -> float:
         if order % 2:
             return math.inf
         return math.copysign(math.inf, -x) if x == 0 else math.nan
+    # Close to a pole cot is 1 / tan; elsewhere it is tan of the complement, which keeps its digits where cot is near 0.
     steep = abs(rest) <= 0.25
     size = math.tan(math.pi * (abs(rest) if steep else 0.5 - abs(rest)))
     cot = math.copysign(1.0 / size if steep else size, rest)
@@ -159,6 +161,7 @@ def _above_zero(order: int, x: float) -> float:
     small = horner(tail, 1.0 / w / w) / w / w + 0.5 / w
     try:
         total = math.fsum((scale / (x + k)) ** (order + 1) for k in range(terms))
+    # Raised only close to the pole at 0, where the power of a reciprocal exceeds the range.
     except OverflowError:
         return -_sign(order) * math.inf
     return -_sign(order) * rest * (total + scale * (scale / w) ** order * (1.0 / order + small))
@@ -169,7 +172,7 @@ def _sign(order: int) -> float:
 
 
 def horner(coefficients: Sequence[float], x: float) -> float:
-    """A polynomial, the constant coefficient first."""
+    """Evaluate a polynomial; the constant coefficient comes first."""
     total = 0.0
     for c in reversed(coefficients):
         total = total * x + c

@@ -1,9 +1,9 @@
-"""The shape of a row of the operation table.
+"""The structure of a row of the operation table.
 
 A row states everything that is true of an operation on every target: how result types follow from operand types, what
-it does to memory, how analyses and reverse mode treat it, how it is written, which built-in function it is. Other
-modules ask the row. What takes more than a line has a place of its own: vectorised bodies in ``diffkern.vecmath``,
-instructions in ``diffkern.targets``, derivative rules that are no formula in ``diffkern.ad.rules``.
+it does to memory, how analyses and reverse mode treat it, how it is written, and which built-in function it is. Other
+modules ask the row. Only what takes more than a line is kept elsewhere: vectorised bodies in ``diffkern.vecmath``,
+instructions in ``diffkern.targets``, and derivative rules that are not formulas in ``diffkern.ad.rules``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from diffkern.ir.types import Type
 
 
 class Effect(enum.Enum):
-    """What executing an op does besides producing values."""
+    """The effects of executing an op, besides producing values."""
 
     PURE = "pure"
     READ = "read"  # reads an array
@@ -33,7 +33,7 @@ class Effect(enum.Enum):
 
 
 class Diff(enum.Enum):
-    """How reverse mode treats an op."""
+    """The ways in which reverse mode treats an op."""
 
     RULE = "rule"  # a row of the rule table
     ZERO = "zero"  # results carry no cotangent (integers, booleans) or the derivative is 0 almost everywhere
@@ -42,7 +42,7 @@ class Diff(enum.Enum):
 
 
 class Tangent(enum.Enum):
-    """How forward mode treats an op with a derivative rule."""
+    """The ways in which forward mode treats an op with a derivative rule."""
 
     TRANSPOSED = "transposed"  # by its partial derivatives, or by its rule's transpose
     LINEAR = "linear"  # the op of the tangents of all operands that are floats
@@ -50,7 +50,7 @@ class Tangent(enum.Enum):
 
 
 class Uniformity(enum.Enum):
-    """Among which threads the results are the same where the operands are."""
+    """The threads among which results are the same where the operands are."""
 
     LAUNCH = "launch"
     BLOCK = "block"
@@ -63,7 +63,7 @@ class Singular(NamedTuple):
     Attributes
     ----------
     at
-        Operands, one tuple for each example, at which one is not finite in float64.
+        Operands, one tuple for each example, at which a partial derivative is not finite in float64.
     guarded
         Whether that happens where the value is finite, or at the border of where it is: an exactly zero cotangent is
         then kept zero everywhere, not only behind a choice of another value.
@@ -104,14 +104,14 @@ class Library(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """What is said of a built-in beyond its signature and a sentence.
+    """The reference text of a built-in, beyond its signature and one sentence.
 
     Attributes
     ----------
     takes
         Parameters by name with their types, ``"x, y : float"``, separated by semicolons.
     returns
-        What comes back; empty for nothing.
+        The type or meaning of the result; empty if there is none.
     derivative
         The partial derivatives, or why there are none.
     example
@@ -119,7 +119,7 @@ class Entry(NamedTuple):
         vectors of three floats, w an array of them, m and k matrices of three rows, e an array of them; a, b, c are
         arrays of floats with two axes; grid is the id of a hash grid.
     kinks
-        What is chosen where a derivative does not exist, or has no bound.
+        The value chosen where a derivative does not exist or is unbounded.
     """
 
     takes: str
@@ -135,24 +135,24 @@ FIRST = "Of equal ones the first is taken."
 
 
 class BuiltIn(NamedTuple):
-    """The built-in function that is the operation.
+    """The built-in function that an operation implements.
 
     Attributes
     ----------
     doc, signature, returns
-        What help, documentation and type checkers say.
+        The text, signature and result type shown by help, the documentation and type checkers.
     host
-        The function of Python's numbers, for calls outside of kernels and of literals.
+        The function on Python's numbers, for calls outside kernels and calls of literals.
     name
-        Its public name, where that is not the operation's.
+        Its public name, where that differs from the operation's.
     of_floats
         Whether it takes floats alone: numbers become floats, and a call of literals is a literal.
     entry
         Its entry in the reference, where that does not follow from the row: from types, formulas and ``host``.
     kinks
-        As of :class:`Entry`, where there is none: besides what the formulas say of themselves.
+        As in :class:`Entry`, where there is none, in addition to what follows from the formulas.
     also
-        What arguments may be besides the numbers that the operation takes.
+        The types of argument it accepts besides the numbers that the operation takes.
     """
 
     doc: str
@@ -276,7 +276,7 @@ class OpDef:
 
 
 def call(name: str, arity: int) -> str:
-    """The Python spelling of an operation that is a call."""
+    """Return the Python spelling of an operation that is a call."""
     return f"{name}({', '.join(f'{{{k}}}' for k in range(arity))})"
 
 

@@ -1,7 +1,7 @@
-"""Calls of funcs with a derivative, or a replay, that their author has written.
+"""Calls of funcs whose author has written a derivative or a replay.
 
-The func itself is inlined like any other. Behind it stands one ``ruled`` op whose results are what the func returned,
-and which has what is done instead where the function is differentiated: until then nothing but its results counts.
+The func itself is inlined like any other. After it stands one ``ruled`` op, whose results are those of the func and
+whose regions are used instead where the func is differentiated. Until then, only its results matter.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def _cotangent_array(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 ROWS = (
-    # (*returned, *inputs); results: what was returned. Regions, each if it is there: the derivative, from a cotangent
-    # for each result to those of the inputs, and the replay, which yields the results.
+    # (*returned, *inputs); results: the number of values returned. Its regions, each if present: the derivative, from a
+    # cotangent for each result to those of the inputs, and the replay, which yields the results.
     OpDef(
         "ruled", "rule", None, _ruled, Effect.CONTROL, Diff.SPECIAL,
         attrs={"results": int, "derivative": bool, "replayed": bool}, cost=0.0,
     ),
-    # In a derivative that does what none may do; of the arrays of cotangents that it has
+    # (*arrays of cotangents in use): stands in a derivative that does what none may do; the text says what
     OpDef("refused", "rule", None, _nothing, Effect.REPORT, Diff.SPECIAL, attrs={"text": str}, cost=0.0),
     # The array of cotangents of an array, in a derivative
     OpDef("cotangent_array", "rule", 1, _cotangent_array, diff=Diff.SPECIAL, cost=0.0),

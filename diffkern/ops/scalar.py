@@ -71,7 +71,7 @@ def _require(ok: bool, what: str, t: Type) -> None:
 
 
 def same(what: str, *, composite: bool = False, kinds: frozenset[Kind] = frozenset(Kind)) -> Infer:
-    """All operands and the result have one type, of the given kinds; optionally composites elementwise."""
+    """Return the rule that all operands and the result have one type of these kinds; optionally also composites."""
 
     def infer(types: Sequence[Type], attrs: Mapping[str, Any]) -> tuple[Type, ...]:
         t = _equal(types)
@@ -168,10 +168,10 @@ def function(
     kinks: str = "",
     library: str = "",
 ) -> OpDef:
-    """The row of an elementary function of floats, which libm and libdevice have under its name or that of ``library``.
+    """Return the row of an elementary function of floats, which libm and libdevice have as ``name`` or ``library``.
 
-    Without ``twin`` generated Python calls ``host``, in double precision: infinite where that overflows, NaN outside of
-    its domain.
+    Without ``twin``, generated Python calls ``host`` in double precision; the result is infinite where that overflows,
+    and NaN outside its domain.
     """
 
     def in_double(*args: Any) -> Any:
@@ -203,7 +203,7 @@ def _of_floats(
     also: str = "",
     **facts: Any,
 ) -> OpDef:
-    """The row of a built-in function of floats."""
+    """Return the row of a built-in function of floats."""
     infer = infer or same("floats" if arity > 1 else "a float", kinds=FLOATS)
     signature = signature or ("x, y" if arity > 1 else "x")
     built_in = BuiltIn(doc, signature, host, returns, of_floats=True, entry=entry, kinks=kinks, also=also)
@@ -222,13 +222,13 @@ def _half_away(x: Any) -> Any:
 
 
 def _to_half(x: Any) -> Any:
-    """Rounded to the nearest number of float16, ties to even, as float32."""
+    """Round to the nearest number of float16, ties to even; the result is a float32."""
     with np.errstate(over="ignore", invalid="ignore"):
         return np.asarray(x, np.float32).astype(np.float16).astype(np.float32)[()]
 
 
 def _to_bfloat(x: Any) -> Any:
-    """Rounded to the nearest number of bfloat16, ties to even, as float32."""
+    """Round to the nearest number of bfloat16, ties to even; the result is a float32."""
     bits = np.asarray(x, np.float32).view(np.uint32).astype(np.uint64)
     rounded = (bits + np.uint64(0x7FFF) + ((bits >> np.uint64(16)) & np.uint64(1))) & np.uint64(0xFFFF0000)
     return np.where(np.isnan(x), np.float32(np.nan), rounded.astype(np.uint32).view(np.float32))[()]
@@ -255,7 +255,7 @@ def _of_bits(t: Scalar) -> Callable[[Any], Any]:
 
 
 def _between_bits(t: Scalar) -> tuple[OpDef, OpDef]:
-    """From a float to the unsigned integer of its bits, and back; those of narrow types have float32 for a value."""
+    """Return the ops from a float to the unsigned integer of its bits and back; narrow types have float32 values."""
     value, held = FLOAT32 if t in STORAGE_ONLY else t, {16: UINT16, 32: UINT32, 64: UINT64}[8 * t.itemsize]
 
     def infer(takes: Scalar, gives: Scalar) -> Infer:
@@ -280,7 +280,7 @@ def _comparison(name: str, sign: str, mirrored: str, negated: str) -> OpDef:
 
 
 def _truncated(x: Any, y: Any) -> Any:
-    """The quotient of two integers rounded toward zero; 0 if the divisor is."""
+    """Return the quotient of two integers rounded toward zero; 0 if the divisor is 0."""
     if y == 0:
         return type(x)(0)
     down = np.floor_divide(x, y) if isinstance(x, np.generic) else x // y
@@ -288,12 +288,12 @@ def _truncated(x: Any, y: Any) -> Any:
 
 
 def _rest(x: Any, y: Any) -> Any:
-    """The remainder with the sign of x, of two integers exact."""
+    """Return the remainder, with the sign of x; that of two integers is exact."""
     return math.fmod(x, y) if isinstance(x, float) or isinstance(y, float) else x - y * _truncated(x, y)
 
 
 def _bitwise(name: str, sign: str, fold: Callable[..., Any]) -> OpDef:
-    """On bools the eager logical operation."""
+    """Return the row of a bitwise operation, on bools the logical operation without short-circuiting."""
     return OpDef(
         name, "scalar", 2, same("bools or integers", kinds=BITS), diff=Diff.ZERO, py=f"{{0}} {sign} {{1}}",
         built_in=BuiltIn(f"a {sign} b.", "a, b", fold, name=f"bit_{name}", also=_COMPONENTS),
@@ -339,7 +339,7 @@ def _of_one(takes: str, name: str, derivative: str, kinks: str = "") -> Entry:
 
 
 def _gamma(x: Any) -> Any:
-    """As C has it where Python raises an error: infinite at 0 with its sign, NaN at negative integers."""
+    """Return the gamma function as C does where Python raises an error: ±inf at ±0, NaN at negative integers."""
     try:
         return type(x)(math.gamma(x))
     except OverflowError:
@@ -349,7 +349,7 @@ def _gamma(x: Any) -> Any:
 
 
 def _lgamma(x: Any) -> Any:
-    """As C has it: infinite at 0 and at negative integers, and where it overflows."""
+    """Return the log-gamma function as in C: infinite at 0 and negative integers, and where it overflows."""
     try:
         return type(x)(math.lgamma(x))
     except (ValueError, OverflowError):

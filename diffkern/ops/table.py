@@ -12,7 +12,7 @@ __all__ = ["all_ops", "lookup", "table_of"]
 
 
 def table_of(rows: Iterable[OpDef]) -> dict[str, OpDef]:
-    """Rows by name, which each may be taken once."""
+    """Return the rows by name; each name may be taken only once."""
     table: dict[str, OpDef] = {}
     for row in rows:
         if table.setdefault(row.name, row) is not row:
@@ -25,10 +25,10 @@ _TABLE: Final = table_of(row for family in _FAMILIES for row in family.ROWS)
 
 
 def lookup(name: str) -> OpDef:
-    """The row of an operation."""
+    """Return the row of an operation."""
     return _TABLE[name]
 
 
 def all_ops() -> Mapping[str, OpDef]:
-    """The whole table, by name."""
+    """Return the whole table, by name."""
     return _TABLE

@@ -38,19 +38,19 @@ MAX_NDIM = 4
 
 
 def tile(t: Type) -> Tile:
-    """The type, which must be a tile's."""
+    """Return the type, which must be that of a tile."""
     if not isinstance(t, Tile):
         raise TypeRuleError(f"needs a tile, not {t}")
     return t
 
 
 def element(t: Tile) -> Element:
-    """What an element of a tile is once it is read."""
+    """Return the type of an element of a tile once it is read."""
     return value_type(t.dtype)
 
 
 def broadcast_shape(shape: Sequence[int], to: Sequence[int]) -> bool:
-    """Whether a shape extends to another by NumPy's rules."""
+    """Return whether a shape extends to another by NumPy's rules."""
     padded = (1,) * (len(to) - len(shape)) + tuple(shape)
     return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(padded, to, strict=True))
 
@@ -102,7 +102,7 @@ def _along(shape: Sequence[int], indices: Type, axis: int) -> None:
 
 
 def _offsets(types: Sequence[Type], array: Array, shape: Sequence[int], attrs: Attrs) -> None:
-    """Where a tile begins in an array, and which places along an axis its elements have, if that is given."""
+    """Check the operands that say where a tile begins in an array and which places along an axis it takes."""
     if "along" in attrs:
         _along(shape, types[-1], attrs["along"])
         types = types[:-1]
@@ -203,7 +203,7 @@ def _add_along(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 def reduced_shape(t: Tile, axis: int | None) -> tuple[int, ...]:
-    """The shape without an axis; ``(1,)`` where nothing is left."""
+    """Return the shape without an axis; ``(1,)`` if nothing is left."""
     if axis is None:
         return (1,)
     return t.shape[:axis] + t.shape[axis + 1 :] or (1,)
@@ -293,12 +293,12 @@ def _triangular_solve(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 def components(t: Tile) -> int:
-    """How many scalars an element consists of."""
+    """Return the number of scalars in an element."""
     return t.dtype.size if isinstance(t.dtype, (Vec, Mat)) else 1
 
 
 def of_block(op: Op) -> bool:
-    """Whether an op works on tiles of a block, rather than on arrays of a thread."""
+    """Return whether an op works on tiles of a block rather than on arrays of one thread."""
     if not op.name.startswith("tile_"):
         return False
     types = [v.type for v in (*op.operands, *op.results) if isinstance(v.type, Tile)]
@@ -306,27 +306,27 @@ def of_block(op: Op) -> bool:
 
 
 ROWS = (
-    # Every element is the operand. threads: what each of so many threads has as its operand
+    # Every element is the operand. threads: each of that many threads supplies its own operand
     OpDef(
         "tile_fill", "tile", 1, _fill,
         attrs={"type": Tile}, optional={"threads": int}, tangent=Tangent.LINEAR, lazy=True,
     ),
-    # (*operands): tiles of one shape and values that are the same for all elements. dtypes: of the results. indexed:
-    # whether the body's first parameters are the element's indices. guarded: of an element whose cotangent is zero
-    # the function gets exact zeros
+    # (*operands): tiles of one shape, and values that are the same for all elements. dtypes: those of the results.
+    # indexed: the body's first parameters are the element's indices. guarded: the function gets exact zeros for an
+    # element whose cotangent is zero
     OpDef(
         "tile_map", "tile", None, _map,
         attrs={"shape": tuple, "dtypes": tuple, "body": Region, "indexed": bool}, optional={"guarded": bool},
     ),
-    # opaque: as of loads, stores and atomics of elements. along: behind the offset comes a tile of int32, by whose
-    # elements the tile's are found along this axis: c at offset + indices[c]
+    # opaque: as in loads, stores and atomics of elements. along: after the offset comes a tile of int32 that gives the
+    # places along this axis: element c is at offset + indices[c]
     OpDef(  # (array, *offset[, indices])
         "tile_load", "tile", None, _load, Effect.READ, Diff.SPECIAL,
         attrs={"shape": tuple}, optional={"opaque": bool, "along": int},
     ),
     # (array, *offset[, indices], tile)
     OpDef("tile_store", "tile", None, _store, Effect.WRITE, Diff.SPECIAL, optional={"opaque": bool, "along": int}),
-    # (array, *offset[, indices], tile); result: the old elements
+    # (array, *offset[, indices], tile); the result is the old elements
     OpDef(
         "tile_atomic", "tile", None, _atomic, Effect.ATOMIC, Diff.SPECIAL,
         attrs={"kind": str}, optional={"opaque": bool, "along": int},
@@ -342,20 +342,20 @@ ROWS = (
     OpDef("tile_permute", "tile", 1, _permute, attrs={"axes": tuple}, tangent=Tangent.LINEAR, lazy=True),
     OpDef("tile_broadcast", "tile", 1, _broadcast, attrs={"shape": tuple}, tangent=Tangent.LINEAR, lazy=True),
     OpDef("tile_reshape", "tile", 1, _reshape, attrs={"shape": tuple}, tangent=Tangent.LINEAR, lazy=True),
-    # (tile, *index). threads: each of so many threads takes its own element. share: of a tile with an element per
-    # thread. first: the first thread takes the element and the others 0
+    # (tile, *index). threads: each of that many threads takes its own element. share: of a tile with an element per
+    # thread. first: the first thread takes the element and the others take 0
     OpDef(
         "tile_extract", "tile", None, _extract,
         optional={"threads": int, "share": bool, "first": bool}, tangent=Tangent.LINEAR,
     ),
-    # (tile, element, *index): the tile with one element replaced; threads: by each of so many threads
+    # (tile, element, *index): the tile with one element replaced; threads: by each of that many threads
     OpDef("tile_replace", "tile", None, _replace, optional={"threads": int}, tangent=Tangent.LINEAR),
     # (tile, element, *index): added to one element, or combined with it in another way, as in an atomic update. each:
-    # by every thread, what it has; threads: likewise, by each of so many
+    # every thread adds its own value; threads: each of that many threads does
     OpDef("tile_add_at", "tile", None, _add_at, optional={"each": bool, "threads": int, "kind": str}),
     # (tile, indices): elements of an axis, 0 outside
     OpDef("tile_take", "tile", 2, _take, attrs={"axis": int}, tangent=Tangent.LINEAR),
-    # (tile, part, indices): what tile_take has taken is added where it stood
+    # (tile, part, indices): adds what tile_take has taken to where it came from
     OpDef("tile_add_along", "tile", 3, _add_along, attrs={"axis": int}, tangent=Tangent.LINEAR),
     # axis None: all elements, shape (1,). share: every thread reduces its own share of the elements
     OpDef("tile_reduce", "tile", 1, _reduce, attrs={"kind": str, "axis": int | None}, optional={"share": bool}),

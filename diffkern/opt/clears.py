@@ -1,12 +1,13 @@
-"""Where a thread reads an element and overwrites it, it does so once the element has been used; in place.
+"""A thread that reads an element and overwrites it does so only after the element has been used; in place.
 
 An adjoint takes a cotangent out of its element and leaves a zero there. On a GPU a store to an element that is still
-being loaded waits for it, and holds up all memory accesses of the multiprocessor behind it; a store behind the first
-one that needs what was loaded finds it there. The new value does not depend on the old one, so nothing else would
-order the two.
+being loaded waits for the load, and holds up all memory accesses of the multiprocessor behind it; a store behind the
+first use of the loaded value finds the load complete. The new value does not depend on the old one, so nothing else
+would order the two.
 
-For programs whose written arrays do not overlap others. A store moves over pure operations and over accesses of other
-arrays, in its block of the program and not over a loop; nor over an atomic update, which may let other threads in.
+This is for programs whose written arrays do not overlap others. A store moves over pure operations and over accesses of
+other arrays, in its block of the program and not over a loop; nor over an atomic update, which may let other threads
+in.
 """
 
 from __future__ import annotations
@@ -27,13 +28,14 @@ _HARMLESS = frozenset({Effect.PURE, Effect.STACK_READ, Effect.STACK_WRITE})
 
 
 def overwrite_late(fn: Function) -> Function:
-    """Move stores behind the use of what their elements held.
+    """Move stores behind the use of the element's old contents.
 
     Parameters
     ----------
     fn : Function
-        Of a program whose written arrays overlap no others.
+        A program whose written arrays overlap no others.
     """
+    # Elements of nested arrays may share memory, so they are never known to be distinct.
     apart = {p for p in fn.params if isinstance(p.type, Array) and not p.type.outer}
     for region in (fn.body, *(sub for op in walk(fn.body) for sub in op.regions)):
         _region(region, apart)
@@ -44,6 +46,7 @@ def _region(region: Region, apart: set[Value]) -> None:
     loads: dict[tuple[Value, ...], Op] = {}
     for op in list(region.ops):
         if op.name == "load":
+            # Only the latest load of an element can be outstanding; an earlier store of the same place has taken it.
             loads[op.operands] = op
         elif op.name == "store" and Access(op).array in apart:
             place = (Access(op).array, *Access(op).index)
@@ -53,7 +56,7 @@ def _region(region: Region, apart: set[Value]) -> None:
 
 
 def _move(ops: list[Op], store: Op, load: Op, apart: set[Value]) -> None:
-    """Move a store behind the first op that writes what depends on a load, as far as nothing is in the way."""
+    """Move a store behind the first write that depends on a load, unless something is in the way."""
     first, at = ops.index(load), ops.index(store)
     needing = set(load.results)
     for op in ops[first + 1 : at]:
@@ -64,6 +67,7 @@ def _move(ops: list[Op], store: Op, load: Op, apart: set[Value]) -> None:
     while end < len(ops) and _may_pass(ops[end], Access(store).array, apart):
         needs = _follow(ops[end], needing)
         end += 1
+        # Behind the first write that needs the load, the load is complete, and moving on would only lengthen lives.
         if needs and any(inner.name in _WRITES for inner in _with_inner(ops[end - 1])):
             break
     ops.insert(end, store)
@@ -71,7 +75,7 @@ def _move(ops: list[Op], store: Op, load: Op, apart: set[Value]) -> None:
 
 
 def _follow(op: Op, needing: set[Value]) -> bool:
-    """Whether an op needs one of some values; then its results are such values too."""
+    """Return whether an op uses one of some values; if so, add its results to them."""
     needs = any(v in needing for inner in _with_inner(op) for v in (*inner.operands, *_yielded(inner)))
     if needs:
         needing.update(op.results)
@@ -80,7 +84,7 @@ def _follow(op: Op, needing: set[Value]) -> bool:
 
 
 def _may_pass(op: Op, array: Value, apart: set[Value]) -> bool:
-    """Whether a store to an array may come after an op instead of before it."""
+    """Return whether a store to an array may come after an op instead of before it."""
     if op.regions:
         return op.name == "if" and all(_may_pass(inner, array, apart) for sub in op.regions for inner in sub.ops)
     if op.name in _ELEMENTS:

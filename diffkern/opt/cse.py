@@ -18,21 +18,22 @@ from diffkern.ops.table import lookup
 
 
 def written_arrays(region: Region) -> set[Value]:
-    """Array values that a region stores to, updates or accumulates into."""
+    """Return the array values that a region stores to, updates or accumulates into."""
     return {Access(op).array for op in walk(region) if op.name in WRITES}
 
 
 def freeze(value: Any) -> Hashable:
-    """An attribute as part of a key: ``0.0`` and ``-0.0``, ``1`` and ``True`` differ."""
+    """Return an attribute as part of a key, in which ``0.0`` and ``-0.0``, and ``1`` and ``True``, differ."""
     return (type(value).__name__, repr(value)) if isinstance(value, (bool, int, float)) else value
 
 
 def eliminate_common(fn: Function, *, loads: bool = False) -> Function:
-    """Give equal pure computations one value."""
+    """Replace equal pure computations by one value."""
     written = written_arrays(fn.body) if loads else set()
     mapping: dict[Value, Value] = {}
 
     def key(op: Op) -> Hashable | None:
+        # An op with regions is not compared, as that would mean comparing whole regions.
         if op.regions:
             return None
         row = lookup(op.name)
@@ -42,6 +43,7 @@ def eliminate_common(fn: Function, *, loads: bool = False) -> Function:
         elif row.effect not in (Effect.PURE, Effect.CONSTANT):
             return None
         operands = op.operands
+        # Operands are renamed first, so that chains of equal computations collapse in one pass.
         if not mapping.keys().isdisjoint(operands):
             operands = tuple(mapping.get(v, v) for v in operands)
         if row.commutative:
@@ -50,6 +52,7 @@ def eliminate_common(fn: Function, *, loads: bool = False) -> Function:
         return (op.name, operands, attrs, tuple(r.type for r in op.results))
 
     def visit(region: Region, outer: dict[Hashable, tuple[Value, ...]]) -> None:
+        # What an outer region computes is known inside, but not the other way round: it may not be executed.
         known = dict(outer)
         kept: list[Op] = []
         for op in region.ops:

@@ -1,7 +1,7 @@
-"""Dead code elimination: ops without effect whose results are not used, unused results of ifs, dead carried values.
+"""Dead code elimination: ops without effects whose results are not used, unused results of ifs, dead carried values.
 
 In place. Afterwards every remaining pure op, result and carried value contributes to an effect or to a value that the
-region yields. Loops without effects are taken to terminate.
+region yields. Loops without effects are assumed to terminate.
 """
 
 from __future__ import annotations
@@ -13,23 +13,24 @@ from diffkern.ir.views import For, Loop, While, is_loop, loop
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
+# Reads and pure ops are absent: an op with such an effect may be removed if nothing uses its results.
 _KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER, Effect.REPORT})
 
 
 def has_effect(op: Op) -> bool:
-    """Whether an op, or one nested in it, writes an array or a stack, or reports something."""
+    """Return whether an op, or one nested in it, writes an array or a stack, or reports something."""
     if op.regions:
         return any(has_effect(inner) for sub in op.regions for inner in sub.ops)
     return lookup(op.name).effect in _KEPT
 
 
 class Liveness:
-    """Which values are needed, computed without changing anything; effect queries are remembered.
+    """The values that are needed, computed without changing anything; effect queries are cached.
 
     Parameters
     ----------
     ignored
-        Ops whose effects count for nothing.
+        Ops whose effects do not count.
     """
 
     def __init__(self, ignored: Collection[Op] = ()) -> None:
@@ -48,6 +49,7 @@ class Liveness:
 
     def region(self, region: Region, yields: set[Value]) -> set[Value]:
         live = set(yields)
+        # Backwards, as each op decides whether its operands are live.
         for op in reversed(region.ops):
             self.op(op, live)
         return live
@@ -65,6 +67,7 @@ class Liveness:
             keep = self.carried(view, live)
             live |= self.region(view.body, {y for y, k in zip(view.yields, keep, strict=True) if k})
             if isinstance(view, While):
+                # The test is executed even if no carried value is needed.
                 live |= self.region(view.test, set(view.test.yields))
             live.update(view.bounds)
             live.update(v for v, k in zip(view.init, keep, strict=True) if k)
@@ -74,10 +77,13 @@ class Liveness:
             live.update(op.operands)
 
     def carried(self, loop: Loop, live: set[Value]) -> list[bool]:
-        """Which carried values are needed: the least set closed under the body's dependences."""
+        """Return which carried values are needed: the least set closed under the body's dependences."""
+        # A carried value that only feeds itself from trip to trip is dead, so the set starts with the results that are
+        # used and grows.
         keep = [r in live for r in loop.results]
         if isinstance(loop, While):
             used = self.region(loop.test, set(loop.test.yields))
+            # The condition is always needed, so the values that the test of a while reads are as well.
             keep = [k or p in used for k, p in zip(keep, loop.tested, strict=True)]
         while True:
             used = self.region(loop.body, {y for y, k in zip(loop.yields, keep, strict=True) if k})
@@ -115,12 +121,14 @@ class _Eliminator:
         op.results = _filter(op.results, keep)
         op.attrs = {**op.attrs, "types": tuple(r.type for r in op.results)}
         for sub in op.regions:
+            # The branches are pruned first, so that what computes a dropped result is dead inside as well.
             sub.yields = _filter(sub.yields, keep)
             live |= self.region(sub)
         live.update(op.operands)
 
     def prune_loop(self, op: Op, live: set[Value]) -> None:
         view = loop(op)
+        # What is carried has to be decided before the body is pruned: the body's liveness depends on its own yields.
         keep = self.analysis.carried(view, live)
         view.body.yields = _filter(view.yields, keep)
         if isinstance(view, For):
@@ -139,7 +147,7 @@ def _filter(values: tuple[Value, ...], keep: list[bool]) -> tuple[Value, ...]:
 
 
 def eliminate_region(region: Region) -> set[Value]:
-    """Remove dead code from a region in place; returns the values it needs from outside (and its parameters)."""
+    """Remove dead code from a region in place; return the values it needs from outside (and its parameters)."""
     return _Eliminator().region(region)
 
 

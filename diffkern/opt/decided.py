@@ -1,8 +1,8 @@
-"""Comparisons of integers whose outcome is certain; in place.
+"""Comparisons of integers whose outcome is known at compile time; in place.
 
-What is read of a thread's own array, or written to it, is tested against the array's length. LLVM finds out that
-indices which count up stay inside. Those of reversed loops count down from a number that an outer loop counts down as
-well, of which it does not know how large it can be.
+Accesses to a thread's own array test the index against the array's length. LLVM proves that indices which count up stay
+inside. Those of reversed loops count down from a number that an outer loop counts down as well, whose bound it does not
+know.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ORDERS = frozenset({"lt", "le", "gt", "ge"})
 
 
 def decide(fn: Function) -> Function:
-    """Make constants of comparisons between integers that always hold or never, where a thread has arrays."""
+    """Replace comparisons between integers that always or never hold by constants, where a thread has arrays."""
     if any(op.name == "buffer_new" for op in walk(fn.body)):
         _Decided().region(fn.body, Facts())
         fold(fn)
@@ -36,7 +36,7 @@ class _Decided(Ranges):
         return found
 
     def outcome(self, name: str, x: Value, y: Value, facts: Facts) -> bool | None:
-        """Whether ``x < y`` and the like hold; None if that is not certain."""
+        """Return whether a comparison holds; None if that is not certain."""
         if name in ("gt", "ge"):
             return self.outcome(lookup(name).mirrored, y, x, facts)
         by = name == "lt"

@@ -1,8 +1,8 @@
-"""Numbers watched while they run: an assertion behind each operation that may make an infinite number or a NaN.
+"""Numeric checks at run time: an assertion behind each operation that may produce an infinity or a NaN.
 
-In: the function of a program. Out: the same, in place, with assertions that fail where a number is not finite although
-it was computed from numbers that are (a NaN: from numbers that are none). So what fails is where it began, not what
-came of it, and an infinity that the kernel writes or is given is no fault. Elements of tiles are looked at where a
+:func:`watch_numbers` inserts, in place, assertions that fail where a number is not finite although it was computed from
+finite numbers (for a NaN: from numbers that are not NaN). So the assertion that fails is at the origin, not at a
+consequence, and an infinity that the kernel writes or is given is not an error. Elements of tiles are checked where a
 thread takes them out.
 """
 
@@ -51,7 +51,7 @@ class _Watch:
                         self.watch(op)
 
     def watch(self, op: Op) -> None:
-        """Assert what is to hold of the results of an op."""
+        """Assert that the results of an op are finite if its inputs are."""
         inputs = [part for v in op.operands if _is_number(v.type) for part in self.b.components(v)]
         for result in op.results:
             if _is_number(result.type):
@@ -66,12 +66,13 @@ class _Watch:
             text=f"{name} {NAN if inputs else READ}",
             number=True,
         )
+        # Loads have no inputs, so only NaN is reported for them.
         if inputs and op.name not in ATOMICS:  # an infinity that was there before may be meant
             finite = b.one("not", self.made("isinf", value, inputs, "isfinite"))
             b.op("assertion", finite, text=f"{name} {INFINITE}", number=True)
 
     def made(self, question: str, value: Value, inputs: list[Value], before: str = "") -> Value:
-        """Whether the answer to a question is yes for a value, and was not for what it was computed from."""
+        """Return whether a predicate holds for a value, and did not hold for the values it was computed from."""
         found = self.b.one(question, value)
         for v in inputs:
             held = self.b.one(before, v) if before else self.b.one("not", self.b.one(question, v))
@@ -84,7 +85,7 @@ def _is_number(t: Type) -> bool:
 
 
 def _name(op: Op, result: Value, k: int) -> str:
-    """What a result is called: the user's variable, an element of an array, or the operation."""
+    """Return the name of a result in messages: the user's variable, an element of an array, or the operation."""
     array = op.operands[0] if op.operands and isinstance(op.operands[0].type, Array) else None
     if result.name:
         name = result.name

@@ -19,7 +19,7 @@ Number = bool | int | float
 
 
 def rounded(value: float, t: Scalar) -> float:
-    """The value a float takes in a register of type ``t``."""
+    """Return the value that a float has in a register of type ``t``."""
     return ctypes.c_float(value).value if t.bits < 64 else float(value)
 
 
@@ -48,11 +48,13 @@ class _Folder:
             taken = self.constants.get(If(op).condition)
             if taken is not None:
                 branch = If(op).then if taken else If(op).orelse
+                # The branch is folded before it is spliced in, as its ops are visited only here.
                 self.region(branch)
                 self.mapping.update(zip(op.results, branch.yields, strict=True))
                 return branch.ops
         if op.name == "for":
             trips = For(op).trips(self.constants.get)
+            # A loop without trips leaves its initial values, and its body may not even be valid there.
             if trips is not None and not trips:
                 self.mapping.update(zip(op.results, For(op).init, strict=True))
                 return []
@@ -72,12 +74,13 @@ class _Folder:
             op.name, op.operands, op.attrs = "const", (), {"value": replacement, "type": op.result.type}
         if op.name == "const":
             value, t = op.attrs["value"], op.result.type
+            # The constant has the precision of its register, or folding would compute what no target would.
             self.constants[op.result] = rounded(value, t) if isinstance(t, Scalar) and t.is_float else value
         self.producers[op.result] = op
         return [op]
 
     def only_trip(self, op: Op) -> list[Op]:
-        """The body of a loop in its place."""
+        """Return the body of a loop in its place."""
         loop = For(op)
         self.mapping.update(zip(loop.body.params, (loop.start, *loop.init), strict=True))
         self.region(loop.body)
@@ -85,11 +88,13 @@ class _Folder:
         return loop.body.ops
 
     def simplify(self, op: Op) -> Value | Number | None:
-        """A value to use instead, a constant, or None."""
+        """Return a value to use instead, a constant, or None."""
         values = [self.constants.get(v) for v in op.operands]
         t = op.results[0].type
         if op.name == "extract":
             source = self.producers.get(op.operands[0])
+            # Components of a vector that was just constructed are the operands themselves, without a detour through
+            # memory.
             if source is not None and source.name == "construct":
                 component: Value = source.operands[op.attrs["index"]]
                 return component
@@ -101,6 +106,7 @@ class _Folder:
         if op.name == "select":
             if values[0] is not None:
                 return op.operands[1 if values[0] else 2]
+            # Both choices are one value, whatever the condition.
             return op.operands[1] if op.operands[1] is op.operands[2] else None
         if op.name == "cast" and op.operands[0].type == t:
             return op.operands[0]
@@ -128,6 +134,7 @@ class _Folder:
                 return y
         if t.kind is Kind.BOOL if isinstance(t, Scalar) else False:
             for known, other in ((a, y), (b, x)):
+                # True and x is x; False and x is False, which is the known operand itself.
                 if known is not None and op.name == "and":
                     return other if known else (x if known is a else y)
                 if known is not None and op.name == "or":
@@ -136,14 +143,16 @@ class _Folder:
 
 
 def _constant(name: str, values: list[Number], t: Scalar) -> Number | None:
-    """The value of an operation on constants, if it is known here."""
+    """Return the value of an operation on constants, None if it is not known at compile time."""
     if name == "cast":
         return _cast(values[0], t)
     row = lookup(name)
+    # Division by a constant is left to the target: it would have to be rounded as the target rounds it.
     if row.fold is None or (row.divides and t.is_float):
         return None
     if t.kind is Kind.BOOL:
         return bool(row.fold(*values))
+    # The sign and payload of a NaN differ between targets.
     if any(isinstance(v, float) and v != v for v in values):
         return None
     try:

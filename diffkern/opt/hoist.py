@@ -1,8 +1,8 @@
-"""Integer computations move outwards as far as their operands allow, out of branches and loops; in place.
+"""Hoist integer computations out of branches and loops, as far as their operands allow; in place.
 
-Index expressions that do not change in a loop, and constants, then are one value wherever they occur (with common
-subexpression elimination afterwards), which is what the memory analyses compare. Pure integer ops cannot trap, so
-executing them where the program would not have is harmless.
+Index expressions that do not change in a loop, and constants, are then one value wherever they occur (with common
+subexpression elimination afterwards), which the memory analyses compare. Pure integer ops cannot trap, so executing
+them where the program would not have is harmless.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class _Hoister:
         lists = [*outer, kept]
         self.depth.update(dict.fromkeys(region.params, level))
         for op in region.ops:
+            # Inner regions first, as they append to the lists of outer ones before the op that contains them.
             for sub in op.regions:
                 self.region(sub, level + 1, lists)
             target = level

@@ -1,8 +1,8 @@
-"""Loops over the neighbours of something: what each of them contributes is added up.
+"""Loops over the neighbours of an element, whose contributions are added up.
 
-In: a loop of constant trips. Out: whether the code of one trip does for all in the adjoint as well. Such a loop keeps
-no state: its carried values are sums, which no trip looks at. Nor would anything be known of a single trip: the index
-of the loop only selects integers, and which elements these lead to is known when the kernel runs.
+:func:`adds_up_neighbours` tells, for a loop of constant trips, whether the adjoint can keep it as a loop. Such a loop
+has no state to store: its carried values are sums, which no trip reads. Nor would unrolling give an analysis any
+information: the loop index only selects integers, and the elements these lead to are known when the kernel runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["adds_up_neighbours"]
 
 
 def adds_up_neighbours(loop: For, unwritten: Collection[Value]) -> bool:
-    """Whether a loop adds up what it computes of elements that it finds through arrays of integers.
+    """Return whether a loop adds up values of elements that it finds through arrays of integers.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def _is_summable(t: Type) -> bool:
 
 
 def _only_computes(op: Op, unwritten: Collection[Value]) -> bool:
-    """Whether an op computes single values, of others or of elements that stay as they are."""
+    """Return whether an op computes single values from others or from elements that do not change."""
     if not all(isinstance(v.type, (Scalar, Vec, Mat)) for v in op.results):
         return False
     if op.name == "load":
@@ -50,13 +50,14 @@ def _only_computes(op: Op, unwritten: Collection[Value]) -> bool:
 
 
 def _selects_integers(loop: For) -> bool:
-    """Whether nothing is made of the index but indices of integers."""
+    """Return whether the loop index is used only in indices of integers."""
     indices = {loop.index}
     for op in walk(loop.body):
         used = indices.intersection(op.operands)
         if not used:
             continue
         if op.name == "load":
+            # A float at an index of the loop differs from trip to trip, and the constant index would be worth knowing.
             if scalar_of(op.result.type).is_float:
                 return False
         elif op.regions or not all(isinstance(v.type, Scalar) and not v.type.is_float for v in op.results):
@@ -68,7 +69,7 @@ def _selects_integers(loop: For) -> bool:
 
 
 def _follow(region: Region, sums: dict[Value, int]) -> bool:
-    """Note which values are a sum so far, and which sum; whether nothing else is made of them."""
+    """Note which values are partial sums, and of which sum; return whether the sums have no other use."""
     for op in region.ops:
         used = [k for k, v in enumerate(op.operands) if v in sums]
         if op.name == "if":
@@ -77,10 +78,12 @@ def _follow(region: Region, sums: dict[Value, int]) -> bool:
             for result, *ways in zip(op.results, *(sub.yields for sub in op.regions), strict=True):
                 found = {sums.get(v) for v in ways}
                 if found != {None}:
+                    # The branches return partial sums of different accumulators.
                     if len(found) > 1:
                         return False
                     sums[result] = sums[ways[0]]
         elif used:
+            # Two partial sums in one op, or one that is scaled, would not be plain accumulation.
             if len(used) > 1 or not (op.name == "add" or (op.name == "sub" and used == [0])):
                 return False
             sums[op.result] = sums[op.operands[used[0]]]

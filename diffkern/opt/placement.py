@@ -1,14 +1,14 @@
-"""Which ops are executed once for many threads, ahead of the loop over these threads.
+"""Ops that are executed once for many threads, ahead of the loop over these threads.
 
-In: a function. Out: a :class:`Placement`. What is computed from parameters, literals and leading components of the
-thread index alone is the same for all threads of a chunk, or for all of a row, which differ in the last component only.
-It is *moved* out of the loop over threads as far as the following allows.
+:func:`place` gives a :class:`Placement`. Values computed from parameters, literals and leading components of the thread
+index alone are the same for all threads of a chunk, or for all of a row, which differ in the last component only. They
+are *moved* out of the loop over threads as far as the following allows.
 
 Loads, branches and loops are moved only where every thread would execute them: outside of branches and loops of the
 kernel, or inside of a branch or loop that is moved as a whole. A target executes them only if there is a thread. The
-array must not be written by the kernel, and no store may come before the load, so that a thread reads what was there
-when it started. A store of another thread may still change the element, if the two arrays overlap: a target has to
-exclude that for the ``reads`` of a placement, or compute what is moved once more for each thread.
+array must not be written by the kernel, and no store may come before the load, so that a thread reads the contents at
+its start. A store of another thread may still change the element, if the two arrays overlap: a target has to exclude
+that for the ``reads`` of a placement, or compute the moved ops once more for each thread.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = ["Placement", "place"]
 
 @dataclass(slots=True)
 class Placement:
-    """Where the ops of a function are executed; what stands in neither list is executed by each thread.
+    """The ops that are executed ahead of the threads; all others are executed by each thread.
 
     Attributes
     ----------
     chunk, row
-        The ops that are executed once for all threads and once for a row, in the order of the program. The regions of a
-        moved op belong to it.
+        The ops that are executed once for all threads and once for a row, in program order. The regions of a moved op
+        belong to it.
     reads
-        The array parameters that they load from, in the order of the program.
+        The array parameters that they load from, in program order.
     writes
         The array parameters that the kernel writes.
     """
@@ -48,7 +48,7 @@ class Placement:
 
     @property
     def guarded(self) -> bool:
-        """Whether something is moved that must not be executed unless there is a thread."""
+        """True if an op is moved that must not be executed unless there is a thread."""
         return any(op.name == "load" or op.regions for op in (*self.chunk, *self.row))
 
     @property
@@ -72,7 +72,9 @@ def place(fn: Function, *, loads: bool = True) -> Placement:
     """
     search = _Search(fn, loads)
     search.region(fn.body, top=True)
+    # The ops are listed in program order, so operands precede their uses.
     found = search.placement
+    # Moving ops that cost nothing (constants, casts) would only add registers.
     return found if any(lookup(op.name).cost for op in (*found.chunk, *found.row)) else Placement()
 
 
@@ -94,13 +96,16 @@ class _Search:
                 self.move(op, level)
                 continue
             if op.name in WRITES:
+                # After a write of any array a load might see it through an overlapping parameter, so no later load
+                # moves.
                 self.readable.clear()
             for sub in op.regions:
+                # Parameters of a region that stays with the threads, such as a loop index, vary within a thread.
                 self.level.update(dict.fromkeys(sub.params, _THREAD))
                 self.region(sub, top=False)
 
     def of(self, op: Op, top: bool) -> int:
-        """Return by whom an op can be executed at best."""
+        """Return the outermost level at which an op can be executed."""
         if op.name == "tid":
             return _THREAD if op.attrs["axis"] == self.last_axis else _ROW
         if not self.movable(op, top):
@@ -108,7 +113,7 @@ class _Search:
         return max((self.level[v] for v in _operands(op)), default=_CHUNK)
 
     def movable(self, op: Op, top: bool) -> bool:
-        """Whether executing an op ahead of the threads does what it does in each of them, if the operands are there."""
+        """Return whether an op ahead of the threads does the same as in each of them, given its operands."""
         if op.name == "load":
             return top and Access(op).array in self.readable
         if op.regions:
@@ -123,7 +128,7 @@ class _Search:
 
 
 def _operands(op: Op) -> Iterator[Value]:
-    """The values from outside that an op or its regions use."""
+    """Iterate over the values from outside that an op or its regions use."""
     yield from op.operands
     if not op.regions:
         return

@@ -1,11 +1,11 @@
-"""Elements that a thread carries through memory become SSA values: loads are replaced by what was stored; in place.
+"""Promote elements that a thread carries through memory to SSA values: loads are replaced by stored values; in place.
 
-Only arrays that the function stores to matter. A load whose element's content is known (stored or loaded before, with
-no store in between that may name the same element) is replaced by that content. Elements updated in a loop at an index
-that does not change there become carried values of the loop, and an element that only one branch of an ``if`` knows
-becomes a result of it; where the other path did not access the element it is loaded there, provided that it exists.
-Stores stay where they are, so the program does the same; what changes is that replay in the adjoint needs no memory to
-know these values.
+Only arrays that the function stores to matter. A load whose element's contents are known (stored or loaded before, with
+no store in between that may name the same element) is replaced by them. Elements updated in a loop at an index that
+does not change there become carried values of the loop, and an element that only one branch of an ``if`` knows becomes
+a result of it; where the other path did not access the element it is loaded there, provided that it exists. Stores stay
+where they are, so the program does the same; the gain is that replay in the adjoint needs no memory to know these
+values.
 
 Valid only where parameters do not overlap, as differentiated launches guarantee.
 """
@@ -29,7 +29,7 @@ Contents = dict[Key, Value]
 
 
 def _by_rules(fn: Function) -> set[Value]:
-    """Arrays whose cotangents a derivative written by the user accesses: these follow the contents through memory."""
+    """Return arrays whose cotangents a user's derivative accesses; these follow the contents through memory."""
     found: set[Value] = set()
     for op in walk(fn.body):
         if op.name == "cotangent_array":
@@ -63,6 +63,7 @@ class _Promoter:
         for array in written_arrays(fn.body) - by_tiles - _by_rules(fn):
             # Other threads of the block write to what it shares.
             own = isinstance(array.type, Array) and array.type.layout != SHARED
+            # A stored float16 reads back rounded, so the stored value is not what a load returns.
             if own and scalar_of(array.type) not in STORAGE_ONLY:
                 self.written.add(array)
 
@@ -79,9 +80,10 @@ class _Promoter:
         return key
 
     def distinct(self, a: Key, b: Key) -> bool:
-        """Whether two accesses of one array, at one moment of one thread, surely name different elements."""
+        """Return whether two accesses of one thread at one moment certainly name different elements."""
         if a[0] is not b[0]:
             return True
+        # A negative index may name the same element as a positive one.
         if a in self.wrapped or b in self.wrapped:
             return False
         for x, y in zip(a[1], b[1], strict=True):
@@ -91,6 +93,7 @@ class _Promoter:
         return False
 
     def forget(self, contents: Contents, written: Key) -> None:
+        # A store invalidates every element that it may overlap.
         for known in [k for k in contents if k != written and not self.distinct(k, written)]:
             del contents[known]
 
@@ -114,6 +117,7 @@ class _Promoter:
         elif self.tracked(op):
             key = self.key(op)
             if op.name == "load":
+                # The contents are known, so the load is redundant.
                 if key in contents:
                     self.mapping[op.result] = contents[key]
                     if contents[key] in self.made:  # an error about the load made here is about the user's load
@@ -122,13 +126,14 @@ class _Promoter:
                 contents[key] = op.result
             else:
                 self.forget(contents, key)
+                # An atomic update leaves contents that depend on other threads.
                 contents.pop(key, None)
                 if op.name == "store":
                     contents[key] = Access(op).value
         return [op]
 
     def rules(self, call: Ruled, contents: Contents) -> None:
-        """A derivative sees what is there behind the call; a replay does without what the func itself made of it."""
+        """Visit the rules of a call: a derivative sees the contents behind it; a replay is not changed."""
         if call.derivative is not None:
             self.region(call.derivative, dict(contents))
 
@@ -139,10 +144,12 @@ class _Promoter:
             sub.yields = tuple(self.resolve(v) for v in sub.yields)
         then, orelse = branches
         view = If(op)
+        # Values defined in a branch are not visible behind it, so contents at such an index cannot be merged.
         local = defined_in(view.then) | defined_in(view.orelse)
         stored = {self.key(inner) for sub in op.regions for inner in walk(sub) if inner.name == "store"}
         for sub, here, there in ((view.then, then, orelse), (view.orelse, orelse, then)):
             for key in there:
+                # One branch stores the element, the other does not know it: load it there, so that both can yield it.
                 if key not in here and key in stored and key[0] in self.loaded and not local.intersection(key[1]):
                     here[key] = self.content(key, sub, op.loc)
                     local.update(defined_in(sub))
@@ -155,6 +162,7 @@ class _Promoter:
             op.results = (*op.results, merged)
             op.attrs = {**op.attrs, "types": (*op.attrs["types"], a.type)}
             for sub, y in zip(op.regions, (a, b), strict=True):
+                # Contents that both branches know become a result of the if.
                 sub.yields = (*sub.yields, y)
             contents[key] = merged
             self.made.update((merged, self.made.pop(v)) for v in (a, b) if v in self.made)
@@ -163,8 +171,10 @@ class _Promoter:
 
     def loop(self, op: Op, contents: Contents) -> list[Op]:
         accesses = self.accesses(op)
+        # The location of a write is that of the load made on its behalf, for messages.
         written = {key: inner.loc for key, inner in accesses if inner.name != "load"}
         touched = {key[0] for key in written}
+        # Stores of earlier trips reach the loop's start: contents survive only if the loop carries them.
         for key in [k for k in contents if k[0] in touched and not self.carriable(op, k, accesses)]:
             del contents[key]
         before = Region()
@@ -174,17 +184,21 @@ class _Promoter:
                 contents[key] = self.content(key, before, loc)
                 if self.only_where_stored(key, accesses):
                     load = self.made[contents[key]]
+                    # The load in front of the loop is read only in trips that store as well, which dependence analysis
+                    # relies on.
                     load.attrs = {**load.attrs, "carried": True}
                     lent.append(key)
+        # Contents that the loop writes become carried values, so the loads inside of the loop find them.
         self.carry(op, [k for k in contents if k in written], contents)
+        # If the loop makes no trip the element may belong to another thread, so it is not known behind it.
         for key in lent:
             del contents[key]
         return [*before.ops, op]
 
     def only_where_stored(self, key: Key, accesses: list[tuple[Key, Op]]) -> bool:
-        """Whether an element is known to be the thread's own only because the thread stores to it wherever it reads it.
+        """Return whether an element is known to be the thread's own only because it stores wherever it reads.
 
-        A loop may make no trip, so its content is of use in the loop alone.
+        A loop may make no trip, so its contents may be used in the loop alone.
         """
         here = [a for k, a in accesses if k == key]
         stores = [a for a in here if a.name == "store"]
@@ -195,15 +209,16 @@ class _Promoter:
         return all(any(self.implies(load, store) for store in stores) for load in loads)
 
     def implies(self, load: Op, store: Op) -> bool:
-        """Whether a thread that comes to a load comes to a store as well."""
+        """Return whether a thread that executes a load executes a store as well."""
         return self.order.implies(load, store) and begins(self.loops[store], self.loops[load])
 
     def accesses(self, op: Op) -> list[tuple[Key, Op]]:
-        """Accesses in a loop to arrays that the function writes."""
+        """Return the accesses in a loop to arrays that the function writes."""
         return [(self.key(inner), inner) for sub in op.regions for inner in walk(sub) if self.tracked(inner)]
 
     def carriable(self, op: Op, key: Key, accesses: list[tuple[Key, Op]]) -> bool:
-        """Whether the loop touches the element through this very index only."""
+        """Return whether the loop touches the element through this very index only."""
+        # An index that is computed inside of the loop may name another element in each trip.
         inner = set().union(*(defined_in(sub) for sub in op.regions))
         if inner.intersection(key[1]):
             return False
@@ -211,7 +226,7 @@ class _Promoter:
         return all(a.name == "store" if k == key else self.disjoint(k, key, inner) for k, a in stores)
 
     def disjoint(self, varying: Key, fixed: Key, inner: set[Value]) -> bool:
-        """Whether an access in the loop names another element in every iteration."""
+        """Return whether an access in the loop names another element in every iteration."""
         if varying in self.wrapped or fixed in self.wrapped:
             return False
         for x, y in zip(varying[1], fixed[1], strict=True):
@@ -221,7 +236,7 @@ class _Promoter:
         return False
 
     def content(self, key: Key, region: Region, loc: Loc | None) -> Value:
-        """The element's content at the end of a region that does not know it, or 0 if there is no such element."""
+        """Return the element's contents at the end of a region that does not know them, or 0 if it does not exist."""
         array, index = key
         b = Builder(region, loc)
         exists = self.exists(b, key)
@@ -235,13 +250,14 @@ class _Promoter:
         return value
 
     def exists(self, b: Builder, key: Key) -> Value:
-        """Whether an index is inside the array: the element is not accessed for certain."""
+        """Return whether an index is inside the array, as the element is not certain to be accessed."""
         array, index = key
         found: Value | None = None
         for axis, v in enumerate(index):
             assert isinstance(v.type, Scalar)
             extent = b.cast(b.one("shape", array, axis=axis), INT64)
             position = b.cast(v, INT64)
+            # An index that may count from the end is valid down to minus the extent.
             least = b.neg(extent) if key in self.wrapped else b.const(0, INT64)
             inside = b.one("and", b.one("ge", position, least), b.one("lt", position, extent))
             found = inside if found is None else b.one("and", found, inside)
@@ -259,6 +275,7 @@ class _Promoter:
             op.operands = (*op.operands, contents[key])
             entries.append(Value(contents[key].type, key[0].name))
         for sub in op.regions:
+            # A while has two regions, the test and the body, each with parameters of its own.
             params = entries if sub is op.regions[0] else [Value(v.type, v.name) for v in entries]
             sub.params = (*sub.params, *params)
             inner = {**unchanged, **dict(zip(carried, params, strict=True))}
@@ -266,6 +283,7 @@ class _Promoter:
             sub.yields = tuple(self.resolve(v) for v in sub.yields)
             if sub is loop(op).body:
                 sub.yields = (*sub.yields, *(self.resolve(inner[key]) for key in carried))
+        # Behind the loop the element holds what the last trip left, or the initial contents.
         results = tuple(Value(v.type, v.name) for v in entries)
         op.results = (*op.results, *results)
         contents.update(zip(carried, results, strict=True))

@@ -1,13 +1,13 @@
-"""Which indices cannot be negative? Clears the ``wrap`` flag of accesses where that is proved; in place.
+"""Range analysis of integers, which clears the ``wrap`` flag of indices that are proved not to be negative; in place.
 
-A negative index counts from the end, as in Python, which costs a comparison per access and hides from LLVM and from
-the conflict analysis that neighbouring threads touch neighbouring elements. The analysis keeps lower bounds of integer
+A negative index counts from the end, as in Python, which costs a comparison per access and hides from LLVM and from the
+conflict analysis that neighbouring threads touch neighbouring elements. The analysis keeps lower bounds of integer
 values, refined by the conditions of enclosing ``if`` and ``while`` ops (``i > 0``, ``i != 0``, their conjunctions and
 negations) and by loop bounds.
 
-Integers wrap around at the width of their type, so a sum or product of non-negative numbers counts as non-negative
-only where upper bounds exclude that. Sums and products that are used directly as an index are the exception: targets
-compute them exactly, but for unsigned integers and those of 8 and 16 bits.
+Integers wrap around at the width of their type, so a sum or product of non-negative numbers counts as non-negative only
+where upper bounds exclude that. Sums and products that are used directly as an index are the exception: targets compute
+them exactly, except for unsigned integers and those of 8 and 16 bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Facts(dict[Value, int]):
         self.high: dict[Value, int] = {}
 
     def fork(self) -> Facts:
-        """A copy for a nested region."""
+        """Return a copy for a nested region."""
         copy = Facts()
         copy.update(self)
         copy.high = dict(self.high)
@@ -43,15 +43,14 @@ _LAST_THREAD = 2**31 - 2  # each extent of a launch is below 2**31
 def clear_wraps(fn: Function, *, bounds: bool = False) -> Function:
     """Set ``wrap`` to False on each index that is proved to be at least 0.
 
-    With ``bounds`` the bounds of a ``for`` count in its body too: what is counted up to is more than what is counted
-    from there.
+    With ``bounds`` the bounds of a ``for`` are refined in its body too: the stop is greater than the start there.
     """
     Ranges(bounds).region(fn.body, Facts())
     return fn
 
 
 class Ranges:
-    """Walks through a function with what is known of its integers."""
+    """Walks through a function with the known bounds of its integers."""
 
     def __init__(self, bounds: bool = False) -> None:
         self.bounds = bounds
@@ -67,7 +66,7 @@ class Ranges:
                 facts[op.result] = bound
 
     def op(self, op: Op, facts: Facts) -> int | None:
-        """Visit an op; returns the lower bound of its single integer result where one is known."""
+        """Visit an op; return the lower bound of its single integer result where one is known."""
         if op.name in ("load", "store", "atomic", "accumulate"):
             self.access(op, facts)
         elif op.name == "if":
@@ -90,7 +89,8 @@ class Ranges:
         self.inside(index, facts)
 
     def inside(self, index: tuple[Value, ...], facts: Facts) -> None:
-        """After an access its indices are known to be less than an extent."""
+        """Note that the indices of an access are less than an extent."""
+        # The access would have failed otherwise, so what follows it may rely on that.
         for v in index:
             if self.high(v, facts) > _LAST_THREAD:
                 facts.high[v] = _LAST_THREAD
@@ -100,7 +100,7 @@ class Ranges:
         return low is not None and low >= 0
 
     def deep(self, v: Value, facts: Facts, depth: int, *, exact: bool) -> int | None:
-        """The bound of a value under the facts that hold here, which may be more than where it was computed.
+        """Return the bound of a value under the facts that hold here, which may be higher than where it was computed.
 
         With ``exact`` the value is an index, whose sums and products do not wrap around in most types.
         """
@@ -113,6 +113,8 @@ class Ranges:
             return max(0, known or 0)  # the least number of 32 bits and more is outside of every array
         if depth and op is not None and op.name in _REFINED:
             through = exact and op.name not in ("min", "max")
+            # Conditions passed since the operands were computed may have raised their bounds, so the sum is computed
+            # again.
             a, b = (self.deep(x, facts, depth - 1, exact=through) for x in op.operands)
             computed = self.arithmetic(op, a, b, facts, exact=through)
             if computed is not None:
@@ -120,11 +122,11 @@ class Ranges:
         return known
 
     def low(self, v: Value, facts: Facts) -> int | None:
-        """A lower bound of an integer value as it is in its register, None if there is but that of its type."""
+        """Return a lower bound of an integer as it is in its register, None if there is only that of its type."""
         return self.deep(v, facts, _DEPTH, exact=False)
 
     def high(self, v: Value, facts: Facts, depth: int = 4) -> int:
-        """An upper bound of an integer value as it is in its register."""
+        """Return an upper bound of an integer as it is in its register."""
         assert isinstance(v.type, Scalar)
         limit = (1 << (v.type.bits - (v.type.kind is Kind.INT))) - 1
         limit = min(limit, facts.high.get(v, limit))
@@ -151,8 +153,9 @@ class Ranges:
                 return limit
 
     def high_sum(self, op: Op, facts: Facts, depth: int) -> int:
-        """An upper bound of a sum with a constant, or of a difference, of a number that is known not to be negative."""
+        """Return an upper bound of a sum with a constant, or of a difference, of a number known not to be negative."""
         x, c = op.operands[0], self.constant(op.operands[1])
+        # The sum may have wrapped around below.
         if facts.get(x, -1) < 0:
             return 1 << 64
         if c is None:
@@ -208,7 +211,7 @@ class Ranges:
                 return lookup(name).least
 
     def arithmetic(self, op: Op, a: int | None, b: int | None, facts: Facts, *, exact: bool) -> int | None:
-        """The bound of an operation on values with the bounds ``a`` and ``b``."""
+        """Return the bound of an operation on values with the bounds ``a`` and ``b``."""
         if op.name == "max":
             known = [x for x in (a, b) if x is not None]
             return max(known) if known else None
@@ -231,7 +234,7 @@ class Ranges:
         return 0
 
     def difference(self, op: Op, a: int, b: int | None, facts: Facts, *, exact: bool) -> int | None:
-        """A lower bound of a difference, by an upper bound of what is subtracted from what is at least ``a``."""
+        """Return a lower bound of a difference, from an upper bound of the subtrahend and the lower bound ``a``."""
         y = op.operands[1]
         made = self.producer.get(y)
         top = self.high(y, facts)
@@ -241,7 +244,7 @@ class Ranges:
         return a - top if exact or in_range else None
 
     def fits(self, op: Op, facts: Facts) -> bool:
-        """Whether a sum, difference or product cannot exceed the greatest value of its type."""
+        """Return whether a sum, difference or product cannot exceed the greatest value of its type."""
         x, y = (self.high(v, facts) for v in op.operands)
         c = self.constant(op.operands[1])
         if op.name == "sub":
@@ -252,10 +255,12 @@ class Ranges:
     def visit_if(self, op: Op, facts: Facts) -> int | None:
         then, orelse = facts.fork(), facts.fork()
         view = If(op)
+        # Each branch may rely on the condition or its negation.
         self.assume(view.condition, True, then)
         self.assume(view.condition, False, orelse)
         self.region(view.then, then)
         self.region(view.orelse, orelse)
+        # Kept for conditions that are themselves results of this if; see assume_branches.
         self.ends[op] = (then, orelse)
         for r, a, b in view.choices:
             low_a, low_b = then.get(a), orelse.get(b)
@@ -273,6 +278,7 @@ class Ranges:
             first, last = (loop.start, loop.stop) if up else (loop.stop, loop.start)
             start = facts.get(first)
             if start is not None:
+                # Counting down, the first value is excluded: range(n, a, -1) stops at a + 1.
                 inner[loop.index] = start if up else start + 1
             inner.high[loop.index] = self.high(last, facts) - up
             if self.bounds and start is not None:
@@ -280,7 +286,8 @@ class Ranges:
         self.loop(loop, facts, inner)
 
     def loop(self, loop: Loop, facts: Facts, inner: Facts) -> None:
-        """Carried values keep the bound of their initial value if the body, assuming it, yields no less."""
+        """Visit a loop: carried values keep the bound of their initial value if the body then yields no less."""
+        # Optimistic fixpoint: assume the initial bounds hold in every trip, and drop those that the body does not keep.
         guess = {k: facts[v] for k, v in enumerate(loop.init) if v in facts}
         while True:
             trial = inner.fork()
@@ -295,19 +302,22 @@ class Ranges:
                     if p in trial.high:
                         trial.high[q] = trial.high[p]
             self.region_without_flags(loop.body, trial)
+            # A carried value whose new value may be lower loses its bound, which may invalidate others: try again.
             kept = {k: low for k, low in guess.items() if trial.get(loop.yields[k], low - 1) >= low}
             if kept == guess:
                 break
             guess = kept
         if isinstance(loop, While):
+            # The first execution of the test sees the initial values, without the condition that the body relies on.
             start = facts.fork()
             start.update({loop.tested[k]: low for k, low in guess.items()})
             self.region(loop.test, start)
+        # Only now are flags cleared, under bounds that are proved.
         self.region(loop.body, trial)
         facts.update({loop.results[k]: low for k, low in guess.items()})
 
     def region_without_flags(self, region: Region, facts: Facts) -> None:
-        """Propagate bounds only: flags must not be cleared under an assumption that may still fall."""
+        """Propagate bounds only: flags must not be cleared under an assumption that may still be refuted."""
         probe = _Probe(self.bounds)
         probe.producer, probe.ends = self.producer, self.ends
         probe.region(region, facts)
@@ -328,10 +338,11 @@ class Ranges:
             name = op.name if truth else negated
             a, b = op.operands
             self.compare(name, a, b, facts)
+            # Each comparison is also read from right to left.
             self.compare(lookup(name).mirrored, b, a, facts)
 
     def assume_branches(self, op: Op, truth: bool, facts: Facts) -> None:
-        """A short-circuit ``and``/``or``: an if that yields a constant on the side not evaluated."""
+        """Refine bounds by a short-circuit ``and``/``or``: an if that yields a constant on the other side."""
         for taken, other in ((0, 1), (1, 0)):
             constant = self.producer.get(op.regions[other].yields[0])
             if constant is not None and constant.name == "const" and bool(constant.attrs["value"]) is not truth:
@@ -343,6 +354,7 @@ class Ranges:
     def compare(self, name: str, x: Value, y: Value, facts: Facts) -> None:
         if not _is_integer(x):
             return
+        # Upper bounds are recorded for strict and weak comparisons, as they exclude that sums wrap around.
         if name in ("lt", "le"):
             top = self.high(y, facts) - (name == "lt")
             facts.high[x] = min(top, facts.high.get(x, top))
@@ -354,6 +366,7 @@ class Ranges:
             facts[x] = max(current, low + 1)
         elif name in ("ge", "eq"):
             facts[x] = max(current, low)
+        # x != c with x >= c means x > c.
         elif name == "ne" and self.constant(y) is not None and facts.get(x) == low:
             facts[x] = low + 1
 
@@ -363,7 +376,7 @@ def _is_integer(v: Value) -> bool:
 
 
 def _keeps_value(op: Op) -> bool:
-    """Whether a cast is between integers and the target holds every non-negative value of the source."""
+    """Return whether a cast is between integers and the target holds every non-negative value of the source."""
     source, to = op.operands[0].type, op.result.type
     if not (isinstance(source, Scalar) and isinstance(to, Scalar)) or source.is_float:
         return False

@@ -1,9 +1,9 @@
-"""Several divisions of an adjoint by one square root become products with its reciprocal, in place.
+"""Replace several divisions of an adjoint by one square root by products with its reciprocal, in place.
 
-The rules of derivatives divide by the same length again and again, and a quotient takes as long as four products and
-more. Of a root the reciprocal neither overflows nor loses digits, which of other numbers it may. Values change by a
-unit in the last place, so this is for adjoints: what a kernel computes itself is rounded as it is written. Quotients
-that an adjoint computes again to decide by them stay quotients: it must decide as its kernel has.
+The rules of derivatives divide by the same length again and again, and a quotient takes as long as four products or
+more. The reciprocal of a root neither overflows nor loses digits, which is not true of other numbers. Values change by
+a unit in the last place, so this is for adjoints: the kernel's own computations are rounded as written. Quotients that
+an adjoint recomputes for its control flow stay quotients: it must decide as its kernel has.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ def share_reciprocals(fn: Function) -> Function:
             quotients[root].append(op)
     decisive = compared(fn) if quotients else set()
     quotients = {r: [op for op in ops if op.result not in decisive] for r, ops in quotients.items()}
+    # One division gains nothing from a reciprocal; a vector counts as one division per component.
     shared = {r: Value(r.type, "inverse") for r, ops in quotients.items() if sum(map(_divisions, ops)) > 1}
     if shared:
         products = {op: shared[r] for r, ops in quotients.items() if r in shared for op in ops}
@@ -38,7 +39,7 @@ def share_reciprocals(fn: Function) -> Function:
 
 
 def _divided_by(op: Op, source: dict[Value, Op]) -> Value | None:
-    """The root that an op divides by; None of other ops."""
+    """Return the root that an op divides by; None for other ops."""
     return _root(op.operands[1], source) if op.name in ("div", "unscale") else None
 
 
@@ -48,7 +49,7 @@ def _divisions(op: Op) -> int:
 
 
 def _root(divisor: Value, source: dict[Value, Op]) -> Value | None:
-    """The root that a number to divide by is, except where it is zero and a one stands for it."""
+    """Return the root that a divisor is, possibly through a selection of 1 where it is zero; else None."""
     op = source.get(divisor)
     if op is not None and op.name == "select" and _is_one(op.operands[1], source):
         test, root = source.get(op.operands[0]), op.operands[2]
@@ -63,7 +64,7 @@ def _is_one(v: Value, source: dict[Value, Op]) -> bool:
 
 
 def _region(region: Region, shared: dict[Value, Value], products: dict[Op, Value], source: dict[Value, Op]) -> None:
-    """Take the reciprocals of the roots that are in ``shared``, and multiply by them in the quotients ``products``."""
+    """Compute the reciprocals of the roots in ``shared``, and multiply by them in the quotients ``products``."""
     b = Builder()
     for op in region.ops:
         for sub in op.regions:
@@ -71,11 +72,13 @@ def _region(region: Region, shared: dict[Value, Value], products: dict[Op, Value
         with b.at(op.loc):
             if op in products:
                 divisor, inverse = op.operands[1], products[op]
+                # The selection that protects from a division by zero is repeated for the reciprocal.
                 if source[divisor].name == "select":
                     test, one, _ = source[divisor].operands
                     inverse = b.select(test, one, inverse)
                 op.name, op.operands = "mul" if op.name == "div" else "scale", (op.operands[0], inverse)
             b.region.ops.append(op)
+            # The reciprocal is computed right behind its root, which dominates all quotients.
             if op.results and op.results[0] in shared:
                 t = op.result.type
                 assert isinstance(t, Scalar)

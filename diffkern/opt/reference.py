@@ -1,7 +1,7 @@
-"""Parameters by value become arrays of one element: for callers that have the values where only the kernel can read.
+"""Turn parameters by value into arrays of one element, for callers whose values only the kernel can read.
 
-In: a function. Out: the same function in place, whose scalar, vector and matrix parameters are one-dimensional arrays
-that every thread reads at index 0. Types of storage only (float16, bfloat16) are passed in the type of their values.
+Scalar, vector and matrix parameters of a function become one-dimensional arrays that every thread reads at index 0, in
+place. Types of storage only (float16, bfloat16) are passed in the type of their values.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""What an adjoint replays in shared memory only for values that are not used, and barriers without purpose.
+"""Removes dead replays in shared memory from an adjoint, and barriers without purpose.
 
-The adjoint of a kernel whose threads work together replays stores to copies of the shared arrays (see
-``diffkern.ad.blocks``). In: a region and the *tracked* arrays, the copies. A store to one of them counts only if a load
-that is needed may come after it: later in the program, or in another trip of a loop around both. Barriers with the
-attribute ``replay`` order accesses of tracked arrays alone, so they count only together with these.
+The adjoint of a kernel whose threads cooperate replays stores to copies of the shared arrays (see
+``diffkern.ad.blocks``), the *tracked* arrays. A store to one of them counts only if a load that is needed may come
+after it: later in the program, or in another trip of a common loop. Barriers with the attribute ``replay`` order
+accesses of tracked arrays alone, so they count only together with these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["Needs", "find_needs", "merge_barriers", "remove_dead_replays"]
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What the effects of a region and its yields need.
+    """The values and stores that the effects of a region and its yields need.
 
     Attributes
     ----------
@@ -43,14 +43,16 @@ class Needs:
 def find_needs(
     region: Region, yields: Iterable[Value], tracked: Collection[Value], out: Collection[Value] = ()
 ) -> Needs:
-    """What a region needs if these of its yields are needed, and the contents of the arrays ``out`` at its end."""
+    """Return the needs of a region for these of its yields, and for the contents of the arrays ``out`` at its end."""
     wanted = set(yields)
     stores = {op for op in walk(region) if op.name in WRITES and Access(op).array in tracked}
     loads = [op for op in walk(region) if op.name in LOADS and Access(op).array in tracked]
     barriers = {op for op in walk(region) if _of_replay(op)}
     place = _places(region)
+    # Arrays whose contents are wanted at the end keep all of their stores.
     kept = {op for op in stores if Access(op).array in out}
     while True:
+        # A store that is kept has operands that may keep further loads alive, and these further stores: a fixpoint.
         values = Liveness((stores - kept) | barriers).region(region, wanted)
         needed = [op for op in loads if op.result in values]
         more = {s for s in stores - kept if any(_may_see(place, load, s) for load in needed)}
@@ -60,9 +62,9 @@ def find_needs(
 
 
 def remove_dead_replays(region: Region, tracked: Collection[Value]) -> None:
-    """Remove stores to tracked arrays that are not read, and loops and branches that are left with barriers, in place.
+    """Remove stores to tracked arrays that are not read, and loops and branches left with only barriers, in place.
 
-    What has barriers leaves one behind: accesses before and after it stay ordered.
+    A removed loop or branch with barriers leaves one behind: accesses before and after it stay ordered.
     """
     needs = find_needs(region, region.yields, tracked)
     _remove_stores(region, needs, tracked)
@@ -82,7 +84,7 @@ def remove_dead_replays(region: Region, tracked: Collection[Value]) -> None:
 
 
 def merge_barriers(region: Region, tracked: Collection[Value]) -> None:
-    """Remove barriers without an access to shared memory between them, and those of replays of nothing, in place."""
+    """Remove barriers without an access to shared memory between them, and those of empty replays, in place."""
     touched = {v for op in walk(region) if op.name in LOADS for v in op.operands[:1]}
     useless = touched.isdisjoint(tracked)
 
@@ -91,10 +93,12 @@ def merge_barriers(region: Region, tracked: Collection[Value]) -> None:
         last: Op | None = None
         for op in region.ops:
             if op.name == "barrier":
+                # With no load of a replayed value left, barriers of the replay order nothing.
                 if useless and _of_replay(op):
                     continue
                 if last is not None:
                     if not _of_replay(op):
+                        # Of two adjacent barriers one stays; it orders cotangents if either of them does.
                         last.attrs = {}
                     continue
                 last = op
@@ -113,7 +117,7 @@ def _of_replay(op: Op) -> bool:
 
 
 def _touches(op: Op) -> bool:
-    """Whether an op accesses shared memory, or waits."""
+    """Return whether an op accesses shared memory, or is a barrier."""
     if op.regions:
         return any(_touches(inner) for sub in op.regions for inner in sub.ops)
     return op.name == "barrier" or (op.name in LOADS | WRITES and is_shared(Access(op).array.type))
@@ -132,7 +136,7 @@ _Place = dict[Op, tuple[int, frozenset[Op]]]
 
 
 def _places(region: Region) -> _Place:
-    """For each op its number and the loops around it."""
+    """Return for each op its number and the loops around it."""
     found: _Place = {}
 
     def visit(region: Region, loops: frozenset[Op]) -> None:
@@ -149,4 +153,5 @@ def _may_see(place: _Place, load: Op, store: Op) -> bool:
     if Access(load).array is not Access(store).array:
         return False
     (at, loops), (before, around) = place[load], place[store]
+    # In a common loop a store of one trip is seen by a load of the next, wherever the two stand.
     return at > before or bool(loops & around)

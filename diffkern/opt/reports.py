@@ -1,6 +1,6 @@
-"""Programs that report less: a release program checks no assertions, and an adjoint reports nothing.
+"""Removes reports from programs: a release program checks no assertions, and an adjoint reports nothing.
 
-In place. What was computed for reports alone is dead code then.
+In place. Computations for reports alone are dead code afterwards.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ def without_assertions(fn: Function) -> Function:
 
 
 def without_breakpoints(fn: Function) -> Function:
-    """Remove the places where a debugger stops."""
+    """Remove the breakpoints of a function."""
     _remove(fn.body, ("breakpoint",))
     return fn
 
 
 def without_reports(fn: Function) -> Function:
-    """Remove what a function prints, and its assertions."""
+    """Remove the prints and assertions of a function."""
     _remove(fn.body, REPORTS)
     return fn
 

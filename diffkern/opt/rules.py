@@ -1,4 +1,4 @@
-"""A program that is not differentiated does without rules: the results of a call are what the func itself returned."""
+"""Removes rules from a program that is not differentiated: the results of a call are those of the func itself."""
 
 from __future__ import annotations
 

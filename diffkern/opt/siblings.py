@@ -1,8 +1,8 @@
-"""Computations that both branches of an ``if`` begin with, or contain anywhere, move in front of it; in place.
+"""Hoist computations that both branches of an ``if`` contain in front of it; in place.
 
-The reverse sweep brings them about: what follows a condition in the forward is often undone in both of its branches.
-A compiler for processors would find them too, much later and at a higher price. Only pure operations move, and loads
-where neither branch writes; each would have been executed on either way.
+The reverse sweep brings them about: computations after a condition in the forward sweep are often undone in both of its
+branches. LLVM would find them too, but much later and at a higher price. Only pure operations move, and loads where
+neither branch writes; each would have been executed on either path.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from diffkern.opt.dce import has_effect
 
 
 def hoist_common(fn: Function) -> Function:
-    """Let both branches of each ``if`` share what they have in common."""
+    """Move the computations that both branches of each ``if`` share in front of it."""
     _visit(fn.body)
     return fn
 
@@ -37,7 +37,7 @@ def _visit(region: Region) -> None:
 
 
 def _shared(op: Op) -> list[Op]:
-    """Take out of an ``if`` what its branches share."""
+    """Remove shared ops from the branches of an ``if`` and return them."""
     then, other = If(op).then, If(op).orelse
     if not (then.ops and other.ops):
         return []
@@ -59,6 +59,7 @@ def _shared(op: Op) -> list[Op]:
             mapping.update(zip(inner.results, twin.results, strict=True))
     if not shared:
         return []
+    # In the order of the first branch, which respects their dependences.
     moved = [inner for inner in then.ops if inner in shared]
     then.ops[:] = [inner for inner in then.ops if inner not in shared]
     other.ops[:] = kept

@@ -1,20 +1,20 @@
-"""Values needed in one branch only are computed in that branch, so that an untaken branch contributes exactly zero.
+"""Sink values needed in one branch only into that branch, so that an untaken branch contributes exactly zero.
 
 In ``p = a * b; y = where(m > 0, p, 0.0)`` the cotangent of ``p`` is 0 where ``m <= 0``, and ``0 * b`` would poison the
 gradient where ``b`` is infinite, although the product is not used there. Before differentiation the pure computation
 behind each value that a branch takes from outside is therefore copied into the branch, if it contains an operation
-whose rule multiplies by more than finite constants; what is not used outside any more is removed by dead code
-elimination. A ``select`` between such values becomes an ``if``. In place.
+whose rule multiplies by more than finite constants; dead code elimination removes the original if it is not used
+outside any more. A ``select`` between such values becomes an ``if``. In place.
 
-Nothing is copied into a loop, where it would be computed in every iteration. What a branch in a loop takes from outside
-of the loop stays there and its operations are marked ``guarded``: their rules multiply nothing by a cotangent that is
-exactly zero. So are the operations behind the operands of ``min`` and ``max``, both of which have to be computed before
-one of them loses, what lies behind a loop whose results a branch takes, what a copy would compute a second time if that
-is much, and what the threads of a block do together. A loop itself is taken back only if one of its results has a
-cotangent that is not exactly zero; in one that has to be taken back anyway, for what it stores or for its barriers, the
-operations are guarded. So are those of the function of a ``tile_map`` whose elements a branch, or a later map with a
-choice in it, may leave. What a loop takes from outside, which may run no time, is guarded where a derivative
-can be infinite for finite operands.
+Nothing is copied into a loop, where it would be computed in every iteration. A computation outside of a loop whose
+value a branch inside of it uses stays there and its operations are marked ``guarded``: their rules multiply nothing by
+a cotangent that is exactly zero. Also marked are the operations behind the operands of ``min`` and ``max``, both of
+which have to be computed before one of them loses, those behind a loop whose results a branch takes, those that a copy
+would compute a second time if that is much, and those that the threads of a block do together. A loop itself is
+reversed only if one of its results has a cotangent that is not exactly zero; in one that has to be reversed anyway, for
+its stores or barriers, the operations are guarded. So are those of the function of a ``tile_map`` whose elements a
+branch, or a later map with a choice in it, may not use. Values that a loop takes from outside, which may make no trip,
+are guarded where a derivative can be infinite for finite operands.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def guard_singular(fn: Function) -> Function:
 
 
 def guard_products(fn: Function) -> Function:
-    """Mark every operation whose rule multiplies by what need not be finite as guarded, in place.
+    """Mark every operation whose rule multiplies by a number that may not be finite as guarded, in place.
 
     For the function of a map that is marked itself.
     """
@@ -97,7 +97,9 @@ class _Sinker:
                 else:
                     self.loops.update(dict.fromkeys(op.results, op))
             elif op.regions:
+                # Values from outside of a loop must not be copied into it, where they would be computed in every trip.
                 near, far = self.near, self.far
+                # Values of the loop's surroundings become far inside of it: those may be guarded, but not copied.
                 self.near, self.far = {}, {**far, **near}
                 for sub in op.regions:
                     self.guard_outside(sub, _is_singular)
@@ -113,8 +115,9 @@ class _Sinker:
         self.position[op] = len(self.position)
 
     def select(self, op: Op) -> None:
-        """Make a choice between computed values a branch, if there is something to sink into it."""
+        """Turn a selection between computed values into a branch, if there is something to sink into it."""
         if any(self.loses_zero(v, scope) for v in op.operands[1:] for scope in (self.near, self.far)):
+            # The uses are updated around each change, as later decisions ask what is used outside of a branch.
             self.uses.forget(Region(ops=[op]))
             op.regions = tuple(Region(yields=(v,)) for v in op.operands[1:])
             op.name, op.operands, op.attrs = "if", op.operands[:1], {"types": (op.result.type,)}
@@ -136,11 +139,14 @@ class _Sinker:
             cone, loops = self.cone(v, self.near)
             for loop in loops:
                 self.guard_loop(loop)
+            # Multiplying by finite constants keeps an exact zero, so there is no need to copy.
             if not any(map(self.is_risky, cone)):
                 continue
+            # Guarding costs a comparison per operation, a copy costs the work a second time.
             if self.of_threads(cone) or self.is_much(cone, inside or (inside := set(_parts(branch)))):
                 self.guard(cone)
                 continue
+            # Cones of several free values overlap; an op is copied once.
             cloner.ops(op for op in cone if op.results[0] not in cloner.env)
             mapping[v] = cloner.env[v]
         if mapping:
@@ -151,17 +157,18 @@ class _Sinker:
         self.guard_outside(branch, self.is_risky)
 
     def of_threads(self, cone: list[Op]) -> bool:
-        """Whether all threads of a block do some of it together, which not all of them may enter the branch for."""
+        """Return whether the threads of a block do part of it together; not all may enter the branch."""
         return any(map(of_block, cone)) and threads_of(self.fn) > 0
 
     def is_much(self, cone: list[Op], branch: set[Op | Region]) -> bool:
-        """Whether a copy of a cone would compute much a second time, which is needed outside of the branch as well."""
+        """Return whether a copy of a cone would recompute much that is needed outside of the branch as well."""
         if len(cone) <= MAX_CONE and not any(op.regions for op in cone):
             return False
         inside = branch.union(_parts(Region(ops=cone)))
         needed: set[Value] = set()
         twice = 0
         for op in reversed(cone):
+            # An op of the cone is computed twice if its results are needed outside of the branch too.
             if any(v in needed or self.uses.outside(v, inside) for v in op.results):
                 needed.update(_used(op))
                 if op.regions:
@@ -170,7 +177,7 @@ class _Sinker:
         return twice > MAX_CONE
 
     def cone(self, v: Value, scope: Mapping[Value, Op]) -> tuple[list[Op], list[Op]]:
-        """The pure ops of a scope behind a value, in program order, and the loops that they begin with."""
+        """Return the pure ops of a scope behind a value, in program order, and the loops that they begin with."""
         found: set[Op] = set()
         loops: dict[Op, None] = {}
         pending = [v]
@@ -186,7 +193,7 @@ class _Sinker:
         return sorted(found, key=self.position.__getitem__), list(loops)
 
     def guard_outside(self, region: Region, test: Test) -> None:
-        """Mark the operations behind what a region takes from outside of the loop."""
+        """Mark the operations behind values that a region takes from outside of the loop."""
         for v in free_values(region):
             cone, loops = self.cone(v, self.far)
             if is_differentiable(v.type) and any(map(test, cone)):
@@ -229,7 +236,7 @@ class _Sinker:
                         self.guard_loop(other)
 
     def is_risky(self, op: Op) -> bool:
-        """Whether the rule of an op, or of one in its regions, multiplies a cotangent by what need not be finite."""
+        """Return whether the rule of an op, or of one in its regions, multiplies by a number that may not be finite."""
         row = lookup(op.name)
         if op.regions:
             return any(self.is_risky(inner) for sub in op.regions for inner in sub.ops)
@@ -244,7 +251,7 @@ class _Sinker:
         return True
 
     def is_finite(self, v: Value) -> bool:
-        """Whether a value is a literal, or comes from an integer."""
+        """Return whether a value is a literal, or comes from an integer."""
         op = self.made.get(v)
         if op is None or op.name not in ("const", "cast"):
             return False
@@ -252,31 +259,31 @@ class _Sinker:
 
 
 class _Uses:
-    """What uses each value of a function: operations, and regions that yield it."""
+    """The users of each value of a function: operations, and regions that yield it."""
 
     def __init__(self, body: Region) -> None:
         self.users: dict[Value, set[Op | Region]] = {}
         self.note(body)
 
     def outside(self, v: Value, inside: set[Op | Region]) -> bool:
-        """Whether anything but these uses a value."""
+        """Return whether anything but these uses a value."""
         return not inside.issuperset(self.users.get(v, ()))
 
     def note(self, region: Region) -> None:
-        """Enter a region and all that is in it."""
+        """Add a region and its contents."""
         for user in _parts(region):
             for v in user.yields if isinstance(user, Region) else user.operands:
                 self.users.setdefault(v, set()).add(user)
 
     def forget(self, region: Region) -> None:
-        """Take a region and all that is in it out, as it is."""
+        """Remove a region and its contents, as it is now."""
         for user in _parts(region):
             for v in user.yields if isinstance(user, Region) else user.operands:
                 self.users[v].discard(user)
 
 
 def _parts(region: Region) -> Iterator[Op | Region]:
-    """A region, the operations in it, and their regions."""
+    """Iterate over a region, the operations in it, and their regions."""
     yield region
     for op in walk(region):
         yield op
@@ -284,12 +291,12 @@ def _parts(region: Region) -> Iterator[Op | Region]:
 
 
 def _used(op: Op) -> tuple[Value, ...]:
-    """What an op takes from outside of it."""
+    """Return the values that an op takes from outside of it."""
     return (*op.operands, *(v for sub in op.regions for v in free_values(sub)))
 
 
 def _is_pure(op: Op) -> bool:
-    """Whether an ``if`` does nothing but compute values."""
+    """Return whether an ``if`` only computes values."""
     return all(
         inner.name == "if" or lookup(inner.name).effect is Effect.PURE for sub in op.regions for inner in walk(sub)
     )

@@ -1,10 +1,10 @@
-"""Like terms of sums of products are collected, and common factors taken out, in place.
+"""Collect like terms of sums of products, and factor out common factors, in place.
 
-The rules of derivatives leave ``x y + x y`` of a square, and the product ``m r r r`` gives three terms of one value.
-Where a thread adds what another one would have added, both contain the same factors. As the sums of an adjoint they
-may be rounded in another way; what a kernel computes itself, and what an adjoint decides by, is rounded as it is
-written. Factors may be multiplied in another order, and so leave the range of a type where they would not have: this
-is for kernels that may be reassociated.
+The rules of derivatives leave ``x y + x y`` for a square, and the product ``m r r r`` gives three terms of one value.
+Where a thread computes the contribution of another one, both contain the same factors. As the sums of an adjoint they
+may be rounded differently; the kernel's own computations, and those that an adjoint's control flow depends on, are
+rounded as written. Factors may be multiplied in another order, and so leave the range of a type where they would not
+have: this is for kernels that may be reassociated.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SMALLEST = 1e-30
 
 @dataclass(frozen=True)
 class _Term:
-    """A product: of a number, of scalars, and of a vector where it is one."""
+    """A product of a number, scalars, and possibly a vector."""
 
     number: float
     scalars: tuple[Value, ...]
@@ -63,7 +63,7 @@ class _Collector:
 
     @cached_property
     def decisive(self) -> set[Value]:
-        """What the program decides by."""
+        """The values that control flow or indices depend on."""
         return compared(self.fn)
 
     def region(self, region: Region) -> None:
@@ -89,13 +89,14 @@ class _Collector:
         region.yields = tuple(map(self.resolved, region.yields))
 
     def resolved(self, v: Value) -> Value:
-        """What has taken the place of a value."""
+        """Return the value that has replaced a value."""
         while v in self.mapping:
             v = self.mapping[v]
         return v
 
+    # Only maximal expressions are rewritten; their parts are taken apart together with them.
     def is_whole(self, op: Op) -> bool:
-        """Whether a sum or product is no part of another one, and no carried sum that must be found as such."""
+        """Return whether a sum or product is no part of another one, nor a carried sum, which must stay as it is."""
         v = op.result
         if not isinstance(v.type, (Scalar, Vec)) or not scalar_of(v.type).is_float:
             return False
@@ -103,18 +104,19 @@ class _Collector:
         return self.carried.isdisjoint(op.operands) and not ((v, names) in self.within and self.uses[v] == 1)
 
     def collected(self, v: Value, here: set[Value]) -> Value | None:
-        """A sum with its terms collected, None if there is nothing to collect."""
+        """Return a sum with its terms collected, None if there is nothing to collect."""
         leaves = self.leaves(v, 1.0, here, top=True)
         counts = Counter(leaf for leaf, _ in leaves)
         terms = []
         for leaf, sign in leaves:
+            # A leaf that occurs in this sum only may be taken apart: nothing else needs it as it is.
             term = self.product(leaf, here, top=counts[leaf] == self.uses[leaf])
             terms.append(replace(term, number=sign * term.number))
         found, changed = self.collect(terms)
         return self.total(found, v.type) if changed else None
 
     def multiplied(self, v: Value, here: set[Value]) -> Value | None:
-        """A product with its numbers multiplied, None if it has but one."""
+        """Return a product with its numbers multiplied, None if it has fewer than two."""
         numbers = sum(self.numbers(x, here) for x in self.source[v].operands)
         if numbers < 2:
             return None
@@ -124,7 +126,7 @@ class _Collector:
         return self.total([term], v.type) if abs(term.number) == 1.0 else self.made(term, 1.0, v.type)
 
     def numbers(self, v: Value, here: set[Value]) -> int:
-        """How many numbers and signs a product contains."""
+        """Return the number of constants and signs in a product."""
         op = self.source.get(v)
         if op is None or (op.name != "const" and not (v in here and self.uses[v] == 1)):
             return 0
@@ -134,7 +136,7 @@ class _Collector:
     # -- taking apart ------------------------------------------------------------------------------------------------
 
     def leaves(self, v: Value, sign: float, here: set[Value], top: bool = False) -> list[tuple[Value, float]]:
-        """What a sum consists of, and the sign of each."""
+        """Return the terms of a sum, and the sign of each."""
         op = self.source.get(v)
         is_inner = op is not None and v in here and (top or self.uses[v] == 1)
         if op is not None and is_inner and op.name in (*_SUMS, "neg") and self.carried.isdisjoint(op.operands):
@@ -145,7 +147,7 @@ class _Collector:
         return [(v, sign)]
 
     def product(self, v: Value, here: set[Value] | None, top: bool = False) -> _Term:
-        """The factors of a value: of products that nothing else needs, or of all without ``here``."""
+        """Return the factors of a value: of products without other uses, or of all if ``here`` is None."""
         op = self.source.get(v)
         if op is not None and (here is None or (v in here and (top or self.uses[v] == 1))):
             if op.name == "neg":
@@ -162,17 +164,18 @@ class _Collector:
         return self.whole(v)
 
     def whole(self, v: Value) -> _Term:
-        """A value that is not taken apart."""
+        """Return a term for a value that is not taken apart."""
         return _Term(1.0, (v,)) if isinstance(v.type, Scalar) else _Term(1.0, (), v)
 
     def key(self, term: _Term) -> tuple[object, float] | None:
-        """What is equal for terms that differ by a number, and this number; None if there are too many factors."""
+        """Return a key that is equal for terms differing by a number, and this number; None with too many factors."""
         number, scalars = term.number, Counter[Value]()
         vector = None if term.vector is None else self.product(term.vector, None)
         parts = [*(self.product(v, None) for v in term.scalars), *(() if vector is None else (vector,))]
         for part in parts:
             number *= part.number
             scalars.update(part.scalars)
+            # Counting the factors of deep products costs time and rarely finds anything.
             if scalars.total() > _LARGEST:
                 return None
         return (frozenset(scalars.items()), None if vector is None else vector.vector), number
@@ -185,13 +188,16 @@ class _Collector:
         for k, term in enumerate(terms):
             key = self.key(term)
             name, number = (k, 1.0) if key is None else key
+            # Terms with one key differ by their numbers only: these are added, and the first term scaled.
             first, own, total = found.get(name, (term, number, 0.0))
             found[name] = first, own, total + number
+        # Terms that cancel to zero are left alone: 0 * x is not 0 for every x.
         changed = len(found) < len(terms) and all(total for _, _, total in found.values())
         if changed:
             terms = [replace(first, number=first.number * total / own) for first, own, total in found.values()]
         vectors = Counter(term.vector for term in terms if term.vector is not None)
         shared = [v for v, count in vectors.items() if count > 1]
+        # Terms with one vector are scaled once, by the sum of their scalar factors.
         for vector in shared:
             own_terms = [replace(term, vector=None) for term in terms if term.vector is vector]
             others = [term for term in terms if term.vector is not vector]
@@ -207,13 +213,15 @@ class _Collector:
         """Return factors and a number whose product is the sum of terms of scalars."""
         assert isinstance(t, Scalar)
         common = _common(terms)
+        # A number that all terms share is multiplied once, outside of the sum.
         number = abs(terms[0].number) if len({abs(term.number) for term in terms}) == 1 else 1.0
         rest = [_Term(term.number / number, _without(term.scalars, common)) for term in terms]
         return (self.total(rest, t), *common), number
 
     def total(self, terms: Sequence[_Term], t: object) -> Value:
-        """Make ops that sum terms of a type."""
+        """Emit ops that sum terms of a type."""
         first = next((k for k, term in enumerate(terms) if term.number > 0), 0)
+        # A positive term goes first, so that no negation is needed unless all are negative.
         ordered = [terms[first], *terms[:first], *terms[first + 1 :]]
         sign = 1.0 if ordered[0].number > 0 else -1.0
         total = self.made(ordered[0], sign, t)
@@ -224,7 +232,7 @@ class _Collector:
         return total if sign > 0 else self.emit("neg", total)
 
     def made(self, term: _Term, sign: float, t: object) -> Value:
-        """Make ops that multiply a term, and a sign."""
+        """Emit ops that multiply a term, and a sign."""
         number = sign * term.number
         scalars = list(term.scalars)
         like = t if isinstance(t, Scalar) else t.dtype if isinstance(t, Vec) else None
@@ -248,7 +256,7 @@ class _Collector:
 
 
 def _common(terms: Iterable[_Term]) -> tuple[Value, ...]:
-    """The scalars that all terms contain."""
+    """Return the scalars that all terms contain."""
     first, *others = terms
     left: list[Value] = []
     counts = [Counter(term.scalars) for term in others]

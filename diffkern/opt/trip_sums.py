@@ -1,13 +1,13 @@
-"""What the trips of a loop add to one element is summed, and added to the element behind the loop; in place.
+"""Sum a loop's contributions to one element in a register, and add them to the element behind the loop; in place.
 
 A loop that reads ``x[i]`` in every trip has an adjoint that adds to ``ct_x[i]`` in every trip. The sum becomes a
 carried value of the loop, which stays in a register. LLVM does so itself only where it knows that nothing else in the
 loop touches the element, and never under a mask.
 
 Sums may be formed in any order, so an accumulation stays where it is only if the loop loads or stores elements of its
-array, or updates them otherwise. The array's own parameter is all that has to be looked at: the launch of an adjoint
-has made sure that a cotangent that shares memory with another array is only added to, and so is the other one. A loop
-that makes no trip leaves the element alone, which may not exist.
+array, or updates them otherwise. It is enough to look at the array's own parameter: the launch of an adjoint ensures
+that a cotangent that shares memory with another array is only added to, and so is the other one. A loop that makes no
+trip leaves the element alone, which may not exist.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Key: TypeAlias = tuple[Value, tuple[Value, ...], tuple[bool, ...]]
 
 
 def sum_trips(fn: Function) -> Function:
-    """Sum what loops add to elements that are the same in every trip."""
+    """Sum the contributions of loops to elements that are the same in every trip."""
     arrays = {p: p.type for p in fn.params if isinstance(p.type, Array)}
     if not any(t.outer for t in arrays.values()):  # of these, two elements may be one array
         _Sums(fn, set(arrays)).region(fn.body)
@@ -51,7 +51,7 @@ class _Sums:
         region.ops[:] = out
 
     def loop(self, op: Op) -> list[Op]:
-        """A loop, with what comes before and behind it."""
+        """Return a loop, with the ops before and behind it."""
         sums = self.sums(op)
         if not sums:
             return [op]
@@ -64,7 +64,8 @@ class _Sums:
         return [*before.region.ops, op, *behind.region.ops]
 
     def sums(self, op: Op) -> list[list[Op]]:
-        """The accumulations of each trip to each element that is the same in every trip."""
+        """Return the accumulations of each trip to each element that is the same in every trip."""
+        # A loop that makes one trip gains nothing; one over threads has a separate sum per thread.
         if op.attrs.get("once") or op.attrs.get("threads") or not self.constants.get(For(op).step):
             return []
         body = For(op).body
@@ -77,11 +78,12 @@ class _Sums:
                     found.setdefault((to.array, tuple(to.index), to.wrap), []).append(inner)
         if not found:
             return []
+        # An array that the loop uses in any other way may be read between two accumulations.
         kept = {v for inner in walk(body) if inner.name not in ("accumulate", "shape") for v in inner.operands}
         return [ops for (array, _, _), ops in found.items() if array not in kept]
 
     def total(self, op: Op, before: Builder, adding: Sequence[Op]) -> Value:
-        """Let a loop sum what it adds to an element; return the sum."""
+        """Let a loop sum its contributions to an element; return the sum."""
         array, t, body = Access(adding[0]).array, Access(adding[0]).value.type, For(op).body
         carried, result = Value(t, array.name), Value(t, array.name)
         total = carried
@@ -94,12 +96,13 @@ class _Sums:
         return result
 
     def reached(self, op: Op, behind: Builder) -> Region:
-        """Where what follows a loop goes, if it is to follow at least one trip."""
+        """Return the region behind a loop that is executed only if the loop makes at least one trip."""
         loop = For(op)
         trips = loop.trips(self.constants.get)
         if trips is not None:
             return behind.region if trips else Region()
         forwards = self.constants[loop.step] > 0
+        # The element is accessed only if a trip would have accessed it.
         some = behind.one("lt" if forwards else "gt", loop.start, loop.stop)
         then = Region()
         behind.if_(some, then, Region())

@@ -1,9 +1,9 @@
 """Full unrolling of short loops whose trip count is a constant; in place.
 
 Unrolled code needs no loop stack in the adjoint, and its index expressions are affine in the thread index. Loops around
-barriers stay: their adjoint fills shared memory again in every trip, rather than to keep what was read there. Longer
-loops over neighbours stay as well, unless a program has use for what a trip computed: they gain neither, and their
-adjoint would be so many times as much code.
+barriers stay: their adjoint fills shared memory again in every trip, rather than keeping what was read there. Longer
+loops over neighbours stay as well, unless the program benefits from constant indices: they gain neither advantage, and
+their adjoint would be that many times as much code.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ def unroll(fn: Function, *, neighbours: bool = False) -> Function:
     ``neighbours``: longer loops over neighbours as well.
     """
     unwritten = frozenset[Value]() if neighbours else _unwritten(fn)
+    # Unrolling an outer loop makes the bounds of inner ones constant once they are folded.
     changed = True
     while changed:
         u = _Unroller(unwritten)
@@ -44,13 +45,13 @@ def unroll(fn: Function, *, neighbours: bool = False) -> Function:
 
 
 def _unwritten(fn: Function) -> frozenset[Value]:
-    """The parameters to whose elements a function does nothing but read them."""
+    """Return the parameters whose elements a function only reads."""
     writes = (Effect.WRITE, Effect.ATOMIC)
     return frozenset(fn.params).difference(*(op.operands for op in walk(fn.body) if lookup(op.name).effect in writes))
 
 
 def _changes_array(op: Op) -> bool:
-    """Whether it changes an element of an array of the thread."""
+    """Return whether an op changes an element of an array of the thread."""
     return op.name in ("tile_replace", "tile_add_at") and isinstance(t := op.result.type, Tile) and t.own
 
 
@@ -62,7 +63,7 @@ class _Unroller:
         self.count = 0
 
     def resolve(self, vs: Iterable[Value]) -> tuple[Value, ...]:
-        """Values with the results of unrolled loops replaced: a body is copied only after this was done to it."""
+        """Return values with the results of unrolled loops replaced; needed before a body is copied."""
         return tuple(self.mapping.get(v, v) for v in vs)
 
     def region(self, region: Region) -> None:
@@ -90,7 +91,7 @@ class _Unroller:
         return trips if len(trips) * count_ops(For(op).body) <= self.most(For(op)) else None
 
     def most(self, loop: For) -> int:
-        """The most operations of an unrolled loop."""
+        """Return the most operations that an unrolled loop may have."""
         if any(map(_changes_array, walk(loop.body))):
             return MAX_OPS_OF_ARRAYS
         return MAX_OPS_OF_NEIGHBOURS if adds_up_neighbours(loop, self.unwritten) else MAX_OPS
@@ -101,6 +102,7 @@ class _Unroller:
         loop = For(op)
         carried = loop.init
         for i in trips:
+            # A constant index per copy: the accesses become affine, and conditions on the index fold away.
             index = b.one("const", value=i, type=loop.start.type, hint=loop.index.name)
             carried = Cloner(b, {}).inline(loop.body, (index, *carried))
         self.mapping.update(zip(op.results, carried, strict=True))

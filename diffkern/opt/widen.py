@@ -1,7 +1,7 @@
 """Widening: every floating-point type of a function becomes float64.
 
-In: a function as lowered (constants still carry the full Python value that the user wrote). Out: the same function, in
-place, in float64 throughout: parameters, array elements, constants, casts, loop stacks, all of them fresh values.
+A function as lowered (constants still carry the full Python value that the user wrote) is changed in place to compute
+in float64 throughout: parameters, array elements, constants, casts, loop stacks, all of them fresh values.
 ``diffkern.testing`` differentiates the widened function to tell a wrong derivative from rounding.
 """
 
@@ -29,7 +29,7 @@ from diffkern.ir.types import (
 
 
 def widened(t: Type) -> Type:
-    """The type with float64 in the place of every floating-point scalar; others are returned as they are."""
+    """Return the type with float64 in the place of every floating-point scalar; others are returned as they are."""
     if isinstance(t, Tile):
         return Tile(_element(t.dtype, FLOAT64), t.shape)
     if isinstance(t, Buffer):
@@ -65,6 +65,7 @@ class _Widener(Cloner):
         results = tuple(Value(widened(r.type), r.name) for r in op.results)
         attrs = {name: _attr(value) for name, value in op.attrs.items()}
         name = op.name
+        # Rounding to a narrow type would bring back what widening is to remove.
         if name.startswith("round_"):  # to float16 or bfloat16
             name, attrs = "cast", {"to": results[0].type}
         copy = Op(name, operands, results, attrs, regions, op.loc)
@@ -82,7 +83,7 @@ class _Widener(Cloner):
 
 
 def widen(fn: Function) -> Function:
-    """Let a function compute in float64 what it computed in float16, bfloat16 or float32, in place; return it."""
+    """Make a function compute in float64 instead of float16, bfloat16 or float32, in place; return it."""
     params = tuple(Value(widened(p.type), p.name) for p in fn.params)
     cloner = _Widener(Builder(), dict(zip(fn.params, params, strict=True)))
     fn.params, fn.body = params, cloner.region(fn.body)

@@ -1,1 +1,1 @@
-"""The readable Python spelling of a function, its primitives, and its thread-by-thread execution."""
+"""The readable Python form of a function, its primitives, and its thread-by-thread execution."""

@@ -1,8 +1,8 @@
-"""A function of the IR as a numba-cuda kernel that looks for errors while it runs.
+"""A function of the IR as a numba-cuda kernel that checks for errors at run time.
 
-In: a function in the form in which it is compiled for CUDA. Out: source as :mod:`diffkern.printing.cuda` prints it,
-with one more parameter ``record``, the record of ``diffkern.abi``: an access that is an error does not happen, and what
-it would have read is 0. The checks are those that debug programs by LLVM have.
+A function in its compiled form for CUDA becomes source as :mod:`diffkern.printing.cuda` prints it, with one more
+parameter ``record``, the record of ``diffkern.abi``: an access that is an error is skipped, and a skipped load gives 0.
+The checks are those that debug programs by LLVM have.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class CheckedWriter(CudaWriter):
     fn : Function
         The kernel.
     arithmetic : bool
-        Whether to look for divisions of integers by zero and ranges with step zero, too.
+        Whether to check divisions of integers by zero and ranges with step zero, too.
 
     Attributes
     ----------
     sites : list of Op
-        What is checked, in the order of the numbers.
+        The ops that are checked, in the order of the numbers.
     stamps : list of Value
         The array parameters with plain stores, in the order of their slots.
     """
@@ -50,6 +50,7 @@ class CheckedWriter(CudaWriter):
         self.stamps: list[Value] = []
         self.checks: set[str] = set()
         self.record = self.names.fresh("record")
+        # The record comes before the kernel's own parameters, as the entry passes it.
         self.parameters = (self.record,)
         self.number = self.names.fresh("thread")
         self.allowed: dict[Op, str] = {}
@@ -67,7 +68,7 @@ class CheckedWriter(CudaWriter):
         return name
 
     def site(self, op: Op) -> str:
-        """The record, the number of a place, and the thread, as arguments."""
+        """Return the record, the number of a place, and the thread, as arguments."""
         self.sites.append(op)
         return f"{self.record}, {len(self.sites) - 1}, {self.number}"
 
@@ -88,17 +89,20 @@ class CheckedWriter(CudaWriter):
             self.report(abi.ZERO_STEP, op, self.exprs[op.result].text)
 
     def access(self, op: Op, region: Region, position: int) -> None:
-        """An access that happens if its element exists, and a store if no other thread stores there."""
+        """Write an access that is executed if its element exists, and a store if no other thread stores there."""
         name = self.names.fresh("allowed")
         self.emit(f"{name} = {self.question(op)}", op)
+        # A load stays an expression, which gives zero where the access is not allowed.
         if op.results and self.is_used(op.result):
             self.allowed[op] = name
             super().op(op, region, position)
             return
+        # A statement without a result is guarded as a whole.
         self.emit(f"if {name}:")
         self.depth += 1
         before = len(self.lines)
         super().op(op, region, position)
+        # The access may have been folded into another statement, or be dead.
         if len(self.lines) == before:
             self.emit("pass")
         self.depth -= 1
@@ -114,6 +118,7 @@ class CheckedWriter(CudaWriter):
         shape = as_tuple([f"{wide}({array}.shape[{k}])" for k in range(t.ndim)])
         if not view.index:
             return "True"
+        # Two threads of a block may store to a shared element in different phases, so only other stores are stamped.
         if op.name == "store" and t.layout != SHARED:
             if view.array not in self.stamps:
                 self.stamps.append(view.array)
@@ -126,11 +131,13 @@ class CheckedWriter(CudaWriter):
         if name is None:
             return super().element(t, parts, op)
         zero = self.constant(scalar_of(t), 0).text
+        # A conditional expression, so that the element is not read where the check has failed.
         return super().element(t, [f"({part} if {name} else {zero})" for part in parts], op)
 
     def formula(self, op: Op) -> Expr:
         if self.arithmetic and lookup(op.name).divides and _is_integer(op.operands[1]):
             divisor = self.exprs[op.operands[1]]
+            # A literal divisor other than zero needs no check.
             if divisor.literal is None or divisor.text.strip("()-") == "0":
                 self.report(abi.ZERO_DIVISION, op, f"{divisor.within(5)} == 0")
         return super().formula(op)

@@ -1,16 +1,16 @@
-"""A function of the IR as a numba-cuda kernel: what the threads of a grid do.
+"""A function of the IR as a numba-cuda kernel: the work of the threads of a grid.
 
-In: a function. Out: the source of a module that defines one kernel ``name(dim, *parameters)`` and runs as it stands, in
-numba's CUDA simulator too. It is printed from the IR from which the LLVM code for CUDA is made, and the decisions about
-shared memory are those of :func:`diffkern.lower.cuda_plan.cuda_plan`.
+The result is the source of a module that defines one kernel ``name(dim, *parameters)`` and runs as it is, in numba's
+CUDA simulator too. It is printed from the IR from which the LLVM code for CUDA is made, and the decisions about shared
+memory are those of :func:`diffkern.lower.cuda_plan.cuda_plan`.
 
 ``dim`` holds the four extents of the launch. An array of vectors or matrices has one more axis, of the components in
 row-major order; a vector or matrix by value is a tuple. A bfloat16 array is passed as its bits (uint16). Widths are
 stated wherever numba would widen: ``int32(i + 1)``, ``float32(0.5)``.
 
-What is printed is also what numba-cuda compiles, so it says what a compiler would have to prove: the index of a thread
-is ``index(…)``, unsigned and of 32 bits, carried from axis to axis without a division of 64 bits; ``at(…)`` is a
-subscript that is known not to be negative.
+The printed source is also what numba-cuda compiles, so it states facts that a compiler would have to prove: the index
+of a thread is ``index(…)``, unsigned and of 32 bits, carried from axis to axis without a division of 64 bits; ``at(…)``
+is a subscript that is known not to be negative.
 """
 
 from __future__ import annotations
@@ -131,6 +131,7 @@ class CudaWriter(CudaMemoryWriter):
 
     def module(self, header: Sequence[str] = ()) -> str:
         """Return the source of the module that defines the kernel."""
+        # The body is written first: it determines the primitives to import and the constant arrays.
         body = self.function()
         lines = [f"# {line}".rstrip() for line in header]
         lines += [*(["import numpy as np"] if self.contents else []), "from numba import cuda", "", *self.imports()]
@@ -145,7 +146,7 @@ class CudaWriter(CudaMemoryWriter):
         return [import_lines(LIBRARY, sorted(self.primitives))] if self.primitives else []
 
     def begin_thread(self) -> None:
-        """Write what comes first in the loop over the threads."""
+        """Write the statements at the start of the loop over the threads."""
 
     def function(self) -> list[str]:
         parameters = ["dim", *self.parameters]
@@ -160,8 +161,10 @@ class CudaWriter(CudaMemoryWriter):
             self.start_sum(op)
         shared = [op for op in self.fn.body.ops if op.name == "shared_new"]
         self.shared_arrays(shared)
+        # The exchange of lanes goes through shared memory in this form, allocated before the loop.
         for op in self.exchanges:
             self.per_thread(scalar_of(op.result.type))
+        # The names of the index are chosen before the body, which refers to them.
         onward = self.first_index()
         self.depth += 1
         self.begin_thread()
@@ -174,7 +177,7 @@ class CudaWriter(CudaMemoryWriter):
         return ["@cuda.jit", head, *self.lines]
 
     def first_index(self) -> str:
-        """Write the head of the loop over the threads of a launch; return the statement that goes on to the next.
+        """Write the head of the loop over the threads of a launch; return the statement that advances to the next.
 
         There are four extents at most, and the components of an index are carried from axis to axis, so that nothing
         has more than 32 bits. A kernel that does not ask for its index counts its threads in 64.
@@ -182,6 +185,7 @@ class CudaWriter(CudaMemoryWriter):
         # Blocks that work on tiles have one index each.
         first, step = ("cuda.blockIdx.x", "cuda.gridDim.x") if self.fn.tiled else ("cuda.grid(1)", "cuda.gridsize(1)")
         arity = self.fn.tid_arity
+        # The variables of the index take the user's names, of the first op for each axis.
         asked = {op.attrs["axis"]: op for op in reversed(list(walk(self.fn.body))) if op.name == "tid"}
         names = [self.names.fresh(asked[k].result.name if k in asked else "ijkl"[k]) for k in range(arity)]
         for k, op in asked.items():
@@ -215,7 +219,7 @@ class CudaWriter(CudaMemoryWriter):
         return text
 
     def output(self, op: Op) -> None:
-        """Write what prints: numba puts spaces between the parts, and ends the line."""
+        """Write a print: numba puts spaces between the parts, and ends the line."""
         values, parts = iter(op.operands), []
         for said, field, _, _ in string.Formatter().parse(op.attrs["text"]):
             if said.strip():
@@ -225,7 +229,8 @@ class CudaWriter(CudaMemoryWriter):
         self.emit(f"print({', '.join(parts)})", op)
 
     def shared_arrays(self, ops: Sequence[Op]) -> None:
-        """Make the arrays of a block, each for itself or all in the memory that the launch asks for."""
+        """Make the arrays of a block, each on its own or all in the memory that the launch requests."""
+        # More than a block's static memory has to be one dynamic array, from which parts are taken.
         asked, offset = dynamic_shared_bytes(self.fn, self.plan_of_updates), 0
         memory = self.names.fresh("memory") if asked else ""
         if asked:
@@ -245,7 +250,7 @@ class CudaWriter(CudaMemoryWriter):
             self.bind(op.result, name)
 
     def stored_dtype(self, t: Array) -> str:
-        """The scalar type of an array's elements in memory."""
+        """Return the scalar type of an array's elements in memory."""
         s = scalar_of(t)
         return self.prim("bool_" if s == BOOL else "uint16" if s == BFLOAT16 else s.name)
 
@@ -254,6 +259,7 @@ class CudaWriter(CudaMemoryWriter):
         array = self.exprs[Access(op).array].text
         self.sums[op] = [self.names.fresh(f"{array}_sum") for _ in range(size_of(t))]
         for name in self.sums[op]:
+            # Each thread sums over all of its indices before the block does.
             self.emit(f"{name} = {self.constant(scalar_of(t), 0).text}")
 
     def finish_sums(self) -> None:
@@ -261,16 +267,18 @@ class CudaWriter(CudaMemoryWriter):
         for op in self.sums:
             self.per_thread(scalar_of(summed_type(op)))
         for op, sums in self.sums.items():
+            # The loop over threads has ended: the address is computed once more.
             t = scalar_of(summed_type(op))
             for needed in self.plan_of_updates.address_ops(op):
                 self.exprs[needed.result] = self.expression(needed)
             for place, name in zip(self.places(op), sums, strict=True):
                 self.emit(f"{name} = block_sum({self.partials[t]}, {name})")
+                # A sum of zero may mean that no thread came there, because the element does not exist.
                 self.emit(f"if cuda.threadIdx.x == 0 and {name} != 0:")
                 self.emit(f"    {self.atomically('add', Access(op).array, place, name)}")
 
     def per_thread(self, t: Scalar) -> None:
-        """A shared array with an element for each thread, unless there is one."""
+        """Make a shared array with an element for each thread, unless there is one."""
         if t not in self.partials:
             self.partials[t] = self.names.fresh("partials")
             self.emit(f"{self.partials[t]} = cuda.shared.array({MAX_THREADS}, {self.prim(t.name)})")
@@ -278,14 +286,14 @@ class CudaWriter(CudaMemoryWriter):
     # -- values ------------------------------------------------------------------------------------------------------
 
     def constant(self, t: Scalar, value: float) -> Expr:
-        """A literal; only int32, int64 and float64 ones can be bare, which numba does not widen."""
+        """Return a literal; only int32, int64 and float64 ones can be bare, which numba does not widen."""
         if t.is_float and not math.isfinite(value):
             self.prim("nan" if math.isnan(value) else "inf")
         e = literal(t, value)
         return e if t in (BOOL, INT32, INT64, FLOAT64) else Expr(f"{self.prim(t.name)}({e.text})")
 
     def wrapped(self, t: Scalar, e: Expr) -> Expr:
-        """An integer expression that may be wider than its type, and has to wrap around."""
+        """Return an integer expression that may be wider than its type, with a cast that makes it wrap around."""
         return Expr(f"{self.prim(t.name)}({e.text})", reads=e.reads, bare=e)
 
     def expression(self, op: Op) -> Expr:
@@ -354,6 +362,7 @@ class CudaWriter(CudaMemoryWriter):
             return Expr(e.text, e.precedence, e.literal, e.reads, e.update, e.negated)
         assert isinstance(t, Scalar)
         held = {v: self.exprs[v] for v in op.operands}
+        # A sum wraps once at the end, so its operands need no casts of their own.
         if row.modular:
             self.exprs.update({v: e.bare or e for v, e in held.items()})
         e = super().formula(op)
@@ -365,6 +374,7 @@ class CudaWriter(CudaMemoryWriter):
         to, source = scalar_of(op.attrs["to"]), scalar_of(operand.type)
         if to == BOOL:
             return Expr(f"{self.exprs[operand].within(5)} != 0", 4, reads=self.reads(op))
+        # numba's own conversion is undefined for numbers out of range.
         if to.is_integer and source.is_float:
             return self.call(f"saturated_{to.name}", op, [self.typed(operand).text])
         return Expr(f"{self.prim(to.name)}({self.exprs[operand].text})", reads=self.reads(op))
@@ -410,6 +420,7 @@ class CudaWriter(CudaMemoryWriter):
         t = loop.start.type
         assert isinstance(t, Scalar)
         slots = self.loop_slots(op, region, position, loop.init, [loop.body])
+        # The bounds are fixed before the loop: what they are computed from may change inside.
         end, step = (self.steady(self.exprs[v] if ahead else self.typed(v), slots) for v in (loop.stop, loop.step))
         mark = self.names.taken()
         index = self.names.fresh(loop.index.name or "k")
@@ -429,7 +440,7 @@ class CudaWriter(CudaMemoryWriter):
             self.bind(r, name)
 
     def numba_counts(self, loop: For) -> bool:
-        """Whether numba's range makes the right number of trips: it subtracts in 64 bits, signed."""
+        """Return whether numba's range makes the right number of trips: it subtracts in 64 bits, signed."""
         t = loop.start.type
         assert isinstance(t, Scalar)
         if t.bits < 64:
@@ -439,7 +450,7 @@ class CudaWriter(CudaMemoryWriter):
         return (start == "0" and (signed or step == "1")) or (signed and stop.strip("()") == "-1")
 
     def steady(self, e: Expr, slots: Sequence[str]) -> str:
-        """A number that a loop asks for at each trip, and does not change."""
+        """Return a number that a loop reads at each trip, and that does not change."""
         if e.literal is not None or (e.text.isidentifier() and e.text not in slots):
             return e.text
         name = self.names.fresh("end")

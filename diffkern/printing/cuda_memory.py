@@ -1,7 +1,7 @@
-"""How a numba-cuda kernel reaches memory: subscripts, loads, stores, updates, local arrays and stacks.
+"""Memory accesses of a numba-cuda kernel: subscripts, loads, stores, updates, local arrays and stacks.
 
-In: operations on memory, with the expressions of their operands. Out: expressions and statements. numba takes a signed
-subscript that is negative from the end, and widens integers of different signs; what is printed says that it need not.
+Operations on memory become expressions and statements, given the expressions of their operands. numba counts a negative
+signed subscript from the end, and widens integers of different signs; the printed source makes both unnecessary.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNIT = re.compile(r"\w+(\[[^][]*\]|\([^()]*\))?")
 
 
 class CudaMemoryWriter(Writer):
-    """Writes what works on memory."""
+    """Writes operations on memory."""
 
     def __init__(self, fn: Function) -> None:
         super().__init__(fn)
@@ -51,10 +51,11 @@ class CudaMemoryWriter(Writer):
         self.sums: dict[Op, list[str]] = {}
         self.stacks: dict[Value, list[str]] = {}
         self.producers = {r: op for op in walk(fn.body) for r in op.results}
+        # Indices of threads are unsigned and 32 bits, which spares numba a test of the sign at each subscript.
         self.unsigned = {op.result for op in walk(fn.body) if op.name in ("tid", "block_thread", "block_index")}
 
     def element(self, t: Type, parts: Sequence[str], op: Op) -> Expr:
-        """A scalar, or a composite as the tuple of its components."""
+        """Return a scalar, or a composite as the tuple of its components."""
         if isinstance(t, Scalar):
             return Expr(parts[0], reads=self.reads(op))
         return Expr(as_tuple(parts), reads=self.reads(op), parts=tuple(parts))
@@ -66,11 +67,12 @@ class CudaMemoryWriter(Writer):
         return list(e.parts) or [f"{e.text}[{k}]" for k in range(size_of(v.type))]
 
     def index(self, v: Value, wrap: bool = False) -> str:
-        """A subscript. numba counts signed ones that are negative from the end, which ``wrap`` says that one may be."""
+        """Return a subscript. numba counts negative signed ones from the end, as ``wrap`` allows."""
         e, t = self.exprs[v], v.type
         assert isinstance(t, Scalar)
         text = (e.bare or e).text if t in (INT32, INT64) else e.text
         unsigned = self.is_unsigned(v)
+        # A subscript that may be negative must be signed for numba.
         if wrap and unsigned and e.bare is not None:
             return f"{self.prim('int64')}({text})"
         if wrap or unsigned or text.isdecimal():
@@ -78,7 +80,7 @@ class CudaMemoryWriter(Writer):
         return f"{self.prim('at')}({text})"
 
     def is_unsigned(self, v: Value) -> bool:
-        """Whether numba takes the expression of an integer for an unsigned one."""
+        """Return whether numba takes the expression of an integer for an unsigned one."""
         assert isinstance(v.type, Scalar)
         if v in self.unsigned or v.type.kind is Kind.UINT:
             return True
@@ -97,11 +99,12 @@ class CudaMemoryWriter(Writer):
         return [f"{place}, {k}" if place else str(k) for k in range(size_of(t))]
 
     def places(self, op: Op) -> list[str]:
-        """What stands in the subscript for each component of an element."""
+        """Return the subscript for each component of an element."""
         array = Access(op).array.type
         assert isinstance(array, Array)
         subscripts = [self.index(v, wrap) for v, wrap in zip(Access(op).index, Access(op).wrap, strict=True)]
         found = self.component_places(", ".join(subscripts), array.dtype)
+        # The atomic functions take the subscript as an argument, so several indices need a tuple.
         if op.name in ("atomic", "accumulate"):
             return [f"({p})" if "," in p or not p else p for p in found]
         return [p or "()" for p in found]
@@ -116,17 +119,18 @@ class CudaMemoryWriter(Writer):
         return f"{self.prim('float32')}({item})" if s in STORAGE_ONLY else item
 
     def kept(self, t: Array, value: str) -> str:
-        """A value as it is stored."""
+        """Return a value as it is stored."""
         return f"{self.prim('to_bfloat16')}({value})" if scalar_of(t) == BFLOAT16 else value
 
     def atomic(self, op: Op, place: str, value: str) -> str:
         return self.atomically(op.attrs.get("kind", "add"), Access(op).array, place, value)
 
     def atomically(self, kind: str, array: Value, place: str, value: str) -> str:
-        """An atomic update of a number in an array."""
+        """Return an atomic update of a number in an array."""
         name, s = self.exprs[array].text, scalar_of(array.type)
         if s == BFLOAT16:
             return f"{self.prim(f'atomic_{kind}_bfloat16')}({name}, {place}, {value})"
+        # Types and kinds that numba-cuda has no atomic function for.
         if s.bits < 32 or kind in ("keep", "take") or (s.is_float and kind in EXTREMA):
             return f"{self.prim(f'atomic_{kind}')}({name}, {place}, {value})"
         if kind == "exch" and s.is_float:  # numba-cuda exchanges integers alone
@@ -147,6 +151,7 @@ class CudaMemoryWriter(Writer):
     def give(self, op: Op) -> None:
         """Give the components of an element back."""
         array, parts = Access(op).array, self.components(Access(op).value)
+        # The operand has four groups: seen, state, numbers, tangents; the numbers are not needed here.
         name, size = self.exprs[array].text, len(parts) // 4
         function = self.prim("atomic_give_bfloat16" if scalar_of(array.type) == BFLOAT16 else "atomic_give")
         for place, seen, state, new in zip(self.places(op), parts, parts[size:], parts[3 * size :], strict=False):
@@ -163,11 +168,12 @@ class CudaMemoryWriter(Writer):
         self.update(op, "+")
 
     def update(self, op: Op, sign: str) -> None:
-        """Change each component of an element as the plan says."""
+        """Change each component of an element in the form that the plan gives."""
         how = self.plan_of_updates.updates[op]
         value = Access(op).value
         negated = self.exprs[value].negated
         parts = self.components(value)
+        # Each thread adds to its own variable; the block adds those up after the loop.
         if how is Update.SUM:
             for name, part in zip(self.sums[op], parts, strict=True):
                 self.emit(f"{name} {sign}= {part}", op)
@@ -179,6 +185,7 @@ class CudaMemoryWriter(Writer):
             for place, part in self.pairs(op, parts):
                 self.emit(self.atomic(op, place, part), op)
             return
+        # Adding the negative of a value prints as a subtraction.
         if negated is not None and isinstance(value.type, Scalar):
             sign, parts = "-", [negated]
         t = Access(op).array.type
@@ -186,6 +193,7 @@ class CudaMemoryWriter(Writer):
         array = self.exprs[Access(op).array].text
         for place, part in self.pairs(op, parts):
             item = f"{array}[{place[1:-1] if place[0] == '(' and place != '()' else place}]"
+            # Narrow numbers have no arithmetic of their own: read, add and store in float32.
             if scalar_of(t) in STORAGE_ONLY:
                 self.emit(f"{item} = {self.kept(t, f'{self.read(t, item)} {sign} {part}')}", op)
             else:
@@ -227,7 +235,7 @@ class CudaMemoryWriter(Writer):
         return self.element(op.result.type, [f"{self.exprs[buffer].text}[{place}]" for place in places], op)
 
     def rounded(self, t: Element, value: str) -> str:
-        """A number as an element of 16 bits holds it, in float32."""
+        """Return a number as an element of 16 bits holds it, in float32."""
         s = scalar_of(t)
         if s == BFLOAT16:
             return f"{self.prim('from_bfloat16')}({self.prim('to_bfloat16')}({value}))"
@@ -245,10 +253,10 @@ class CudaMemoryWriter(Writer):
 
 
 def as_tuple(parts: Sequence[str]) -> str:
-    """The components of a composite as one value."""
+    """Return the components of a composite as one value."""
     return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})"
 
 
 def size_of(t: Type) -> int:
-    """Number of components."""
+    """Return the number of components."""
     return t.size if isinstance(t, (Vec, Mat)) else 1

@@ -1,11 +1,11 @@
-"""Runs the Python spelling of a function, thread by thread, and watches what each thread touches.
+"""Runs the Python form of a function, thread by thread, and reports every element that a thread accesses.
 
-In: a function, its arguments as NumPy arrays and scalars (composite elements as trailing axes), and a launch size. Out:
-the arrays changed in place. The source that runs is the one a person reads; it is registered with ``linecache``, so
-that a debugger can step through it and a traceback shows its lines.
+It takes a function, its arguments as NumPy arrays and scalars (composite elements as trailing axes), and a launch size,
+and changes the arrays in place. The source that runs is the readable one; it is registered with ``linecache``, so that
+a debugger can step through it and a traceback shows its lines.
 
-Threads run one after the other, so that nothing is ever lost: an observer, who is told of every access, finds the
-elements that threads would fight over.
+Threads run one after the other, so no update is ever lost: an observer, who is told of every access, finds the elements
+in which threads of a parallel launch would race.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = ["Access", "Observer", "evaluator", "load_source", "run"]
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One thread touching one element.
+    """An access of one thread to one element.
 
     Attributes
     ----------
@@ -45,7 +45,7 @@ class Access:
     kind : str
         ``"read"``, ``"write"``, ``"plain"`` (an accumulation), ``"atomic"`` or ``"reduce"``.
     address : int
-        Where the element starts in memory: the same for two parameters that share a buffer.
+        The element's address in memory: the same for two parameters that share a buffer.
     """
 
     thread: int
@@ -60,6 +60,7 @@ Observer: TypeAlias = Callable[[Access], None]
 
 def load_source(source: str, name: str) -> Callable[..., None]:
     """Execute generated source and return its function; its lines are visible to debuggers and tracebacks."""
+    # The hash makes the name unique, as linecache keeps sources by file name.
     filename = f"<diffkern {name} {hashlib.sha256(source.encode()).hexdigest()[:12]}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(keepends=True), filename)
     namespace: dict[str, Any] = {}
@@ -90,7 +91,7 @@ def run(
     order : sequence of int, optional
         Flattened thread indices in the order in which they run; by default ascending.
     observer : callable, optional
-        Is told of every access to an array.
+        Called for every access to an array.
 
     Raises
     ------
@@ -105,6 +106,7 @@ def run(
     if len(args) != len(fn.params):
         raise ValueError(f"{fn.name} takes {len(fn.params)} arguments, not {len(args)}")
     values = [_argument(p.name, p.type, a, watch) for p, a in zip(fn.params, args, strict=True)]
+    # Row-major, as launches number their threads.
     coordinates = list(itertools.product(*(range(d) for d in dims)))
     padding = (np.int32(0),) * (MAX_DIMS - len(dims))
     with np.errstate(all="ignore"), _weak_literals(), launched_over(dims):
@@ -114,14 +116,14 @@ def run(
 
 
 def evaluator(fn: Function, source: str) -> Callable[..., Any]:
-    """Return what evaluates a function that asks for no thread.
+    """Return a callable that evaluates a function that asks for no thread.
 
     Parameters
     ----------
     fn : Function
         The function.
     source : str
-        Its spelling as :func:`~diffkern.printing.functions.to_python_function` gives it.
+        Its source as :func:`~diffkern.printing.functions.to_python_function` gives it.
 
     Returns
     -------
@@ -129,6 +131,7 @@ def evaluator(fn: Function, source: str) -> Callable[..., Any]:
         Takes an argument per parameter as :func:`run` does, and gives scalars of NumPy and small arrays.
     """
     function = load_source(source, function_name(fn))
+    # Complex numbers are pairs inside, and converted only for the caller.
     of_numbers = any(is_complex(v.type) for v in fn.body.yields)
 
     def evaluate(*args: Any) -> Any:
@@ -146,7 +149,7 @@ def evaluator(fn: Function, source: str) -> Callable[..., Any]:
 
 
 def _as_result(t: Type, value: Any) -> Any:
-    """A result as the host has it: complex numbers as NumPy's."""
+    """Return a result in the host's form: complex numbers as NumPy's."""
     return value.view(np.dtype(str(t)))[0] if is_complex(t) else value
 
 
@@ -188,7 +191,7 @@ def _as_value(value: Any, t: Element) -> Any:
 
 
 class _View:
-    """An array as generated source sees it: elements come out as values, and accesses are reported."""
+    """An array for generated source: elements come out as values, and accesses are reported."""
 
     def __init__(self, name: str, t: Array, data: NDArray[Any], watch: _Watch) -> None:
         element = t.dtype.shape if isinstance(t.dtype, (Vec, Mat)) else ()
@@ -207,19 +210,20 @@ class _View:
         self._store(index, value)
 
     def update(self, index: Any, value: Any, kind: str, combine: Callable[[Any, Any], Any]) -> Any:
-        """Replace an element by ``combine(element, value)``; returns what it was."""
+        """Replace an element by ``combine(element, value)``; return the old one."""
         self._report(index, kind)
         old = self._load(index)
         self._store(index, combine(old, value))
         return old
 
     def zeros(self, shape: tuple[int, ...]) -> NDArray[Any]:
-        """A tile of this array's elements, all 0."""
+        """Return a tile of this array's elements, all 0."""
         t = self._value
         element = t.shape if isinstance(t, (Vec, Mat)) else ()
         return np.zeros((*shape, *element), np.dtype(scalar_of(t).name))
 
     def _load(self, index: Any) -> Any:
+        # bfloat16 arrays are given as bits, as NumPy has no such type.
         raw = self._data[index]
         if scalar_of(self._type.dtype) == BFLOAT16:
             raw = (np.asarray(raw, np.uint32) << np.uint32(16)).view(np.float32)[()]
@@ -227,6 +231,7 @@ class _View:
 
     def _store(self, index: Any, value: Any) -> None:
         if scalar_of(self._type.dtype) == BFLOAT16:
+            # Round to nearest, ties to even, and keep NaN a NaN.
             bits = np.asarray(value, np.float32).view(np.uint32)
             rounded = (bits + ((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF)) >> np.uint32(16)
             value = np.where(np.isnan(value), (bits >> np.uint32(16)) | np.uint32(0x40), rounded)
@@ -238,6 +243,7 @@ class _View:
             raise IndexError(f"{self._name} has {self._type.ndim} axes, not {len(place)}")
         if self._watch.observer is None:
             return
+        # Counted from the front, so that two threads' accesses of one element compare equal.
         place = tuple(k + n if k < 0 else k for k, n in zip(place, self.shape, strict=True))
         offset = sum(k * s for k, s in zip(place, self._data.strides, strict=False))
         address = self._data.ctypes.data + offset

@@ -1,4 +1,4 @@
-"""One printed expression: its text, and what must be known to put it into a larger one or into a statement."""
+"""A printed expression: its text, and the facts needed to put it into a larger one or into a statement."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _UNARY = {"not ": NOT, "-": SIGNED, "~": SIGNED}
 
 
 def sign_of(spelling: str) -> tuple[str, int]:
-    """The operator in the Python spelling of an operation, or "" for a call, and how tightly it binds."""
+    """Return the operator in the Python form of an operation, or "" for a call, and its precedence."""
     if spelling.startswith("{0} "):
         sign = spelling.split()[1]
         return sign, _BINARY[sign]
@@ -39,15 +39,15 @@ class Expr:
     Attributes
     ----------
     text, precedence
-        How it reads, and how tightly it binds.
+        Its text, and how tightly it binds.
     literal
         The type of a bare literal, None for anything else.
     reads
         The variables in it.
     update
-        ``(left, sign, right)`` where it may be written as the augmented assignment ``left sign= right``.
+        ``(left, sign, right)`` if it may be written as the augmented assignment ``left sign= right``.
     negated
-        What it is the negative of, if it is one.
+        The expression it is the negative of, if it is one.
     bare
         The same without the cast that makes an integer wrap around, for operands of sums and products, which wrap
         around afterwards, and for indices, which do not.
@@ -68,14 +68,14 @@ class Expr:
         return self.text if self.precedence >= precedence else f"({self.text})"
 
     def assigned_to(self, name: str) -> str:
-        """The statement that gives the value to a variable."""
+        """Return the statement that assigns the value to a variable."""
         if self.update is not None and self.update[0] == name:
             return f"{name} {self.update[1]}= {self.update[2]}"
         return f"{name} = {self.text}"
 
 
 def literal(t: Scalar, value: float) -> Expr:
-    """A bare literal; ``inf`` and ``nan`` are names of primitives."""
+    """Return a bare literal; ``inf`` and ``nan`` are names of primitives."""
     if t == BOOL:
         return Expr(str(bool(value)), literal=t)
     if not t.is_float:
@@ -88,8 +88,9 @@ def literal(t: Scalar, value: float) -> Expr:
 
 
 def _float_text(t: Scalar, value: float) -> str:
-    """The shortest literal that gives the value after rounding to its type."""
+    """Return the shortest literal that gives the value after rounding to its type."""
     if t == FLOAT32:
+        # A literal beyond float32 rounds to infinity there; its own digits are kept.
         with np.errstate(over="ignore"):
             rounded = np.float32(value)
         short = str(rounded) if np.isfinite(rounded) else repr(value)

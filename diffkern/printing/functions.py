@@ -1,8 +1,8 @@
-"""A function that programs of other compilers call, as readable Python: plain, or what numba-cuda compiles.
+"""A function that programs of other compilers call, as readable Python: plain, or for numba-cuda to compile.
 
-In: a function of the IR that yields what it returns. Out: the source of a module that defines one function
-``name(*parameters)``, or ``name(tid, *parameters)`` for one thread of a kernel. Of vectors and matrices it takes and
-gives small NumPy arrays; the form for CUDA takes and gives tuples, of a matrix those of its rows.
+A function of the IR that yields its results becomes the source of a module that defines one function
+``name(*parameters)``, or ``name(tid, *parameters)`` for one thread of a kernel. It takes and returns vectors and
+matrices as small NumPy arrays; the form for CUDA uses tuples, for a matrix those of its rows.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ def to_cuda_function(
     Parameters
     ----------
     fn : Function
-        A function in the form in which it is compiled for CUDA.
+        A function in its compiled form for CUDA.
     returns : Structure
         How its results are given back.
     arguments : sequence of (int or None)
-        Which parameter each argument is; None for one that is not looked at.
+        The parameter of each argument; None for one that is not used.
     tid : {"", "int", "tuple"}
         How the index of a thread is passed, as the first argument, if at all.
     header : sequence of str, optional
@@ -79,7 +79,8 @@ def to_cuda_function(
 def _statements(
     writer: Writer, fn: Function, returns: Structure, names: Sequence[str | None], tid: bool = False
 ) -> list[str]:
-    """The function's statements; parameters in the order of the arguments."""
+    """Return the function's statements; parameters in the order of the arguments."""
+    # Arguments that are not used have no parameter in the IR but still take a place in the call.
     rest = iter(fn.params)
     parameters = ["tid"] if tid else []
     for name in names:
@@ -98,7 +99,7 @@ def _statements(
 
 
 def _bind(writer: Writer, p: Value, name: str) -> None:
-    """Let a parameter have a name; for CUDA, a matrix is a tuple of rows."""
+    """Give a parameter its name; for CUDA, a matrix is a tuple of rows."""
     writer.bind(p, name)
     if isinstance(writer, _Device) and isinstance(p.type, Mat):
         parts = tuple(f"{name}[{r}][{c}]" for r in range(p.type.rows) for c in range(p.type.cols))
@@ -118,18 +119,20 @@ def _text(writer: Writer, results: Sequence[Value], returns: Structure) -> str:
 
 
 class _Device(CudaWriter):
-    """The form for CUDA. Each call is by itself: nothing is summed over a block."""
+    """The form for CUDA. Each call stands alone: nothing is summed over a block."""
 
     def __init__(self, fn: Function, tid: str) -> None:
         super().__init__(fn)
         self.tid = tid
+        # The name is reserved for the first argument, even if the function has a parameter called so.
         self.names.fresh("tid")
         plan = self.plan_of_updates
+        # A sum over a block needs all of its threads, which a called function cannot rely on.
         by_itself = {op: Update.RED if how is Update.SUM else how for op, how in plan.updates.items()}
         self.plan_of_updates = CudaPlan((), by_itself, plan.invariant, plan.blockwise)
 
     def begin(self) -> None:
-        """Give each axis of the thread's index a variable."""
+        """Assign each axis of the thread's index to a variable."""
         for axis in range(self.fn.tid_arity if self.tid else 0):
             self.axes.append(self.names.fresh("thread"))
             self.emit(f"{self.axes[-1]} = {self.prim('int32')}(tid{f'[{axis}]' if self.tid == 'tuple' else ''})")

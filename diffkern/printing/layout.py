@@ -1,8 +1,8 @@
 """Decides, before any text is written, which values of a function become variables and which are written in place.
 
-In: a function. Out: :class:`Plan`, which says for each value whether its expression is folded into the one place that
-uses it, and up to which position of each region a value is still needed. Position ``k`` of a region is its k-th op;
-position ``len(ops)`` is its yield.
+:class:`Plan` tells for each value whether its expression is folded into the one place that uses it, and up to which
+position of each region a value is still needed. Position ``k`` of a region is its k-th op; position ``len(ops)`` is its
+yield.
 
 A value is folded if exactly one op of the same region uses it, the user gave it no name, and nothing that happens
 between its definition and that use could change it: literals, arithmetic, and loads without a store between.
@@ -33,7 +33,7 @@ class Plan:
     home
         The region and position at which a value is defined.
     writing
-        Whether ops, or some in them, write something, as far as that was asked.
+        Whether ops, or some in them, write something, as far as that was queried.
     """
 
     folded: set[Value] = field(default_factory=set)
@@ -42,11 +42,11 @@ class Plan:
     writing: dict[Op, bool] = field(default_factory=dict)
 
     def needed_until(self, value: Value, region: Region) -> int:
-        """The last position of ``region`` that needs the value; -1 if none does."""
+        """Return the last position of ``region`` that needs the value; -1 if none does."""
         return self.last_use.get((value, id(region)), -1)
 
     def writes(self, op: Op) -> bool:
-        """Whether an op, or one in it, writes something."""
+        """Return whether an op, or one in it, writes something."""
         known = self.writing.get(op)
         if known is None:
             inside = any(self.writes(inner) for sub in op.regions for inner in sub.ops)
@@ -66,6 +66,7 @@ def plan(fn: Function) -> Plan:
         body = op.attrs.get("body")
         if body is not None:  # a function over the elements of tiles, of which other ops may have the same
             inner: dict[Value, int] = {}
+            # Uses are counted per function, as the same body may belong to several maps.
             _count(body, inner)
             _region(body, [], inner, out)
     return out
@@ -91,24 +92,29 @@ def _region(region: Region, outer: list[tuple[Region, int]], uses: dict[Value, i
             out.home[r] = (region, k)
 
     def use(v: Value, position: int) -> None:
+        # Going backwards, the last entry is the first use; it counts only if there is no other.
         only_user[v] = position
         for r, k in ((region, position), *outer):
             key = (v, id(r))
+            # A use in a nested region keeps the value alive in all regions around it too.
             out.last_use[key] = max(out.last_use.get(key, -1), k)
 
     writes = [k for k, op in enumerate(region.ops) if out.writes(op)]
     for v in region.yields:
         use(v, end)
+    # Backwards, so that a folded value's operands are used at the position of the statement it ends up in.
     for k in range(end - 1, -1, -1):
         op = region.ops[k]
         position = k
         if _may_fold(op):
             (result,) = op.results
+            # Literals are always written in place, however often they are used.
             if op.name == "const":
                 out.folded.add(result)
             elif uses.get(result, 0) == 1 and result in only_user and not result.name:
                 where = only_user[result]
                 reads = lookup(op.name).effect in _READS
+                # A load may not move over a store, which could change the element.
                 if not (reads and any(k < w < where for w in writes)):
                     out.folded.add(result)
                     position = where

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 class Names:
-    """Gives out names. Names taken inside a ``scope`` can be given out again after it."""
+    """Allocates names. Names taken inside a ``scope`` can be reused after it."""
 
     def __init__(self, reserved: Iterable[str]) -> None:
         self._reserved = frozenset(reserved) | frozenset(keyword.kwlist)
@@ -17,18 +17,19 @@ class Names:
         self._next: dict[str, int] = {}  # base → the first number not known to be taken
 
     def taken(self) -> int:
-        """A mark for :meth:`release`."""
+        """Return a mark for :meth:`release`."""
         return len(self._taken)
 
     def release(self, mark: int) -> None:
-        """Give up all names taken since the mark."""
+        """Release all names taken since the mark."""
         for base, name in self._taken[mark:]:
             self._live.discard(name)
+            # The numbers are searched from the start again, as some of them are free now.
             self._next[base] = 0
         del self._taken[mark:]
 
     def fresh(self, hint: str) -> str:
-        """A name like ``hint`` that is not in use."""
+        """Return a name like ``hint`` that is not in use."""
         base = re.sub(r"\W", "_", hint) or "t"
         if base[0].isdigit():
             base = f"t{base}"

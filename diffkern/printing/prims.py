@@ -1,9 +1,9 @@
-"""What generated Python source calls: the pure Python and NumPy twin of every operation.
+"""The primitives that generated Python source calls: the pure Python and NumPy twin of every operation.
 
 Scalars are NumPy scalars of the operation's exact type, vectors and matrices small NumPy arrays of one and two
-dimensions, treated as values: nothing here changes an operand. Each function does what the LLVM spelling does, zero
-divisors, NaN and overflow included; only transcendental functions may differ in the last bits. NumPy's warnings are
-the caller's to silence (``diffkern.printing.executor`` does).
+dimensions, treated as values: nothing here changes an operand. Each function does what the LLVM form does, zero
+divisors, NaN and overflow included; only transcendental functions may differ in the last bits. The caller silences
+NumPy's warnings (``diffkern.printing.executor`` does).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ globals().update({_name: _row.twin for _name, _row in _all_ops().items() if _row
 
 
 def min(a: Any, b: Any) -> Any:  # noqa: A001
-    """The smaller; the first of equals; NaN if either is NaN."""
+    """Return the smaller; the first of equals; NaN if either is NaN."""
     return a if a <= b or a != a else b
 
 
 def max(a: Any, b: Any) -> Any:  # noqa: A001
-    """The larger; the first of equals; NaN if either is NaN."""
+    """Return the larger; the first of equals; NaN if either is NaN."""
     return a if a >= b or a != a else b
 
 
 def select(cond: Any, a: Any, b: Any) -> Any:
-    """``a`` where the condition holds, otherwise ``b``; both are already computed."""
+    """Return ``a`` if the condition holds, otherwise ``b``; both are already computed."""
     return a if cond else b
 
 
 def cast(x: Any, to: type[Any]) -> Any:
-    """As another scalar type, each component of a composite alike. Float to integer saturates and turns NaN into 0."""
+    """Return a value as another scalar type, by component. Float to integer saturates and turns NaN into 0."""
     if isinstance(x, np.ndarray):
         return np.array([cast(c, to) for c in x.flat], to).reshape(x.shape)
     if issubclass(to, np.bool_):
@@ -57,20 +57,22 @@ def cast(x: Any, to: type[Any]) -> Any:
         info = np.iinfo(to)
         if np.isnan(x):
             return to(0)
+        # int() cannot convert an infinity, so it is saturated beforehand.
         if np.isinf(x):
             return to(info.max if x > 0 else info.min)
         return to(builtins.max(info.min, builtins.min(info.max, int(x))))
+    # Integers wrap to the width of the target.
     return np.array(int(x) & (2 ** (8 * np.dtype(to).itemsize) - 1), np.uint64).astype(to)[()]
 
 
 def irange(lo: Any, hi: Any, step: Any = 1) -> Iterator[Any]:
-    """The values of a ``for`` loop, typed like its bounds; none for a step of 0."""
+    """Return the values of a ``for`` loop, typed like its bounds; none for a step of 0."""
     kind = next((type(v) for v in (lo, hi, step) if isinstance(v, np.integer)), np.int32)
     return (kind(k) for k in range(int(lo), int(hi), int(step))) if step != 0 else iter(())
 
 
 def shape(x: Any, axis: int) -> Any:
-    """Number of elements of an array along an axis."""
+    """Return the number of elements of an array along an axis."""
     return np.int32(x.shape[axis])
 
 
@@ -78,17 +80,17 @@ def shape(x: Any, axis: int) -> Any:
 
 
 def vec(dtype: type[Any], *components: Any) -> Any:
-    """A vector."""
+    """Return a vector."""
     return np.array(components, dtype)
 
 
 def mat(dtype: type[Any], rows: int, cols: int, *components: Any) -> Any:
-    """A matrix from its components in row-major order."""
+    """Return a matrix from its components in row-major order."""
     return np.array(components, dtype).reshape(rows, cols)
 
 
 def _component(v: Any, index: Any) -> int | None:
-    """A run-time index as a position, negative ones counted from the end; None outside of the composite."""
+    """Return a run-time index as a position, negative ones counted from the end; None outside of the composite."""
     k = int(index)
     if -v.size <= k < v.size:
         return k % int(v.size)
@@ -96,12 +98,12 @@ def _component(v: Any, index: Any) -> int | None:
 
 
 def extract(v: Any, index: Any) -> Any:
-    """One component, row-major; outside of the composite it is component 0."""
+    """Return one component, row-major; outside of the composite it is component 0."""
     return v.flat[_component(v, index) or 0]
 
 
 def insert(v: Any, value: Any, index: Any) -> Any:
-    """A copy with one component replaced, row-major; outside of the composite nothing is."""
+    """Return a copy with one component replaced, row-major; outside of the composite nothing is replaced."""
     out = v.copy()
     k = _component(v, index)
     if k is not None:
@@ -110,7 +112,7 @@ def insert(v: Any, value: Any, index: Any) -> Any:
 
 
 def _sum(terms: Any) -> Any:
-    """In the order of the components, as the compiled code adds."""
+    """Return the sum in the order of the components, as the compiled code adds."""
     total = None
     for t in terms:
         total = t if total is None else total + t
@@ -118,49 +120,49 @@ def _sum(terms: Any) -> Any:
 
 
 def dot(a: Any, b: Any) -> Any:
-    """Sum of products; of matrices the Frobenius product."""
+    """Return the sum of products; for matrices the Frobenius product."""
     return _sum(x * y for x, y in zip(a.flat, b.flat, strict=True))
 
 
 def length_sq(v: Any) -> Any:
-    """Sum of squares."""
+    """Return the sum of squares."""
     return dot(v, v)
 
 
 def length(v: Any) -> Any:
-    """Euclidean length; of a matrix the Frobenius norm."""
+    """Return the Euclidean length; for a matrix the Frobenius norm."""
     return np.sqrt(dot(v, v))
 
 
 def normalize(v: Any) -> Any:
-    """To length 1; the zero vector stays zero."""
+    """Return the vector scaled to length 1; the zero vector stays zero."""
     norm = length(v)
     one = type(norm)(1)
     return v * (one / norm if norm > 0 else type(norm)(0))
 
 
 def cross(a: Any, b: Any) -> Any:
-    """The vector product."""
+    """Return the vector product."""
     return np.array([a[i] * b[j] - a[j] * b[i] for i, j in ((1, 2), (2, 0), (0, 1))], a.dtype)
 
 
 def matmul(a: Any, b: Any) -> Any:
-    """Matrix product."""
+    """Return the matrix product."""
     return np.array([[dot(row, b[:, c]) for c in range(b.shape[1])] for row in a], a.dtype)
 
 
 def matvec(m: Any, v: Any) -> Any:
-    """Matrix times column."""
+    """Return the matrix times a column."""
     return np.array([dot(row, v) for row in m], v.dtype)
 
 
 def vecmat(v: Any, m: Any) -> Any:
-    """Row times matrix."""
+    """Return a row times the matrix."""
     return np.array([dot(v, m[:, c]) for c in range(m.shape[1])], v.dtype)
 
 
 def quat_mul(a: Any, b: Any) -> Any:
-    """The product of two quaternions (x, y, z, w)."""
+    """Return the product of two quaternions (x, y, z, w)."""
     (ax, ay, az, aw), (bx, by, bz, bw) = a, b
     return np.array(
         [
@@ -174,7 +176,7 @@ def quat_mul(a: Any, b: Any) -> Any:
 
 
 def trace(m: Any) -> Any:
-    """Sum of the diagonal."""
+    """Return the sum of the diagonal."""
     return _sum(m[k, k] for k in range(m.shape[0]))
 
 
@@ -183,7 +185,7 @@ def _minor(m: Any, row: int, col: int) -> Any:
 
 
 def determinant(m: Any) -> Any:
-    """By expansion along the first row."""
+    """Return the determinant, by expansion along the first row."""
     if m.shape == (1, 1):
         return m[0, 0]
     terms = (m[0, c] * _minor(m, 0, c) for c in range(m.shape[0]))
@@ -191,7 +193,7 @@ def determinant(m: Any) -> Any:
 
 
 def inverse(m: Any) -> Any:
-    """Cofactors over the determinant; the zero matrix for a singular one."""
+    """Return the cofactors over the determinant; the zero matrix for a singular one."""
     n = m.shape[0]
     cofactors = np.array([[1]] if n == 1 else [[_minor(m, r, c) * (-1) ** (r + c) for c in range(n)] for r in range(n)])
     cofactors = cofactors.astype(m.dtype)
@@ -203,6 +205,7 @@ def inverse(m: Any) -> Any:
 
 
 def _atomic(array: Any, index: Any, value: Any, kind: str, combine: Callable[[Any, Any], Any]) -> Any:
+    # An array under observation reports the update as one access.
     update = getattr(array, "update", None)
     if update is not None:
         return update(index, value, kind, combine)
@@ -212,7 +215,7 @@ def _atomic(array: Any, index: Any, value: Any, kind: str, combine: Callable[[An
 
 
 def _each(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A choice between scalars made for each component of a composite."""
+    """Return a combination that chooses between scalars, for each component of a composite."""
 
     def combine(old: Any, new: Any) -> Any:
         if not isinstance(old, np.ndarray):
@@ -225,7 +228,7 @@ def _each(choose: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 
 def _atomic_of(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def atomic(array: Any, index: Any, value: Any) -> Any:
-        """Change an element that other threads may change too; returns what it was."""
+        """Change an element that other threads may change too; return the old one."""
         return _atomic(array, index, value, "atomic", combine)
 
     return atomic
@@ -249,8 +252,13 @@ atomic_take = _atomic_of(lambda old, wanted: old)  # threads run one after the o
 
 
 def _given(old: Any, given: Any) -> Any:
-    """For each component what take returned, 0, 1 or 2, a number, and what the component becomes where it is 2."""
+    """Return an element after "give", from the four groups of the operand.
+
+    For each component these are what take returned, a state (0, 1 or 2), a number, and the value that it gets in state
+    2.
+    """
     size = np.size(old)
+    # The third group is the number of the update, which is not needed to give the element back.
     seen, state, _, new = (given[k * size : (k + 1) * size] for k in range(4))
     parts = [
         n if how == 2 else s if how == 1 else o for o, s, how, n in zip(np.ravel(old), seen, state, new, strict=True)
@@ -271,7 +279,7 @@ def accumulate(array: Any, index: Any, value: Any, mode: str = "plain") -> None:
 
 
 def _together(*_: Any) -> Any:
-    """What only threads that run side by side can do."""
+    """Refuse an operation that only threads that run side by side can do."""
     raise RuntimeError(
         "threads of a block work together here, and this source runs one thread after the other: "
         "print the kernel with target='cuda' and run it in numba's CUDA simulator"
@@ -282,7 +290,7 @@ block_dim = thread_index = block_index = shared_array = syncthreads = _together
 
 
 def constant_array(elements: Sequence[float], shape: tuple[int, ...], dtype: str) -> Any:
-    """An array that is part of the program."""
+    """Return an array that is part of the program."""
     return np.array([float(x) for x in elements] if dtype.startswith("float") else elements, dtype).reshape(shape)
 
 
@@ -290,7 +298,7 @@ def _peek(dtype: str) -> Callable[[Any, Any], Any]:
     number = np.dtype(dtype)
 
     def peek(address: Any, index: Any) -> Any:
-        """An element of the memory that begins at an address."""
+        """Return an element of the memory that begins at an address."""
         place = int(address) + int(index) * number.itemsize
         return np.frombuffer(ctypes.string_at(place, number.itemsize), number)[0]
 
@@ -321,7 +329,7 @@ def launched_over(dims: tuple[int, ...]) -> Iterator[None]:
 
 
 def extent(axis: int) -> Any:
-    """The extent of the launch along an axis."""
+    """Return the extent of the launch along an axis."""
     if not _extents:
         raise RuntimeError("the source asks for an extent of its launch: run it under launched_over(dims)")
     return np.int32(_extents[-1][axis])
@@ -340,23 +348,24 @@ class Stack:
         self._slots[slot] = values
 
     def get(self, slot: Any, field: int) -> Any:
-        """One value of a slot."""
+        """Return one value of a slot."""
         if slot < 0:
             raise IndexError(f"slot {slot} of a loop stack")
         return self._slots[slot][field]
 
 
 def next_checkpoint(cur: Any, it: Any, free: Any) -> Any:
-    """Where the next snapshot goes on the way from iteration ``cur`` to ``it``; after ``it`` if no slot is free."""
+    """Return the next snapshot's position from iteration ``cur`` to ``it``; after ``it`` if no slot is free."""
     kind = next((type(v) for v in (cur, it) if isinstance(v, np.integer)), np.int32)
     return kind(schedule(int(cur), int(it), int(free)))
 
 
 def schedule(cur: Any, it: Any, free: Any) -> Any:
-    """Where the next snapshot goes on the way from iteration ``cur`` to ``it``, of plain integers."""
+    """Return the next snapshot's position from iteration ``cur`` to ``it``, for plain integers."""
     # The algorithm's source stands in diffkern.targets.emit.checkpoint, which is the same in LLVM's language.
     if free <= 0:
         return it + 1
+    # Limited to 32 bits as in the compiled code, so that both give the same schedule.
     n, s = _smaller(it - cur + 1, 2147483647), _larger(free, 1)
     if s >= n:
         return cur + 1

@@ -8,7 +8,7 @@ __all__ = ["is_same_product", "library_products"]
 
 
 def library_products(fn: Function) -> dict[str, Op]:
-    """Return the names of matrix products that are a library's, each with the first op that calls it."""
+    """Return the names of matrix products that a library computes, each with the first op that calls it."""
     found: list[Op] = []
     for op in walk(fn.body):
         if op.name == "buffer_product" and not any(is_same_product(first, op) for first in found):
@@ -17,5 +17,5 @@ def library_products(fn: Function) -> dict[str, Op]:
 
 
 def is_same_product(one: Op, other: Op) -> bool:
-    """Whether two products are one function; both may add to what is there."""
+    """Return whether two products are one function; both may add to the old result."""
     return {**one.attrs, "add": None} == {**other.attrs, "add": None}

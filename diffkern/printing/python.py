@@ -1,6 +1,6 @@
-"""A function of the IR as readable Python: what one thread does.
+"""A function of the IR as readable Python: the work of one thread.
 
-In: a function. Out: the source of a module that imports its primitives from ``diffkern.printing.prims`` and defines one
+The result is the source of a module that imports its primitives from ``diffkern.printing.prims`` and defines one
 function ``name(tid, *parameters)``. The text depends on the function alone. It keeps the user's variable names, gives a
 variable to a carried value, folds small expressions together, and quotes the line of the primal above the statements
 that come from it.
@@ -38,7 +38,7 @@ _TAKEN = frozenset({"block_sum", "cuda", "lane_left", "np", "range", "tid", "tri
 
 
 def function_name(fn: Function) -> str:
-    """What the Python spelling is called: as the user called it, unless something else has that name."""
+    """Return the name of the Python function: the user's, unless something else has that name."""
     return f"{fn.name}_kernel" if fn.name in _PRIMITIVES | _TAKEN else fn.name
 
 
@@ -72,7 +72,7 @@ def to_python(fn: Function, *, header: Sequence[str] = ()) -> str:
 
 
 def import_lines(module: str, names: list[str]) -> str:
-    """The statement that imports names from a module, on several lines if one is too short."""
+    """Return the statement that imports names from a module, on several lines if one is too short."""
     one = f"from {module} import {', '.join(names)}"
     if len(one) <= 120:
         return one
@@ -85,10 +85,11 @@ def _dtype_name(t: Type) -> str:
 
 
 class Writer:
-    """Writes the statements of one function; a target overrides what it spells in another way."""
+    """Writes the statements of one function; a target overrides what it writes in another form."""
 
     def __init__(self, fn: Function) -> None:
         self.fn = fn
+        # Variables and folding are decided first, for the whole function, since a value's text depends on its last use.
         self.plan: Plan = plan(fn)
         self.lines: list[str] = []
         self.depth = 1
@@ -116,6 +117,7 @@ class Writer:
     # -- lines -------------------------------------------------------------------------------------------------------
 
     def emit(self, text: str, op: Op | None = None) -> None:
+        # The line of the user's source is quoted once, above the first statement that comes from it.
         if op is not None and op.loc is not None and op.loc.line != self.line:
             self.line = op.loc.line
             source = (self.fn.source_lines.get(self.line) or op.loc.text).strip()
@@ -135,7 +137,7 @@ class Writer:
         self.exprs[v] = Expr(name, reads=frozenset({name}))
 
     def typed(self, v: Value) -> Expr:
-        """The expression of a value with its exact type, also where it is a literal."""
+        """Return the expression of a value with its exact type, also if it is a literal."""
         e = self.exprs[v]
         if e.literal is None or e.literal == BOOL:
             return e
@@ -143,19 +145,23 @@ class Writer:
 
     def define(self, op: Op, v: Value, expr: Expr, region: Region, position: int) -> None:
         """Fold the value into its use, or assign it to a variable."""
+        # A value that is used once and not named by the user is written where it is used, unless the line grows too
+        # long.
         if v in self.plan.folded and (len(expr.text) <= MAX_FOLDED or expr.literal is not None):
             self.exprs[v] = expr
             return
         name = self.assigned.get(v) or self.choose(v, region, position)
+        # A bare literal in a variable would be a plain Python number.
         if expr.literal is not None and expr.literal != BOOL:
             expr = Expr(f"{self.prim(expr.literal.name)}({expr.text})")
         self.emit(expr.assigned_to(name), op)
         self.bind(v, name)
 
     def choose(self, v: Value, region: Region, position: int) -> str:
-        """The user's variable again where its old value is no longer needed, otherwise a new one."""
+        """Return the user's variable again if its old value is no longer needed, otherwise a new one."""
         old = self.holder.get(v.name)
         if (
+            # A variable may be reassigned only in the region that owns it, or a branch could change it for others.
             old is not None
             and v.name not in self.reserved
             and self.variable.get(old) == v.name
@@ -169,9 +175,10 @@ class Writer:
     # -- regions -----------------------------------------------------------------------------------------------------
 
     def region(self, region: Region, slots: Sequence[str] = ()) -> None:
-        """Write the ops of a region and assign what it yields to the variables ``slots``."""
+        """Write the ops of a region and assign its yields to the variables ``slots``."""
         mark, reserved = self.names.taken(), self.reserved
         self.reserved = set(slots)
+        # Yields are assigned directly by the ops that compute them where possible, which saves a copy at the end.
         for k, name in enumerate(slots):
             self.assign_early(region, k, name)
         for position, op in enumerate(region.ops):
@@ -187,14 +194,17 @@ class Writer:
         if home is not region or position < 0 or v in self.assigned or v in self.plan.folded:
             return
         old = self.holder.get(name)
+        # Something between the assignment and the end of the region still reads the variable's old value.
         if old is not None and self.plan.needed_until(old, region) > position:
             return
         self.assigned[v] = name
 
     def yields(self, pairs: list[tuple[str, Expr]]) -> None:
         """Assign several variables at once, one after the other where no right side reads an earlier left side."""
+        # An assignment of a variable to itself is left out.
         pairs = [(n, e) for n, e in pairs if e.text != n]
         for k in range(len(pairs)):
+            # A swap needs a simultaneous assignment; otherwise single statements read better.
             if any(n in e.reads for n, _ in pairs[:k] for e in (pairs[k][1],)):
                 left, right = ", ".join(n for n, _ in pairs), ", ".join(e.text for _, e in pairs)
                 self.emit(f"{left} = {right}")
@@ -314,8 +324,9 @@ class Writer:
         return Expr(f"{self.prim(name)}({', '.join(arguments)})", reads=self.reads(op))
 
     def formula(self, op: Op) -> Expr:
-        """An op written by its row of the operation table."""
+        """Return an op written by its row of the operation table."""
         row = lookup(op.name)
+        # One table gives the text of each operation, for this form and for the tests that compare the two.
         spelling, (sign, precedence) = row.py, sign_of(row.py)
         all_literal = all(self.exprs[v].literal is not None for v in op.operands)
         operands = []
@@ -362,11 +373,11 @@ class Writer:
     # -- tiles -------------------------------------------------------------------------------------------------------
 
     def tile_operand(self, op: Op, v: Value) -> Expr:
-        """An operand; the elements of tiles have their exact type."""
+        """Return an operand; the elements of tiles have their exact type."""
         return self.typed(v) if op.name in ("tile_fill", "tile_replace", "tile_add_at") else self.exprs[v]
 
     def primitive_argument(self, text: str) -> str:
-        """An argument that may name a type: the source has to import it."""
+        """Return an argument that may name a type: the source has to import it."""
         name = text.rpartition("=")[2]
         if name in ("float16", "bfloat16", "float64"):
             self.prim(name)
@@ -383,7 +394,7 @@ class Writer:
             self.bind(r, name)
 
     def tile_map(self, op: Op, region: Region, position: int) -> None:
-        """A function of the elements, and the call that applies it. What is no tile is the function's from outside."""
+        """Write a function of the elements, and the call that applies it. Other operands are captured from outside."""
         body = op.attrs["body"]
         skip = len(op.attrs["shape"]) if op.attrs["indexed"] else 0
         arguments, inside = [], list(body.params[:skip])
@@ -398,6 +409,7 @@ class Writer:
         parameters = [self.names.fresh(p.name or "x") for p in inside]
         for p, name in zip(inside, parameters, strict=True):
             self.bind(p, name)
+        # A nested function sees the variables around it, so only elements of tiles are parameters.
         self.emit(f"def {function}({', '.join(parameters)}):", op)
         self.depth += 1
         for k, statement in enumerate(body.ops):
@@ -431,6 +443,7 @@ class Writer:
     def accumulate(self, op: Op) -> None:
         expr, mode = self.exprs[Access(op).value], op.attrs["mode"]
         value = expr.text
+        # Other modes are calls, so that an observer sees how the compiled code adds.
         if mode == "plain":
             subtract = expr.negated is not None
             self.emit(f"{self.item(op)} {'-=' if subtract else '+='} {expr.negated if subtract else value}", op)
@@ -441,7 +454,7 @@ class Writer:
     # -- control flow ------------------------------------------------------------------------------------------------
 
     def slot_names(self, op: Op, region: Region, position: int, old: Sequence[Value | None]) -> list[str]:
-        """The variables of an op's results: those that hold ``old`` values where these are needed no longer."""
+        """Return the variables of an op's results: those that hold ``old`` values that are needed no longer."""
         out: list[str] = []
         for r, before in zip(op.results, old, strict=True):
             name = self.assigned.get(r)
@@ -462,6 +475,7 @@ class Writer:
 
     def branch(self, op: Op, region: Region, position: int) -> None:
         view = If(op)
+        # A result that one arm leaves as it was keeps the user's variable, and that arm needs no assignment.
         old = [self.unchanged(r, a, b) for r, a, b in view.choices]
         cond = self.exprs[view.condition]
         slots = self.slot_names(op, region, position, old)
@@ -469,11 +483,13 @@ class Writer:
         head = len(self.lines)
         held = dict(self.holder)
         self.nested(view.then, slots)
+        # Each arm begins with the variables as they were before the branch.
         self.holder = dict(held)
         middle = len(self.lines)
         self.emit("else:")
         self.nested(view.orelse, slots)
         nothing = ["    " * (self.depth + 1) + "pass"]
+        # Empty arms are left out, and a condition whose first arm is empty is negated.
         if self.lines[middle + 1 :] == nothing:
             del self.lines[middle:]
         elif self.lines[head:middle] == nothing:
@@ -484,7 +500,7 @@ class Writer:
             self.bind(r, name)
 
     def unchanged(self, result: Value, *yielded: Value) -> Value | None:
-        """The value that one arm leaves as it was."""
+        """Return the value that one arm leaves unchanged."""
         return next((v for v in yielded if v in self.variable and v.name == result.name), None)
 
     def loop_slots(
@@ -493,6 +509,8 @@ class Writer:
         old: list[Value | None] = []
         for r, v in zip(op.results, init, strict=True):
             inside = any(self.plan.needed_until(v, inner_region) >= 0 for inner_region in inner)
+            # The initial value's variable serves the loop if nothing else reads that value, inside or through another
+            # carried value.
             keeps = init.count(v) == 1 and not inside
             old.append(v if keeps else None)
             # The variable is set before the loop begins, so nothing in the loop may want what it holds now.
@@ -519,8 +537,9 @@ class Writer:
             self.bind(r, name)
 
     def bounds(self, op: Op) -> list[str]:
-        """The arguments of a loop's range."""
+        """Return the arguments of a loop's range."""
         lo, hi, step = (self.exprs[v] for v in For(op).bounds)
+        # The range takes the type of its bounds, so at least one of them has to carry it.
         if all(e.literal not in (None, INT32) for e in (lo, hi, step)):
             lo = self.typed(For(op).start)
         return [lo.text, hi.text] + ([] if step.text == "1" else [step.text])
@@ -536,6 +555,7 @@ class Writer:
         self.depth += 1
         self.condition(loop.test)
         if len(self.lines) == before:
+            # A condition without statements of its own fits into the head of the loop.
             head = self.lines.pop()
             self.lines.append(head.replace("while True:", f"while {self.goes_on(self.exprs[loop.condition]).text}:"))
         else:
@@ -547,10 +567,11 @@ class Writer:
             self.bind(r, name)
 
     def goes_on(self, condition: Expr) -> Expr:
-        """Whether a loop makes another trip."""
+        """Return whether a loop makes another trip."""
         return condition
 
     def condition(self, cond: Region) -> None:
+        # The condition is evaluated again after each trip, so it must not overwrite variables of the body.
         reserved, self.reserved = self.reserved, set(self.holder)
         for position, op in enumerate(cond.ops):
             self.op(op, cond, position)
@@ -558,7 +579,7 @@ class Writer:
 
 
 def contents_of(op: Op) -> list[str]:
-    """Elements, shape and dtype of an array that is part of the program."""
+    """Return elements, shape and dtype of an array that is part of the program."""
     t, shape = op.attrs["type"], op.attrs["shape"]
     numbers = np.frombuffer(op.attrs["data"], dtype="bool" if t.dtype == BOOL else t.dtype.name)
     return [f"[{', '.join(repr(n) for n in numbers.tolist())}]", str(tuple(shape)), repr(t.dtype.name)]

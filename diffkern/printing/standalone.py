@@ -1,10 +1,10 @@
-"""Generated source that needs nothing of diffkern: the definitions that it would import, copied.
+"""Generated source that needs nothing of diffkern: the definitions that it would import are copied.
 
-In: modules of Python source, whose text is read and which are not imported, and names of theirs. Out: the statements at
-their top level that define the names, and all that these use, in an order in which they run; for functions of libdevice
-that are defined by their rows in the operation table alone, lines that say the same.
+From modules of Python source, whose text is read and which are not imported, and names of theirs, :func:`copied`
+returns the statements at their top level that define the names, and all that these use, in an order in which they run;
+for functions of libdevice that are defined by their rows in the operation table alone, equivalent lines.
 
-What is copied must say what it uses in the plain way: names of the same module, imports of other modules, and
+Copied statements must name what they use in the plain way: names of the same module, imports of other modules, and
 ``from diffkern.… import name`` without another name.
 """
 
@@ -38,11 +38,11 @@ class Copied:
     Attributes
     ----------
     imports : tuple of str
-        Those of other packages, sorted.
+        The imports of other packages, sorted.
     definitions : tuple of str
-        The rest. Lines that follow one another are one of them.
+        The rest. Adjacent lines form one entry.
     names : frozenset of str
-        What all of them define.
+        The names that all of them define.
     """
 
     imports: tuple[str, ...]
@@ -70,7 +70,7 @@ def copied(module: str, names: Iterable[str]) -> Copied:
     module : str
         Its full name.
     names : iterable of str
-        What is needed of it.
+        The names that are needed.
 
     Raises
     ------
@@ -81,6 +81,7 @@ def copied(module: str, names: Iterable[str]) -> Copied:
     """
     names = frozenset(names)
     found: dict[_Statement, None] = {}
+    # Functions of libdevice have no source to copy, so their defining lines are generated.
     more: list[str] = []
     for name in sorted(names):
         line, uses = (None, (name,)) if name in _statements(module) else _of_row(module, name)
@@ -99,7 +100,7 @@ def copied(module: str, names: Iterable[str]) -> Copied:
 
 
 def _of_row(module: str, name: str) -> tuple[str, tuple[str, ...]]:
-    """The line that defines a function of libdevice, and what it uses of the module."""
+    """Return the line that defines a function of libdevice, and the names of the module that it uses."""
     row = all_ops().get(name)
     if row is None or row.library is None or not row.library.libdevice:
         raise LookupError(f"{module} defines no {name!r}")
@@ -115,14 +116,17 @@ def _of_row(module: str, name: str) -> tuple[str, tuple[str, ...]]:
 def _collect(module: str, name: str, found: dict[_Statement, None]) -> None:
     statement = _statements(module).get(name)
     if statement is None:
+        # Built-in names need no definition; anything else would fail when the copy runs.
         if not hasattr(builtins, name):
             raise LookupError(f"{module} defines no {name!r}")
         return
     if statement in found:
         return
+    # An import from diffkern itself is followed to where the name is defined.
     if statement.text.startswith(f"from {_OWN}"):
         _collect(statement.text.split()[1], name, found)
         return
+    # Entered before its uses are followed, as functions may call each other.
     found[statement] = None
     for used in sorted(statement.uses):
         if used in _statements(module):
@@ -131,7 +135,7 @@ def _collect(module: str, name: str, found: dict[_Statement, None]) -> None:
 
 @functools.cache
 def _statements(module: str) -> dict[str, _Statement]:
-    """The statements of a module by the names that they define."""
+    """Return the statements of a module by the names that they define."""
     spec = importlib.util.find_spec(module)
     assert spec is not None
     assert spec.origin is not None
@@ -144,6 +148,7 @@ def _statements(module: str) -> dict[str, _Statement]:
             first = min([part.lineno, *(d.lineno for d in getattr(part, "decorator_list", ()))])
             text = "\n".join(lines[first - 1 : part.end_lineno]) if part is node else ast.unparse(part)
             is_import = isinstance(part, (ast.Import, ast.ImportFrom))
+            # Every name counts as a use, local ones included: an unknown one is skipped later.
             uses = frozenset(n.id for n in ast.walk(part) if isinstance(n, ast.Name)) - {*defines, "Any"}
             statement = _Statement(module, part.lineno, defines, uses, _plain(text), is_import)
             out.update(dict.fromkeys(defines, statement))
@@ -151,7 +156,7 @@ def _statements(module: str) -> dict[str, _Statement]:
 
 
 def _split(node: ast.stmt) -> Iterator[ast.stmt]:
-    """A statement, or where it defines several names independently one for each."""
+    """Iterate over a statement, or where it defines several names independently, over one for each."""
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         for alias in node.names:
             one = (
@@ -182,5 +187,5 @@ def _defined(node: ast.stmt) -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Without annotations, which numba does not read, and remarks for tools."""
+    """Return the text without annotations, which numba does not read, and remarks for tools."""
     return _COMMENT.sub("", _ANNOTATION.sub("", text.replace(": Any = ", "=")))

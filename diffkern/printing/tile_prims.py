@@ -1,6 +1,6 @@
-"""What generated Python source calls for tiles: the NumPy twin of every tile operation.
+"""The primitives that generated Python source calls for tiles: the NumPy twin of every tile operation.
 
-A tile is an array of its elements' values: float32 where float16 or bfloat16 is stored, rounded to these; a vector or
+A tile is an array of its elements' values: float32 if float16 or bfloat16 is stored, rounded to these; a vector or
 matrix as an element takes trailing axes. Tiles are values: nothing here changes an operand. Functions of elements are
 called element by element, so that they may be any generated code.
 """
@@ -27,14 +27,14 @@ def bfloat16(x: Any) -> Any:
 
 
 def _stored(x: Tile, dtype: Any) -> Tile:
-    """Elements as memory keeps them."""
+    """Return elements as memory keeps them."""
     if dtype is bfloat16:
         return bfloat16(x)
     return np.asarray(x, np.float32).astype(np.float16).astype(np.float32) if dtype is np.float16 else x
 
 
 def tile_fill(value: Any, shape: tuple[int, ...], dtype: Any = None) -> Tile:
-    """A tile of one value."""
+    """Return a tile of one value."""
     item = np.asarray(value)
     return _stored(np.broadcast_to(item, (*shape, *item.shape)).copy(), dtype)
 
@@ -42,7 +42,7 @@ def tile_fill(value: Any, shape: tuple[int, ...], dtype: Any = None) -> Tile:
 def tile_map(
     function: Callable[..., Any], *tiles: Tile, shape: tuple[int, ...], dtype: Sequence[Any] = (), indexed: bool = False
 ) -> Any:
-    """A function of the elements of tiles; with several results as many tiles."""
+    """Apply a function to the elements of tiles; with several results return as many tiles."""
     found: list[list[Any]] = []
     for index in itertools.product(*(range(n) for n in shape)):
         at = tuple(np.int32(k) for k in index) if indexed else ()
@@ -61,7 +61,7 @@ Along = tuple[int, Any]
 
 
 def _places(array: Any, offset: Index, shape: Sequence[int], along: Along | None) -> Any:
-    """For each element of a tile its index and its place in the array, where it has one."""
+    """Iterate over the elements of a tile that are in the array, by index and place."""
     for index in itertools.product(*(range(n) for n in shape)):
         at = list(index)
         if along is not None:
@@ -76,7 +76,7 @@ def _single(place: tuple[int, ...]) -> Any:
 
 
 def tile_load(array: Any, offset: Index, shape: tuple[int, ...], along: Along | None = None) -> Tile:
-    """A part of an array; 0 outside."""
+    """Return a part of an array; 0 outside."""
     out = array.zeros(shape)
     for index, place in _places(array, offset, shape, along):
         out[index] = array[_single(place)]
@@ -90,7 +90,7 @@ def tile_store(array: Any, offset: Index, tile: Tile, along: Along | None = None
 
 
 def tile_atomic_add(array: Any, offset: Index, tile: Tile, along: Along | None = None) -> Tile:
-    """Add to elements that other threads may change too; returns what they were."""
+    """Add to elements that other threads may change too; return the old ones."""
     return _added(array, offset, tile, "atomic", along)
 
 
@@ -114,7 +114,7 @@ def _inside(shape: Sequence[int], offset: Index, steps: Sequence[int], extent: S
 
 
 def tile_view(tile: Tile, offset: Index, shape: tuple[int, ...], steps: Sequence[int]) -> Tile:
-    """A part of a tile; 0 outside."""
+    """Return a part of a tile; 0 outside."""
     rank = len(shape)
     out = np.zeros((*shape, *tile.shape[rank:]), tile.dtype)
     for index, place in _inside(shape, offset, steps, tile.shape[:rank]):
@@ -123,7 +123,7 @@ def tile_view(tile: Tile, offset: Index, shape: tuple[int, ...], steps: Sequence
 
 
 def tile_insert(tile: Tile, part: Tile, offset: Index, steps: Sequence[int]) -> Tile:
-    """The tile with a part replaced."""
+    """Return the tile with a part replaced."""
     rank, out = len(offset), tile.copy()
     for index, place in _inside(part.shape[:rank], offset, steps, tile.shape[:rank]):
         out[place] = part[index]
@@ -131,17 +131,17 @@ def tile_insert(tile: Tile, part: Tile, offset: Index, steps: Sequence[int]) -> 
 
 
 def tile_permute(tile: Tile, axes: Sequence[int]) -> Tile:
-    """The tile with its axes in another order."""
+    """Return the tile with its axes in another order."""
     return np.transpose(tile, (*axes, *range(len(axes), tile.ndim))).copy()
 
 
 def tile_broadcast(tile: Tile, shape: tuple[int, ...], element: int = 0) -> Tile:
-    """The tile extended to a shape; an element has ``element`` axes of its own."""
+    """Return the tile extended to a shape; an element has ``element`` axes of its own."""
     return np.broadcast_to(tile, (*shape, *tile.shape[tile.ndim - element :])).copy()
 
 
 def tile_reshape(tile: Tile, shape: tuple[int, ...], element: int = 0) -> Tile:
-    """The same elements in another shape."""
+    """Return the same elements in another shape."""
     return tile.reshape((*shape, *tile.shape[tile.ndim - element :])).copy()
 
 
@@ -151,7 +151,7 @@ def _place(tile: Tile, index: Index) -> tuple[int, ...] | None:
 
 
 def tile_extract(tile: Tile, index: Index) -> Any:
-    """An element; 0 outside."""
+    """Return an element; 0 outside."""
     place = _place(tile, index)
     if place is None:
         return np.zeros_like(tile[(0,) * len(tuple(index))])[()]
@@ -160,7 +160,7 @@ def tile_extract(tile: Tile, index: Index) -> Any:
 
 
 def tile_replace(tile: Tile, value: Any, index: Index) -> Tile:
-    """The tile with one element replaced."""
+    """Return the tile with one element replaced."""
     out, place = tile.copy(), _place(tile, index)
     if place is not None:
         out[place] = value
@@ -168,7 +168,7 @@ def tile_replace(tile: Tile, value: Any, index: Index) -> Tile:
 
 
 def tile_add_at(tile: Tile, value: Any, index: Index, kind: str = "add") -> Tile:
-    """The tile with something added to one element, or its bits combined with an element's."""
+    """Return the tile with a value added to one element, or its bits combined with the element's."""
     out, place = tile.copy(), _place(tile, index)
     if place is not None:
         combine: Any = {"add": np.add, "and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}[kind]
@@ -177,30 +177,32 @@ def tile_add_at(tile: Tile, value: Any, index: Index, kind: str = "add") -> Tile
 
 
 def tile_take(tile: Tile, indices: Tile, axis: int) -> Tile:
-    """The elements of an axis that indices name; 0 outside."""
+    """Return the elements of an axis at the given indices; 0 outside."""
+    # Clipped first, as NumPy would raise for indices outside; those are zeroed below.
     found = np.take(tile, np.clip(indices, 0, tile.shape[axis] - 1), axis)
     inside = (indices >= 0) & (indices < tile.shape[axis])
     return np.where(inside.reshape((-1,) + (1,) * (tile.ndim - axis - 1)), found, np.zeros_like(found))
 
 
 def tile_add_along(tile: Tile, part: Tile, indices: Tile, axis: int) -> Tile:
-    """The tile with what was taken along an axis added where it stood."""
+    """Return the tile with a part added along an axis at the given indices."""
     out = np.moveaxis(tile, axis, 0).copy()
     for k, row in zip(indices, np.moveaxis(part, axis, 0), strict=True):
+        # One row after the other, since the same index may occur several times.
         if 0 <= k < out.shape[0]:
             out[k] = out[k] + row
     return np.moveaxis(out, 0, axis).copy()
 
 
 def tile_fft(tile: Tile, inverse: bool) -> Tile:
-    """The discrete Fourier transform along the last axis of complex numbers as pairs, not normalised."""
+    """Return the discrete Fourier transform along the last axis of complex numbers as pairs, not normalised."""
     numbers = tile[..., 0] + 1j * tile[..., 1]
     made = np.fft.ifft(numbers, norm="forward") if inverse else np.fft.fft(numbers)
     return np.stack([made.real, made.imag], axis=-1).astype(tile.dtype)
 
 
 def tile_reduce(tile: Tile, kind: str, axis: int | None = None, element: int = 0) -> Tile:
-    """The sum, the smallest or the greatest of the elements."""
+    """Return the sum, the smallest or the greatest of the elements."""
     function: Any = {"add": np.sum, "min": np.min, "max": np.max}[kind]
     axes = tuple(range(tile.ndim - element)) if axis is None else (axis,)
     out = np.asarray(function(tile, axis=axes), tile.dtype)
@@ -208,14 +210,14 @@ def tile_reduce(tile: Tile, kind: str, axis: int | None = None, element: int = 0
 
 
 def tile_argreduce(tile: Tile, kind: str, axis: int | None = None) -> Tile:
-    """Where the smallest or the greatest element stands; the first of several."""
+    """Return the position of the smallest or the greatest element; the first of several."""
     function = np.argmin if kind == "min" else np.argmax
     out = np.asarray(function(tile, axis=axis), np.int32)
     return out[None] if out.ndim == 0 else out
 
 
 def tile_scan(tile: Tile, exclusive: bool, backwards: bool) -> Tile:
-    """Sums in row-major order, up to each element or before it."""
+    """Return sums in row-major order, up to each element or before it."""
     flat = tile.reshape(-1)[::-1] if backwards else tile.reshape(-1)
     sums = np.cumsum(flat, dtype=tile.dtype)
     if exclusive:
@@ -224,20 +226,20 @@ def tile_scan(tile: Tile, exclusive: bool, backwards: bool) -> Tile:
 
 
 def tile_scan_extremum(tile: Tile, kind: str) -> Tile:
-    """Running extrema in row-major order."""
+    """Return running extrema in row-major order."""
     function: Any = np.maximum if kind == "max" else np.minimum
     return function.accumulate(tile.reshape(-1)).reshape(tile.shape)
 
 
 def tile_sort(keys: Tile, values: Tile) -> tuple[Tile, Tile, Tile]:
-    """Keys in order, their values, and where each came from."""
+    """Return keys in order, their values, and the origin of each."""
     order = np.argsort(keys.reshape(-1), kind="stable").astype(np.int32)
     in_order = values.reshape((order.size, *_rest(values, keys)))[order]
     return keys.reshape(-1)[order].reshape(keys.shape), in_order.reshape(values.shape), order.reshape(keys.shape)
 
 
 def tile_scatter(tile: Tile, order: Tile) -> Tile:
-    """Element ``order[k]`` is the one numbered k."""
+    """Return a tile whose element ``order[k]`` is element k."""
     flat = tile.reshape((order.size, *_rest(tile, order)))
     out = np.zeros_like(flat)
     out[order.reshape(-1)] = flat
@@ -245,14 +247,14 @@ def tile_scatter(tile: Tile, order: Tile) -> Tile:
 
 
 def _rest(tile: Tile, order: Tile) -> tuple[int, ...]:
-    """The axes of an element."""
+    """Return the axes of an element."""
     return tuple(tile.shape[order.ndim :])
 
 
 def tile_matmul(
     a: Tile, b: Tile, c: Tile | None = None, *, trans_a: bool = False, trans_b: bool = False, dtype: Any = None
 ) -> Tile:
-    """``a @ b + c``."""
+    """Return ``a @ b + c``."""
     wide = np.float64 if dtype is np.float64 else np.float32
     left, right = (x.T if trans else x for x, trans in ((a, trans_a), (b, trans_b)))
     out = left.astype(wide) @ right.astype(wide)
@@ -260,7 +262,7 @@ def tile_matmul(
 
 
 def tile_cholesky(tile: Tile) -> Tile:
-    """The lower factor, from the lower triangle; NaN where the matrix is not positive definite."""
+    """Return the lower factor, from the lower triangle; NaN if the matrix is not positive definite."""
     n, out = tile.shape[0], np.tril(tile)
     for j in range(n):
         out[j, j] = np.sqrt(out[j, j])
@@ -271,7 +273,8 @@ def tile_cholesky(tile: Tile) -> Tile:
 
 
 def tile_triangular_solve(matrix: Tile, right: Tile, *, lower: bool, trans: bool) -> Tile:
-    """The solution with one triangle of a matrix, or of its transpose."""
+    """Return the solution with one triangle of a matrix, or of its transpose."""
+    # Only one triangle is read, whatever the other contains.
     m, out = (np.tril(matrix) if lower else np.triu(matrix)), right.copy()
     if trans:
         m, lower = m.T, not lower

@@ -1,6 +1,7 @@
-"""Tile operations in generated Python: a call each, and a small function for what is done to elements.
+"""Tile operations in generated Python: a call each, and a small function for operations on elements.
 
-In: an op and the spellings of its operands. Out: its call. The names are those of :mod:`diffkern.printing.tile_prims`.
+Given an op and the texts of its operands, :func:`call` returns its call. The names are those of
+:mod:`diffkern.printing.tile_prims`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ Spelled = tuple[str, list[str]]
 
 
 def _axes(t: Element) -> int:
-    """How many axes an element takes."""
+    """Return how many axes an element takes."""
     return 2 if isinstance(t, Mat) else 1 if isinstance(t, Vec) else 0
 
 
@@ -31,18 +32,18 @@ def _tuple(items: Sequence[str]) -> str:
 
 
 def stored_as(dtype: Element) -> str | None:
-    """The name of the type that elements are rounded to, if they are."""
+    """Return the name of the type that elements are rounded to, if they are."""
     s = scalar_of(dtype)
     return s.name if s in STORAGE_ONLY else None
 
 
 def function_names(op: Op) -> list[str]:
-    """The types that a map's results are rounded to."""
+    """Return the types that a map's results are rounded to."""
     return [stored_as(t) or "None" for t in op.attrs["dtypes"]] if any(map(stored_as, op.attrs["dtypes"])) else []
 
 
 def call(op: Op, operands: Sequence[str]) -> Spelled:
-    """The primitive of an op, and its arguments."""
+    """Return the primitive of an op, and its arguments."""
     return _CALLS[op.name](op, operands)
 
 
@@ -53,7 +54,7 @@ def _fill(op: Op, x: Sequence[str]) -> Spelled:
 
 
 def _along(op: Op, places: Sequence[str]) -> tuple[str, list[str]]:
-    """The offset, and by which elements those of an axis are found, if that is given."""
+    """Return the offset, and the axis and tile of indices by which elements are found, if given."""
     if "along" not in op.attrs:
         return _tuple(places), []
     return _tuple(places[:-1]), [f"along=({op.attrs['along']}, {places[-1]})"]

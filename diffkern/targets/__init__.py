@@ -1,4 +1,4 @@
-"""Targets: what turns the IR into machine code. Nothing else in diffkern imports numba or LLVM's compiler."""
+"""Targets translate the IR to machine code. Nothing else in diffkern imports numba or LLVM's compiler."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def target_named(name: str = "native", compiler: str = LLVM) -> Target:
     name : str, optional
         As in :data:`diffkern.platforms.FAMILIES`.
     compiler : str, optional
-        Which of the compilers for it, where there are several.
+        The compiler to use, where a family has several.
 
     Raises
     ------

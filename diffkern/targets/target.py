@@ -1,7 +1,7 @@
-"""What a target is: the way from IR to machine code for one kind of processor.
+"""The interface of a target: the way from IR to machine code for one kind of processor.
 
-In: a function as differentiation or the optimiser leaves it. Out: a :class:`Compiled`. Its counterpart at run time,
-which tells its artifacts from those of others and says what can run them, is a :class:`diffkern.platforms.Platform`.
+A function as differentiation or the optimiser leaves it becomes a :class:`Compiled`. The counterpart at run time, which
+distinguishes its artifacts from those of others and says what can run them, is a :class:`diffkern.platforms.Platform`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["USUAL", "Compiled", "ProductLibrary", "Settings", "Target"]
 
 @dataclass(frozen=True)
 class ProductLibrary:
-    """Where the code of matrix products of tiles comes from.
+    """The source of the code of matrix products of tiles.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class ProductLibrary:
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What a program depends on besides its function and its target.
+    """The inputs of a program's compilation besides its function and its target.
 
     Attributes
     ----------
@@ -54,12 +54,12 @@ class Settings:
         Whether neighbouring threads run in one vector register of a processor, where they can; by default where that is
         likely to pay.
     checking : Checking
-        Which errors the code looks for while it runs; see ``diffkern.abi`` for how it reports them.
+        The errors that the code looks for while it runs; see ``diffkern.abi`` for how it reports them.
     may_alias : bool
         Whether array parameters may overlap. False promises to a GPU's program that no two do.
     launched : bool
-        Whether only launches run the program, which look at how its arrays overlap; not so for functions that other
-        code calls, and for printed source.
+        Whether only launches run the program, which check how its arrays overlap; not so for functions that other code
+        calls, and for printed source.
     lineinfo : bool
         Keep the source lines for profilers of GPUs.
     launch_bounds : (int, int), optional
@@ -67,9 +67,9 @@ class Settings:
     max_registers : int, optional
         The most registers that a thread of a GPU may have.
     block_dim : int, optional
-        How many threads every block will have, where matrix products of tiles are to be a library's.
+        The number of threads of every block, if matrix products of tiles are to be a library's.
     products : ProductLibrary, optional
-        Where the code of matrix products comes from; without, products are loops.
+        The source of the code of matrix products; without one, products are loops.
     """
 
     fast_math: bool = False
@@ -85,7 +85,7 @@ class Settings:
 
     @property
     def context(self) -> Context:
-        """How passes are run: what checks itself is made of verified functions."""
+        """The context in which passes run: functions of checking programs are verified between passes."""
         return Context(verify=self.checking is not Checking.NONE)
 
 
@@ -105,11 +105,11 @@ class Compiled:
     llvm_ir : callable
         Returns the optimised LLVM code as text.
     assembly : callable
-        Returns the assembly as text: a processor's, or the PTX that the cubin was made of.
+        Returns the assembly as text: a processor's, or the PTX that the cubin was made from.
     sites : int
         Sums into uniform addresses: 8-byte partial sums that each chunk writes, or that each block adds to memory.
     check_sites : tuple of Op
-        What is checked while running; the number of a site is its position here.
+        The ops that are checked at run time; the number of a site is its position here.
     stamped : tuple of Value
         The array parameters in which the writing threads are noted, in the order of the record.
     alignments : tuple of (int or None)
@@ -117,19 +117,19 @@ class Compiled:
     block_dim : int or None
         The only number of threads in a block for which the code is right; None if any is.
     gpu : GpuResources or None
-        What it takes of a GPU.
+        The resources it takes on a GPU.
     files : mapping of str to bytes
-        What else came of it and is kept, by file name.
+        Further artifacts that are kept, by file name.
     outputs : tuple of Op
-        What prints; the number of a place is its position here.
+        The ops that print; the number of a place is its position here.
     updates : bool
-        Whether the code makes plain updates of atomic ones where it is told that its launch is alone.
+        Whether the code turns atomic updates into plain ones where it is told that its launch is alone.
     added : tuple of int
-        Parameters that threads add to anywhere, and nothing else, where there are no other atomic updates.
+        Parameters that threads only add to, at any element, if there are no other atomic updates.
     faster : float
-        How many times less work a thread is than by itself, because several run in a vector register.
+        The factor by which a thread's work shrinks because several run in a vector register.
     together : tuple of int
-        How many threads run in vector registers, more of them first; empty where they run one by one.
+        The numbers of threads that run in vector registers, larger ones first; empty if they run one by one.
     """
 
     code: bytes
@@ -152,7 +152,7 @@ class Compiled:
 
 @dataclass(frozen=True)
 class Target(ABC):
-    """What can be compiled for.
+    """A kind of processor to compile for.
 
     Attributes
     ----------
@@ -176,7 +176,7 @@ class Target(ABC):
     def finalize(
         self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
     ) -> tuple[Conflict, ...]:
-        """Set the modes of an adjoint's accumulations, in place; return what the run time is left to take care of."""
+        """Set the modes of an adjoint's accumulations, in place; return the conflicts left to the run time."""
 
     @abstractmethod
     def lowering(self, settings: Settings) -> tuple[Pass, ...]:
@@ -184,11 +184,12 @@ class Target(ABC):
 
     def lowered(self, fn: Function, settings: Settings) -> Function:
         """Return a copy of a program in the form that is emitted."""
+        # A copy, as the same function may be lowered for several targets and settings.
         return run(self.lowering(settings), clone_function(fn), settings.context)
 
     @abstractmethod
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> KernelModule:
-        """Return what the compiler is given for a function, which is not changed.
+        """Return the compiler's input for a function, which is not changed.
 
         Raises
         ------
@@ -215,8 +216,8 @@ class Target(ABC):
         return ()
 
     def threads(self, fn: Function, settings: Settings) -> str:
-        """Return how the threads of a program run, in words."""
+        """Return a description of how the threads of a program run."""
         return "each thread is one of the machine's"
 
     def warm_up(self) -> None:  # noqa: B027
-        """Load what compiling needs, so that processes forked from this one have it."""
+        """Load the compilers, so that processes forked from this one have them."""

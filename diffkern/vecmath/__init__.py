@@ -1,16 +1,18 @@
 """Elementary functions that LLVM's loop vectoriser can vectorise.
 
-In: a function name, float32 or float64, and an LLVM module.  Out: an LLVM function in that module.  What holds: the
-function is a straight line of arithmetic, so that a loop that calls it becomes packed instructions with no call to
-libm; special values, signed zeros and subnormal numbers are those of C99; results do not depend on libm.
+:func:`declare` takes a function's name, float32 or float64, and an LLVM module, and defines the function there as a
+straight line of arithmetic: a loop that calls it becomes packed instructions with no call to libm. Special values,
+signed zeros and subnormal numbers are those of C99, and results do not depend on libm.
 
 Each function is written once, over the operations of ``emitter.py``, and read by two emitters: ``llvm_emitter.py``
-(scalars or vectors) and ``numpy_emitter.py``, which does the same arithmetic on arrays.  The two agree bit for bit on a
-target without fused multiply-add.  With it, the terms of polynomials are fused, which moves some results by a unit.
+(scalars or vectors) and ``numpy_emitter.py``, which does the same arithmetic on arrays. The two agree bit for bit on a
+target without fused multiply-add. With it, the terms of polynomials are fused, which moves some results by a unit in
+the last place.
 
-The one exception to the straight line: sin, cos and tan of |x| >= 2^20, infinite or nan go out of line, one by one.
+The one exception to the straight line: sin, cos and tan of |x| >= 2^20, infinite or nan are computed out of line, one
+by one.
 
-The largest errors found stand in the documentation, in a table that ``tools/elementary_errors.py`` writes: at most 1.5
+The largest errors found are in the documentation, in a table that ``tools/elementary_errors.py`` writes: at most 1.5
 units in the last place in float32, 2 in float64.
 """
 

@@ -1,6 +1,6 @@
 """The list of functions, and their evaluation by either emitter.
 
-In: a name, a dtype, and an LLVM module or NumPy arrays.  Out: an LLVM function, or arrays.
+:func:`declare` defines a function in an LLVM module; :func:`evaluate` applies it to NumPy arrays.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _kind_of(name: str, dtype: str) -> Kind:
 
 
 def evaluate(name: str, *args: npt.ArrayLike) -> npt.NDArray[Any]:
-    """The function on NumPy arrays, with the arithmetic of the compiled form.
+    """Evaluate a function on NumPy arrays, with the arithmetic of the compiled form.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def _evaluate_out_of_line(name: str, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 @functools.cache
 def host_has_fma() -> bool:
-    """Whether this machine has a fused multiply-add instruction."""
+    """Return whether this machine has a fused multiply-add instruction."""
     if _host_triple().startswith(("aarch64", "arm64")):
         return True
     return interruptible(lambda: bool(llvm.get_host_cpu_features().get("fma", False)))
@@ -114,13 +114,14 @@ def declare(
     Parameters
     ----------
     module
-        Gets an internal, always inlined function ``dkm.<name>.<f32|f64>[.vN]``, and what that needs.
+        Receives an internal, always inlined function ``dkm.<name>.<f32|f64>[.vN]``, and the functions and tables it
+        needs.
     name
         One of :data:`NAMES`.
     dtype
-        Of the arguments and the result.
+        The dtype of the arguments and the result.
     lanes
-        1: scalars.  Otherwise arguments and result are LLVM vectors of so many elements.
+        1: scalars.  Otherwise arguments and result are LLVM vectors of that many elements.
     fma
         Whether the target has a fused multiply-add instruction; by default, whether this machine has one.  A wrong
         answer costs speed, not correctness.

@@ -1,10 +1,10 @@
 """The arithmetic that every approximation is written in.
 
-In: values of one of five kinds (float32, float64, the integer of the same width of each, bool).  Out: new values.  An
-:class:`Emitter` does the work on raw values (NumPy arrays, or LLVM values in a block under construction); a
-:class:`Value` is a raw value with its kind and the Python operators, so that a formula reads like one.
+Values are of one of five kinds: float32, float64, the integer of the same width as each, and bool. An :class:`Emitter`
+does the work on raw values (NumPy arrays, or LLVM values in a block under construction); a :class:`Value` is a raw
+value with its kind and the Python operators, so that a formula reads like one.
 
-What holds for both emitters:
+Both emitters guarantee that:
 
 - every operation is one IEEE operation, rounded to nearest, and is neither reordered nor merged, except
   :meth:`Value.mad`, which may be fused: it stands only where a fused result is as good as an unfused one, or the same;
@@ -31,7 +31,7 @@ UnaryName = Literal["neg", "abs", "sqrt"]
 
 
 class Emitter(Protocol):
-    """The operations.  All but the conversions take and give raw values of the stated kind."""
+    """The operations. All but the conversions take and return raw values of the stated kind."""
 
     fuses: bool
     """Whether every :meth:`mad` is fused, so that a formula may rely on its single rounding."""
@@ -94,11 +94,11 @@ class Value:
     raw: Raw
 
     def like(self, raw: Raw, kind: Kind | None = None) -> Value:
-        """A value of the same emitter."""
+        """Return a raw value as a value of the same emitter."""
         return Value(self.e, kind or self.kind, raw)
 
     def const(self, value: float) -> Value:
-        """A constant of the same kind."""
+        """Return a constant of the same kind."""
         return self.like(self.e.const(self.kind, value))
 
     def _lift(self, other: Value | float) -> Raw:
@@ -142,15 +142,15 @@ class Value:
         return self.like(self.e.unary("abs", self.kind, self.raw))
 
     def sqrt(self) -> Value:
-        """The square root, correctly rounded."""
+        """Return the square root, correctly rounded."""
         return self.like(self.e.unary("sqrt", self.kind, self.raw))
 
     def mad(self, factor: Value | float, addend: Value | float) -> Value:
-        """``self * factor + addend``, fused or not."""
+        """Return ``self * factor + addend``, fused or not."""
         return self.like(self.e.mad(self.kind, self.raw, self._lift(factor), self._lift(addend)))
 
     def copysign(self, sign: Value) -> Value:
-        """The magnitude of ``self`` with the sign bit of ``sign``."""
+        """Return the magnitude of ``self`` with the sign bit of ``sign``."""
         return self.like(self.e.copysign(self.kind, self.raw, sign.raw))
 
     def __lt__(self, other: Value | float) -> Value:
@@ -166,11 +166,11 @@ class Value:
         return self.like(self.e.compare("le", self.kind, self._lift(other), self.raw), "bool")
 
     def eq(self, other: Value | float) -> Value:
-        """Equality; false with a nan."""
+        """Return whether the two are equal; false with a nan."""
         return self.like(self.e.compare("eq", self.kind, self.raw, self._lift(other)), "bool")
 
     def is_nan(self) -> Value:
-        """Whether the value is a nan."""
+        """Return whether the value is a nan."""
         return ~self.eq(self)
 
     def __and__(self, other: Value | int) -> Value:
@@ -198,34 +198,34 @@ class Value:
         return self.like(self.e.integer("shr", self.kind, self.raw, self._lift(count)))
 
     def select(self, a: Value | float, b: Value | float) -> Value:
-        """``a`` where ``self`` (a bool) holds, else ``b``; one of the two must be a Value."""
+        """Return ``a`` where ``self`` (a bool) holds, else ``b``; one of the two must be a Value."""
         model = a if isinstance(a, Value) else b
         if not isinstance(model, Value):
             raise TypeError("select needs at least one Value among its two choices")
         return model.like(self.e.select(self.raw, model._lift(a), model._lift(b)))
 
     def bits(self) -> Value:
-        """The bits of a float as the integer of its width."""
+        """Return the bits of a float as the integer of its width."""
         return self.like(self.e.to_bits(self.kind, self.raw), INT_OF[self.kind])
 
     def from_bits(self) -> Value:
-        """The float with these bits."""
+        """Return the float with these bits."""
         return self.like(self.e.from_bits(self.kind, self.raw), FLOAT_OF[self.kind])
 
     def widen(self) -> Value:
-        """float32 to float64."""
+        """Return a float32 as a float64."""
         return self.like(self.e.widen(self.raw), "f64")
 
     def narrow(self) -> Value:
-        """float64 to float32, rounded."""
+        """Return a float64 rounded to a float32."""
         return self.like(self.e.narrow(self.raw), "f32")
 
     def lookup(self, table: str) -> Value:
-        """The float64 of a constant table at this int64 index."""
+        """Return the float64 of a constant table at this int64 index."""
         return self.like(self.e.lookup(table, self.raw), "f64")
 
     def rare(self, condition: Value, name: str, fast: Value) -> Value:
-        """``fast``, but the out-of-line function ``name`` of this value where the condition holds."""
+        """Return ``fast``, but the out-of-line function ``name`` of this value where the condition holds."""
         return fast.like(self.e.rare(condition.raw, name, self.kind, self.raw, fast.raw))
 
 
@@ -234,7 +234,7 @@ Double = tuple[Value, Value]
 
 
 def polynomial(z: Value, coefficients: Sequence[float]) -> Value:
-    """Horner's rule, lowest coefficient first, with :meth:`Value.mad`."""
+    """Evaluate a polynomial by Horner's rule, lowest coefficient first, with :meth:`Value.mad`."""
     total = z.const(coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total = total.mad(z, coefficient)
@@ -242,26 +242,26 @@ def polynomial(z: Value, coefficients: Sequence[float]) -> Value:
 
 
 def two_sum(a: Value, b: Value) -> Double:
-    """The rounded sum and its exact error (Knuth)."""
+    """Return the rounded sum and its exact error (Knuth)."""
     total = a + b
     rest = total - a
     return total, (a - (total - rest)) + (b - rest)
 
 
 def fast_two_sum(a: Value, b: Value) -> Double:
-    """The rounded sum and its exact error, for ``|a| >= |b|`` or ``a == 0`` (Dekker)."""
+    """Return the rounded sum and its exact error, for ``|a| >= |b|`` or ``a == 0`` (Dekker)."""
     total = a + b
     return total, b - (total - a)
 
 
 def two_product(a: Value, b: Value) -> Double:
-    """The rounded product and its exact error."""
+    """Return the rounded product and its exact error."""
     product = a * b
     return product, a.like(a.e.product_error(a.kind, a.raw, b.raw, product.raw))
 
 
 def double_product(a: Double, b: Double) -> Double:
-    """Product of two doubles, to about 2^-104 relative."""
+    """Return the product of two doubles, to about 2^-104 relative."""
     high, low = two_product(a[0], b[0])
     return fast_two_sum(high, low + (a[0] * b[1] + a[1] * b[0]))
 
@@ -272,50 +272,50 @@ _BIAS: dict[Kind, int] = {"f32": 127, "f64": 1023, "i32": 127, "i64": 1023}
 
 
 def mantissa_bits(kind: Kind) -> int:
-    """Stored significand bits."""
+    """Return the number of stored significand bits."""
     return _MANTISSA[kind]
 
 
 def exponent_bias(kind: Kind) -> int:
-    """Bias of the stored exponent."""
+    """Return the bias of the stored exponent."""
     return _BIAS[kind]
 
 
 def round_with_bits(x: Value, factor: float = 1.0) -> tuple[Value, Value]:
-    """``x * factor`` rounded to an integral float (below 2^22 or 2^51), and an integer with it in its low half."""
+    """Round ``x * factor`` to an integral float (below 2^22 or 2^51), and an integer with it in its low half."""
     magic = _ROUNDERS[x.kind]
     shifted = x + magic if factor == 1.0 else x.mad(factor, magic)
     return shifted - magic, shifted.bits()
 
 
 def exp2_integer(n: Value) -> Value:
-    """2^n for an integral float ``n`` within the range of normal exponents."""
+    """Return 2^n for an integral float ``n`` within the range of normal exponents."""
     return _exp2_low(round_with_bits(n)[1], n.kind)
 
 
 def scale(x: Value, n: Value) -> Value:
-    """``x * 2^n`` with one rounding, for an integral float ``n`` as far as twice the normal exponents."""
+    """Return ``x * 2^n`` with one rounding, for an integral float ``n`` as far as twice the normal exponents."""
     return scale_by_bits(x, round_with_bits(n)[1])
 
 
 def scale_by_bits(x: Value, n: Value) -> Value:
-    """The same, with ``n`` in the low half of an integer, as :func:`round_with_bits` gives it."""
+    """Scale as :func:`scale` does, with ``n`` in the low half of an integer from :func:`round_with_bits`."""
     half = n >> 1
     return x * _exp2_low(half, x.kind) * _exp2_low(n - half, x.kind)
 
 
 def _exp2_low(n: Value, kind: Kind) -> Value:
-    """2^n for the integer in the lowest bits; what is above them is shifted out."""
+    """Return 2^n for the integer in the lowest bits; the bits above them are shifted out."""
     return ((n + _BIAS[kind]) << _MANTISSA[kind]).from_bits()
 
 
 def clamp(x: Value, low: float, high: float) -> Value:
-    """``x`` limited to [low, high]; a nan stays."""
+    """Return ``x`` limited to [low, high]; a nan stays."""
     return clamp_above((x < low).select(low, x), high)
 
 
 def clamp_above(x: Value, high: float) -> Value:
-    """``x`` limited to at most ``high``; a nan stays."""
+    """Return ``x`` limited to at most ``high``; a nan stays."""
     return (x > high).select(high, x)
 
 
@@ -324,7 +324,7 @@ Formula = Callable[..., Value]
 
 
 def in_float64(formula: Callable[[Value, bool], Value]) -> Formula:
-    """A function of either type from a formula of a float64 and the flag ``short``: the result will be a float32."""
+    """Return a function for either type from a formula in float64 and the flag ``short`` (for a float32 result)."""
 
     def either(x: Value) -> Value:
         return formula(x.widen(), True).narrow() if x.kind == "f32" else formula(x, False)

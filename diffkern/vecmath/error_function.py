@@ -27,7 +27,7 @@ def _erf_small(x: Value, short: bool) -> Value:
 
 
 def _erfc_large(size: Value, short: bool, rounded: bool) -> Value:
-    """erfc for 1/2 <= x <= 28; ``rounded``: nothing larger is added to it, so that its last bit counts."""
+    """Return erfc for 1/2 <= x <= 28; ``rounded``: nothing larger is added to it, so its last bit counts."""
     square, lost = two_product(size, size)
     parts = exp_parts(-square, short)
     gauss, low = fast_two_sum(size.const(1.0), parts.p)
@@ -43,7 +43,7 @@ def _erfc_large(size: Value, short: bool, rounded: bool) -> Value:
 
 
 def _erfcx(size: Value) -> Double:
-    """exp(x^2) erfc x in two parts."""
+    """Return exp(x^2) erfc x in two parts."""
     above, above_low = two_sum(size, size.const(-c.ERFCX_CENTRE))
     below, below_low = two_sum(size, size.const(c.ERFCX_CENTRE))
     t, t_low = _quotient((above, above_low), (below, below_low))

@@ -47,7 +47,7 @@ class ExpParts:
 
 
 def exp_parts(x: Value, short: bool = False) -> ExpParts:
-    """Of a clamped float; ``short``: float64 arithmetic for a float32 result."""
+    """Return the parts of a clamped float; ``short``: float64 arithmetic for a float32 result."""
     n, bits = round_with_bits(x, c.LOG2E)
     high, low = c.LN2_F if x.kind == "f32" else c.LN2
     # n*high is exact, and so is the first difference.
@@ -66,7 +66,7 @@ def exp(x: Value) -> Value:
 
 
 def _exp2_fraction(r: Value, short: bool = False) -> Value:
-    """2^r - 1 for |r| <= 1/2."""
+    """Return 2^r - 1 for |r| <= 1/2."""
     return r * polynomial(r, c.EXP2_F if r.kind == "f32" else c.EXP2_S if short else c.EXP2_D)
 
 
@@ -103,7 +103,7 @@ class LogParts:
 
 
 def log_parts(x: Value) -> LogParts:
-    """Of a positive finite float, subnormal ones included; sqrt(1/2) <= 1 + f < sqrt 2."""
+    """Return the parts of a positive finite float, even a subnormal one; sqrt(1/2) <= 1 + f < sqrt 2."""
     kind = x.kind
     shift, bias = mantissa_bits(kind), exponent_bias(kind)
     small = x < _SMALLEST_NORMAL[kind]
@@ -118,7 +118,7 @@ def log_parts(x: Value) -> LogParts:
 
 
 def _log_tail(f: Value, half_square: Value, short: bool = False) -> Value:
-    """log(1+f) - f + f^2/2."""
+    """Return log(1+f) - f + f^2/2."""
     s = f / (2.0 + f)
     z = s * s
     table = c.LOG_F if f.kind == "f32" else c.LOG_S if short else c.LOG_D
@@ -126,7 +126,7 @@ def _log_tail(f: Value, half_square: Value, short: bool = False) -> Value:
 
 
 def _log_specials(x: Value, value: Value) -> Value:
-    """log of 0, of infinity, of negative numbers and nan."""
+    """Return ``value``, but the log of 0, infinity, negative numbers and nan where x is one of them."""
     value = x.eq(0.0).select(-INFINITY, value)
     value = x.eq(INFINITY).select(x, value)
     return (x >= 0.0).select(value, NAN)
@@ -143,7 +143,7 @@ def log(x: Value) -> Value:
 
 
 def _log_scaled(x: Value, inverse: tuple[float, ...], unit: tuple[float, ...]) -> Value:
-    """log(x) * inverse, where unit = log(2) * inverse; both in two parts."""
+    """Return log(x) * inverse, where unit = log(2) * inverse; both come in two parts."""
     wide = x.widen() if x.kind == "f32" else x
     parts = log_parts(wide)
     f, k = parts.f, parts.k
@@ -170,7 +170,7 @@ def log10(x: Value) -> Value:
 
 
 def log1p_wide(x: Value, short: bool) -> Value:
-    """log(1 + x) of a float64, specials included."""
+    """Return log(1 + x) of a float64, specials included."""
     u = 1.0 + x
     lost = two_sum(x.const(1.0), x)[1]
     parts = log_parts(u)
@@ -192,7 +192,7 @@ def log1p(x: Value) -> Value:
 
 
 def _log2_double(x: Value) -> Double:
-    """log2 of a positive finite float64 to about 2^-65 relative."""
+    """Return log2 of a positive finite float64 to about 2^-65 relative."""
     parts = log_parts(x)
     f = parts.f
     den_high, den_low = fast_two_sum(f.const(2.0), f)
@@ -210,7 +210,7 @@ def _log2_double(x: Value) -> Double:
 
 
 def _log2_short(x: Value) -> Value:
-    """log2 of a positive finite float64 to about 2^-45 relative."""
+    """Return log2 of a positive finite float64 to about 2^-45 relative."""
     parts = log_parts(x)
     half_square = parts.f * parts.f * 0.5
     natural = parts.f - (half_square - _log_tail(parts.f, half_square))

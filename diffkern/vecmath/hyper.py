@@ -26,7 +26,7 @@ _LN2 = 0.6931471805599453
 
 
 def _half_exp(x: Value, short: bool) -> tuple[Value, Value]:
-    """e^x / 2 in two parts, for 0 <= x <= 711."""
+    """Return e^x / 2 in two parts, for 0 <= x <= 711."""
     parts = exp_parts(x, short)
     high, low = fast_two_sum(x.const(1.0), parts.p)
     return scale(high, parts.n - 1.0), scale(low, parts.n - 1.0)
@@ -102,7 +102,7 @@ def _acosh(x: Value, short: bool) -> Value:
 
 
 def _root(t: Value) -> Double:
-    """The square root of t (t + 2) in two parts."""
+    """Return the square root of t (t + 2) in two parts."""
     size, lost = two_sum(t.const(2.0), t)
     product, error = two_product(t, size)
     root = product.sqrt()

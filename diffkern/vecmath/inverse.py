@@ -13,7 +13,7 @@ from diffkern.vecmath.explog import NAN
 
 
 def _atan_of_ratio(a: Value, b: Value, swapped: Value, turned: Value, short: bool) -> Value:
-    """The angle of a/b, 0 <= a <= b: as pi/2 minus it if ``swapped``, and pi minus that if ``turned``."""
+    """Return the angle of a/b, 0 <= a <= b: pi/2 minus it if ``swapped``, and pi minus that if ``turned``."""
     low_range = a <= b * 0.4375
     middle = a < b * 0.6875
     # 2a - b is exact for a/b in [1/4, 1], and so is a - b for a/b >= 1/2.
@@ -78,7 +78,7 @@ def atan(x: Value) -> Value:
 
 
 def _asin_parts(size: Value, short: bool) -> tuple[Value, Value, Value]:
-    """Whether |x| > 1/2, then s and t with asin s = s + t for s = |x| or sqrt((1 - |x|) / 2)."""
+    """Return whether |x| > 1/2, then s and t with asin s = s + t for s = |x| or sqrt((1 - |x|) / 2)."""
     far = size > 0.5
     z = far.select((1.0 - size) * 0.5, size * size)
     s = far.select(z.sqrt(), size)

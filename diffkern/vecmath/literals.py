@@ -1,7 +1,7 @@
-"""Literals of LLVM vectors as text, which llvmlite would put together from one object for each lane.
+"""LLVM vector constants as text, which llvmlite would assemble from one object for each lane.
 
-In: what the lanes hold. Out: a constant. Vectors of 32 lanes are most of the text of a kernel in lanes: where all lanes
-hold the same it is ``splat (…)``, which is also quicker to read.
+Vectors of 32 lanes are most of the text of a kernel in lanes. Where all lanes hold the same value, the constant is
+``splat (…)``, which is also faster to parse.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ class Literal(ir.Constant):  # type: ignore[misc]
 
 
 def splat(value: Any, lanes: int) -> Literal:
-    """The vector with a scalar constant in every lane."""
+    """Return the vector with a scalar constant in every lane."""
     return Literal(ir.VectorType(value.type, lanes), f"splat ({value.type} {value.get_reference()})")
 
 
 def numbers(t: Any, values: Sequence[int]) -> Literal:
-    """The vector of some integers."""
+    """Return the vector of some integers."""
     return Literal(ir.VectorType(t, len(values)), f"<{', '.join([f'{t} {v}' for v in values])}>")
 
 
 def zero(t: Any) -> Literal:
-    """The zeros of a type."""
+    """Return the zero value of a type."""
     return Literal(t, "zeroinitializer")
 
 
 def undefined(t: Any) -> Literal:
-    """A value of a type that is nothing in particular."""
+    """Return an undefined value of a type."""
     return Literal(t, "undef")

@@ -1,8 +1,8 @@
 """The operations of ``emitter.py`` as LLVM instructions, scalar or with a fixed number of lanes.
 
-In: an ``llvmlite.ir.IRBuilder`` at the end of a block, and LLVM values.  Out: LLVM values.  No instruction carries a
-fast-math flag.  ``mad`` is ``llvm.fma`` where the target has it, and ``llvm.fmuladd`` elsewhere; ``product_error`` is
-one ``llvm.fma`` or Dekker's splitting, with the same exact result.
+Instructions are added by an ``llvmlite.ir.IRBuilder`` at the end of a block. None carries a fast-math flag. ``mad`` is
+``llvm.fma`` where the target has it, and ``llvm.fmuladd`` elsewhere; ``product_error`` is one ``llvm.fma`` or Dekker's
+splitting, with the same exact result.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ _INTEGER: dict[IntName, str] = {
 
 
 def vector_type(kind: Kind, lanes: int) -> ir.Type:
-    """The LLVM type of a kind: scalar for one lane."""
+    """Return the LLVM type of a kind: scalar for one lane."""
     return SCALAR_TYPES[kind] if lanes == 1 else ir.VectorType(SCALAR_TYPES[kind], lanes)
 
 
 def suffix(kind: Kind, lanes: int) -> str:
-    """The type as LLVM spells it in the names of intrinsics."""
+    """Return the type as LLVM spells it in the names of intrinsics."""
     return kind if lanes == 1 else f"v{lanes}{kind}"
 
 
 @functools.cache
 def _contents(name: str) -> ir.FormattedConstant:
-    """A table as text, which thousands of numbers become once in a process."""
+    """Return a table as text; its thousands of numbers are formatted once per process."""
     bits = np.asarray(tables.TABLES[name](), np.float64).view(np.uint64).tolist()
     kind = ir.ArrayType(ir.DoubleType(), len(bits))
     return ir.FormattedConstant(kind, "[" + ", ".join(f"double 0x{b:016x}" for b in bits) + "]")
@@ -70,13 +70,13 @@ class LLVMEmitter:
     Parameters
     ----------
     builder
-        Positioned at the end of a block of a function of the module that gets the code.
+        Positioned at the end of a block of a function of the module that receives the code.
     lanes
         1 for scalars; otherwise every value is a vector of that many elements.
     fma
         Whether the target has a fused multiply-add instruction.
     out_of_line
-        Gives the scalar LLVM function of an out-of-line name and kind, defining it if needed.
+        Returns the scalar LLVM function for an out-of-line name and kind, defining it if needed.
     """
 
     def __init__(

@@ -1,11 +1,12 @@
 """Vector forms of the rare, out-of-line calls: one test for all lanes instead of one branch for each.
 
-In: a scalar function that the loop vectoriser may find under a condition. Out: functions of a vector and a mask for the
-numbers of lanes that processors have, and the attribute that tells the vectoriser about them. A vector form tests
-whether any lane is active and calls a slow loop if so; inlined after vectorisation, that test is all that a loop pays.
+For a scalar function that the loop vectoriser may find under a condition, :func:`variants` defines functions of a
+vector and a mask, for the numbers of lanes that processors have, and returns the attribute that tells the vectoriser
+about them. A vector form tests whether any lane is active and calls a slow loop if so; inlined after vectorisation,
+that test is all that a loop pays.
 
-The vector forms are external, because nothing calls them before vectorisation; whoever runs the passes makes them
-internal afterwards and inlines them (``PREFIX`` marks them).
+The vector forms are external, because nothing calls them before vectorisation; the caller that runs the passes makes
+them internal afterwards and inlines them (``PREFIX`` marks them).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _I32 = ir.IntType(32)
 
 
 def variants(module: ir.Module, function: Any) -> str:
-    """Define the vector forms of a scalar function of one argument; returns the vectoriser's names for them."""
+    """Define the vector forms of a scalar function of one argument; return the vectoriser's names for them."""
     scalar = function.function_type.return_type
     names = []
     for lanes in _LANES[str(scalar)]:
@@ -38,7 +39,7 @@ def _signature(lanes: int, scalar: Any) -> Any:
 
 
 def _test(module: ir.Module, name: str, lanes: int, scalar: Any, slow: Any) -> None:
-    """``x`` where no lane is active, which is nearly always."""
+    """Define the vector form: ``x`` where no lane is active (nearly always), else the call of the slow loop."""
     form = ir.Function(module, _signature(lanes, scalar), name)
     for item in ("alwaysinline", "nounwind", "readnone"):
         form.attributes.add(item)
@@ -57,7 +58,7 @@ def _test(module: ir.Module, name: str, lanes: int, scalar: Any, slow: Any) -> N
 
 
 def lane_by_lane(module: ir.Module, function: Any, lanes: int) -> Any:
-    """Define a function of a vector and the bits of a mask: a scalar one for each active lane, ``x`` in the others."""
+    """Define a function of a vector and a mask's bits: the scalar one for each active lane, ``x`` in the others."""
     name = f"{PREFIX}{function.name}.v{lanes}.slow"
     found = module.globals.get(name)
     if found is not None:

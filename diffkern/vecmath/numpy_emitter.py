@@ -1,7 +1,7 @@
 """The operations of ``emitter.py`` on NumPy arrays.
 
-In: arrays of at least one dimension.  Out: arrays.  ``mad`` is not fused, so the results are, bit for bit, those of the
-compiled form on a target without fused multiply-add.
+The arrays have at least one dimension. ``mad`` is not fused, so the results are, bit for bit, those of the compiled
+form on a target without fused multiply-add.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _LOGIC: dict[str, Callable[[Array, Array], Array]] = {
 
 
 class NumpyEmitter:
-    """Evaluates at once.
+    """Evaluates operations immediately.
 
     Parameters
     ----------
     out_of_line
-        Evaluates the out-of-line function of a name on an array.
+        Evaluates the out-of-line function with a given name on an array.
     """
 
     fuses = False

@@ -1,7 +1,7 @@
-"""Constant tables of float64, computed once when first needed with exact integer arithmetic.
+"""Constant tables of float64, computed with exact integer arithmetic when first needed.
 
-In: nothing.  Out: :data:`TABLES`, from a name to a function that returns the table.  The tables are the same on every
-machine, because no floating-point function of the machine is used.
+:data:`TABLES` maps a name to a function that returns the table. The tables are the same on every machine, because no
+floating-point function of the machine is used.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _FRACTION_BITS = 1344
 
 @functools.cache
 def payne_hanek() -> tuple[float, ...]:
-    """2/pi times the power of two of each stored exponent, modulo a full turn, in four parts.
+    """Return 2/pi times the power of two of each stored exponent, modulo a full turn, in four parts.
 
-    Row ``e`` stands for ``m * 2^(e-1023)`` with ``1 <= m < 2`` and 53 bits of m.  Its parts add up to
-    ``2^52 * (2^(e-1075) * 2/pi mod 4)``, with the residue taken in [-2, 2): m times the sum is congruent, modulo 4, to
-    the argument in quarter turns.
+    Row ``e`` stands for ``m * 2^(e-1023)`` with ``1 <= m < 2`` and 53 bits of m. Its parts add up to ``2^52 *
+    (2^(e-1075) * 2/pi mod 4)``, with the residue taken in [-2, 2): m times the sum is congruent, modulo 4, to the
+    argument in quarter turns.
     """
     modulus = 1 << (_FRACTION_BITS + 2)
     rows: list[float] = []

@@ -33,7 +33,7 @@ _MODULO_16 = 1.5 * 2.0**56
 
 
 def _reduce_medium(x: Value) -> tuple[Double, Value]:
-    """For float64 below 2^20: the rest in two parts, and an integer whose low two bits are the quarter turn."""
+    """Reduce a float64 below 2^20: the rest in two parts, and an integer whose low two bits are the quarter turn."""
     n, quarter = round_with_bits(x, c.TWO_OVER_PI)
     p1, p2, p3, p4 = c.PIO2_PARTS
     # n*p1, n*p2 and n*p3 are exact, and so is the first difference: fusing changes nothing.
@@ -44,12 +44,12 @@ def _reduce_medium(x: Value) -> tuple[Double, Value]:
 
 
 def _tail(a: Value, b: Value) -> Value:
-    """The error of ``a + b``."""
+    """Return the error of ``a + b``."""
     return two_sum(a, b)[1]
 
 
 def _reduce_large(x: Value) -> tuple[Double, Value]:
-    """For every float64 of at least 2^-2: as :func:`_reduce_medium`."""
+    """Reduce any float64 of at least 2^-2; the result is as of :func:`_reduce_medium`."""
     bits = x.bits()
     row = ((bits >> 52) & 2047) - tables.PAYNE_HANEK_FIRST
     # An optimiser may call this for every lane and drop what it did not want: the index must be good for any x.
@@ -80,7 +80,7 @@ def _reduce_large(x: Value) -> tuple[Double, Value]:
 
 
 def _sin_cos_parts(rest: Double) -> tuple[Double, Double]:
-    """Sine and cosine of a float64 rest in two parts, each as a sum whose second term is small."""
+    """Return sine and cosine of a float64 rest in two parts, each as a sum whose second term is small."""
     r, low = rest
     z = r * r
     half = z * 0.5
@@ -92,7 +92,7 @@ def _sin_cos_parts(rest: Double) -> tuple[Double, Double]:
 
 
 def _sin_cos(rest: Double) -> tuple[Value, Value]:
-    """Sine and cosine of a float64 rest in two parts."""
+    """Return sine and cosine of a float64 rest in two parts."""
     sine, cosine = _sin_cos_parts(rest)
     return sine[0] + sine[1], cosine[0] + cosine[1]
 
@@ -127,17 +127,17 @@ def _tangent_of(reduced: tuple[Double, Value], x: Value) -> Value:
 
 
 def sin_large(x: Value) -> Value:
-    """The sine of any float of at least 1/4, out of line."""
+    """Return the sine of any float of at least 1/4, out of line."""
     return _narrow_like(_sine_of(_reduce_large(_wide(x)), _wide(x)), x)
 
 
 def cos_large(x: Value) -> Value:
-    """The cosine of any float of at least 1/4, out of line."""
+    """Return the cosine of any float of at least 1/4, out of line."""
     return _narrow_like(_cosine_of(_reduce_large(_wide(x))), x)
 
 
 def tan_large(x: Value) -> Value:
-    """The tangent of any float of at least 1/4, out of line."""
+    """Return the tangent of any float of at least 1/4, out of line."""
     return _narrow_like(_tangent_of(_reduce_large(_wide(x)), _wide(x)), x)
 
 
@@ -150,12 +150,12 @@ def _narrow_like(value: Value, x: Value) -> Value:
 
 
 def _is_large(x: Value, limit: float = LARGE) -> Value:
-    """True for nan as well, so that nan and infinity take the out-of-line form."""
+    """Return whether x is large or nan: nan and infinity take the out-of-line form too."""
     return ~(abs(x) < limit)
 
 
 def _reduce_fused(x: Value) -> tuple[Value, Value]:
-    """For a float32 below 2^17, with fused operations: the rest, and an integer that ends with the quarter turn."""
+    """Reduce a float32 below 2^17, fused: return the rest, and an integer that ends with the quarter turn."""
     n, quarter = round_with_bits(x, c.TWO_OVER_PI)
     # The difference from n*PIO2_F[0] is a multiple of 2^-23 below 1: it is exact.
     rest = x
@@ -165,7 +165,7 @@ def _reduce_fused(x: Value) -> tuple[Value, Value]:
 
 
 def _reduce_f32(x: Value) -> tuple[Value, Value]:
-    """For a float32 below 2^20: the rest as float64 and the quarter turn as an integer in the bits of a float32."""
+    """Reduce a float32 below 2^20: return a float64 rest, and the quarter turn as an integer in a float32's bits."""
     wide = x.widen()
     n, _ = round_with_bits(wide, c.TWO_OVER_PI)
     # n*PIO2_SHORT[0] is exact, and so is the difference.
@@ -175,7 +175,7 @@ def _reduce_f32(x: Value) -> tuple[Value, Value]:
 
 
 def _sin_cos_f32(x: Value) -> tuple[Value, Value, Value]:
-    """Sine and cosine of the rest of a float32, and the quarter turn."""
+    """Return sine and cosine of the rest of a float32, and the quarter turn."""
     if x.e.fuses:
         r, quarter = _reduce_fused(x)
     else:
@@ -192,7 +192,7 @@ def _sin_cos_f32(x: Value) -> tuple[Value, Value, Value]:
 
 
 def _sign(value: Value, quarter: Value) -> Value:
-    """``value`` with its sign turned if bit 1 of the quarter turn is set."""
+    """Return ``value`` with its sign flipped if bit 1 of the quarter turn is set."""
     return (value.bits() ^ ((quarter & 2) << 30)).from_bits()
 
 

@@ -36,6 +36,7 @@ def _insert_dyn(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _scale(b: Builder, a: RuleArguments) -> Cotangents:
     v, s = a.x
+    # d(v s) = dv s + v ds: the vector gets ct scaled by s, the scalar the inner product of ct and v.
     return [
         scaled(b, a.ct, s, steep=a.steep, again=a.again) if a.want[0] else None,
         sum_of_products(b, a.ct, v, steep=a.steep, again=a.again) if a.want[1] else None,
@@ -46,6 +47,7 @@ def _unscale(b: Builder, a: RuleArguments) -> Cotangents:
     _, s = a.x
     return [
         b.one("unscale", a.ct, s) if a.want[0] else None,
+        # d(v / s)/ds = -v / s^2 = -r / s, which reuses the result.
         b.neg(b.div(b.one("dot", a.ct, a.r), s)) if a.want[1] else None,
     ]
 
@@ -60,12 +62,14 @@ def _cw_mul(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _cw_div(b: Builder, a: RuleArguments) -> Cotangents:
     over = b.one("cw_div", a.ct, a.x[1])
+    # As for a scalar quotient: ct / y, and -(ct / y) r.
     return [over, b.neg(b.one("cw_mul", over, a.r)) if a.want[1] else None]
 
 
 def _dot(b: Builder, a: RuleArguments) -> Cotangents:
     x, y = a.x
     if a.op.operands[0] is a.op.operands[1]:
+        # The dot product of a vector with itself: one contribution of 2 ct x instead of two of ct x.
         return [*_length_sq(b, a), None]
     return [
         scaled(b, a.ct, y, steep=a.steep, again=a.again) if a.want[0] else None,
@@ -75,6 +79,7 @@ def _dot(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _cross(b: Builder, a: RuleArguments) -> Cotangents:
     x, y = a.x
+    # ct . (dx x y) = dx . (y x ct) by the triple product.
     return [
         b.one("cross", y, a.ct) if a.want[0] else None,
         b.one("cross", a.ct, x) if a.want[1] else None,
@@ -93,6 +98,7 @@ def _length_sq(b: Builder, a: RuleArguments) -> Cotangents:
 def _normalize(b: Builder, a: RuleArguments) -> Cotangents:
     assert isinstance(a.r.type, Vec)
     length = b.one("length", a.x[0])
+    # The derivative projects onto the plane perpendicular to r and divides by the length.
     tangential = b.sub(a.ct, b.one("scale", a.r, b.one("dot", a.r, a.ct)))
     return [b.one("scale", tangential, over_norm(b, b.const(1.0, a.r.type.dtype), length))]
 
@@ -100,6 +106,7 @@ def _normalize(b: Builder, a: RuleArguments) -> Cotangents:
 def _matmul(b: Builder, a: RuleArguments) -> Cotangents:
     x, y = a.x
     return [
+        # R = X Y gives ct_X = ct Y^T and ct_Y = X^T ct.
         b.one("matmul", a.ct, b.one("transpose", y)) if a.want[0] else None,
         b.one("matmul", b.one("transpose", x), a.ct) if a.want[1] else None,
     ]
@@ -128,6 +135,7 @@ def _conjugate(b: Builder, q: Value) -> Value:
 
 def _quat_mul(b: Builder, a: RuleArguments) -> Cotangents:
     x, y = a.x
+    # Multiplication by a quaternion is linear, and its transpose is multiplication by the conjugate, on the same side.
     return [
         b.one("quat_mul", a.ct, _conjugate(b, y)) if a.want[0] else None,
         b.one("quat_mul", _conjugate(b, x), a.ct) if a.want[1] else None,
@@ -175,6 +183,7 @@ def _cofactor(b: Builder, m: list[list[Value]], row: int, col: int) -> Value:
 
 
 def _inverse(b: Builder, a: RuleArguments) -> Cotangents:
+    # d(M^-1) = -M^-1 dM M^-1, so ct_M = -R^T ct R^T.
     r_t = b.one("transpose", a.r)
     return [b.neg(b.one("matmul", b.one("matmul", r_t, a.ct), r_t))]
 

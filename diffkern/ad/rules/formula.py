@@ -34,7 +34,7 @@ class Formula:
 
     @computed_once
     def quotient(self) -> tuple[Formula, Formula] | None:
-        """Numerator and denominator, where the formula is a quotient whose numerator is 1 or varies."""
+        """The numerator and denominator, where the formula is a quotient whose numerator is 1 or varies; else None."""
         tree = self.tree
         if not (isinstance(tree, ast.BinOp) and isinstance(tree.op, ast.Div)):
             return None
@@ -43,7 +43,7 @@ class Formula:
 
     @property
     def is_one(self) -> bool:
-        """Whether the partial derivative is the constant 1."""
+        """True if the partial derivative is the constant 1."""
         return self.text == "1"
 
 
@@ -57,6 +57,7 @@ class _Emitter:
                 return self.env[name]
             case ast.Constant(value=int() | float() as value):
                 return self.b.const(float(value), self.type)
+            # Before the general negation, so that -0.5 becomes one literal instead of an op.
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return self.b.const(-float(value), self.type)
             case ast.UnaryOp(op=ast.USub(), operand=operand):

@@ -10,16 +10,17 @@ __all__ = ["over_norm", "scaled", "sum_of_products", "times"]
 
 
 def times(b: Builder, change: Value, partial: Value, *, steep: bool, again: bool = True) -> Value:
-    """``change * partial``; ``steep``: exactly zero where ``partial`` is, as ``change`` may be infinite there.
+    """Return ``change * partial``; if ``steep``, exactly zero where ``partial`` is, as ``change`` may be infinite
+    there.
 
-    ``again``: the program is differentiated itself, so that a product that is zero as it is keeps its derivative.
+    If ``again``, the program is differentiated itself, and a product that is zero anyway keeps its derivative.
     """
     product = b.mul(change, partial)
     return _zero_with(b, partial, product, again) if steep else product
 
 
 def scaled(b: Builder, change: Value, partial: Value, *, steep: bool, again: bool = True) -> Value:
-    """The product of a composite and a scalar, in either order."""
+    """Return the product of a composite and a scalar, in either order; the flags are those of :func:`times`."""
     vector, scalar = (change, partial) if isinstance(partial.type, Scalar) else (partial, change)
     product = b.one("scale", vector, scalar)
     if not steep:
@@ -31,7 +32,7 @@ def scaled(b: Builder, change: Value, partial: Value, *, steep: bool, again: boo
 
 
 def sum_of_products(b: Builder, change: Value, partial: Value, *, steep: bool, again: bool = True) -> Value:
-    """The inner product of two vectors."""
+    """Return the inner product of two vectors; the flags are those of :func:`times`."""
     if not steep:
         return b.one("dot", change, partial)
     pairs = zip(b.components(change), b.components(partial), strict=True)
@@ -42,19 +43,22 @@ def sum_of_products(b: Builder, change: Value, partial: Value, *, steep: bool, a
 
 
 def over_norm(b: Builder, numerator: Value, norm: Value) -> Value:
-    """``numerator / norm``, and 0 where the norm is 0; nothing of it is infinite on the way."""
+    """Return ``numerator / norm``, and 0 where the norm is 0; no intermediate result is infinite."""
     t = norm.type
     assert isinstance(t, Scalar)
+    # The division itself is made safe, not only its result selected: a derivative of the untaken arm would be NaN.
     at_zero = b.one("eq", norm, b.const(0.0, t))
     safe = b.select(at_zero, b.const(1.0, t), norm)
     return b.select(at_zero, b.const(0.0, t), b.div(numerator, safe))
 
 
 def _zero_with(b: Builder, factor: Value, product: Value, again: bool) -> Value:
-    """A product, exactly zero where a factor is."""
+    """Return a product, exactly zero where a factor is."""
     zero = b.one("eq", factor, b.zero(factor.type))
     if not again:
         return b.select(zero, b.zero(product.type), product)
+    # If differentiated again, only a NaN is replaced: selecting zero everywhere would cut the derivative with respect
+    # to the zero factor.
     parts = b.components(product)
     kept = [b.select(b.one("and", zero, b.one("isnan", v)), b.zero(v.type), v) for v in parts]
     return b.construct(product.type, kept)

@@ -1,4 +1,4 @@
-"""Derivatives of scalar operations: the formulas of their rows, and the few that are no formula."""
+"""Derivatives of scalar operations: the formulas of their rows, and the few that are not formulas."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def _formula_rule(formulas: tuple[Formula, ...]) -> Rule:
 
 
 def _times(b: Builder, a: RuleArguments, formula: Formula, env: dict[str, Value], t: Scalar) -> Value:
-    """``ct * partial``; of a quotient ``ct`` takes the place of a numerator 1, or is divided before another is applied.
+    """Return ``ct * partial``; for a quotient, ``ct`` replaces a numerator of 1, or is divided before it is multiplied.
 
-    So both partial derivatives of ``x / y`` share one division. One that is wanted alone divides 1 instead, which need
-    not wait for ``ct`` and is the result of ``1 / y``; nor need the whole derivative where it is finite for all inputs,
-    so that 0 times it is 0.
+    So both partial derivatives of ``x / y`` share one division. One that is wanted alone divides 1 instead, which does
+    not have to wait for ``ct`` and equals the result of ``1 / y``; the inverse times the numerator is computed first
+    only where the whole derivative is finite for all inputs, so that 0 times it is 0.
     """
     quotient = formula.quotient
     if quotient is None:
@@ -71,6 +71,7 @@ def _neg(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
 
 def _mul(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
     x, y = a.x
+    # x * x: one product 2 ct x for the first operand, and nothing for the second, instead of two equal sums.
     if a.op.operands[0] is a.op.operands[1]:
         assert isinstance(a.ct.type, Scalar)
         return [times(b, b.mul(b.const(2.0, a.ct.type), a.ct), x, steep=a.steep, again=a.again), None]
@@ -88,24 +89,25 @@ def _sqrt(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
 
 
 def root_of_squares(b: Builder, change: Value, root: Value) -> Value:
-    """``change / (2 root)``, and 0 where the root is: the squares have the derivative 0 there."""
+    """Return ``change / (2 root)``, and 0 where the root is 0: the squares have the derivative 0 there."""
     assert isinstance(root.type, Scalar)
     return b.mul(change, over_norm(b, b.const(0.5, root.type), root))
 
 
 def _pow(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    # y x^(y-1), and r log(x); each slope is computed only if it is wanted, as both need transcendental functions.
     slopes = (power_slope(b, *a.x) if a.want[0] else None, exponent_slope(b, a.x[0], a.r) if a.want[1] else None)
     return [None if slope is None else times(b, a.ct, slope, steep=a.steep, again=a.again) for slope in slopes]
 
 
 def power_slope(b: Builder, x: Value, y: Value) -> Value:
-    """The derivative of ``x**y`` with respect to x: 0 for y = 0, but not its own derivative with respect to y."""
+    """Return the derivative of ``x**y`` with respect to x: 0 for y = 0, while its own y-derivative need not be 0."""
     assert isinstance(y.type, Scalar)
     return times(b, b.one("pow", x, b.sub(y, b.const(1.0, y.type))), y, steep=True)
 
 
 def exponent_slope(b: Builder, x: Value, r: Value) -> Value:
-    """The derivative of ``r = x**y`` with respect to y: 0 at x = 0."""
+    """Return the derivative of ``r = x**y`` with respect to y: 0 at x = 0."""
     assert isinstance(r.type, Scalar)
     return _OF_EXPONENT.emit(b, {"x": x, "r": r}, r.type)
 
@@ -114,7 +116,7 @@ _OF_EXPONENT: Final = Formula(lookup("pow").partials[1])
 
 
 def _choice(comparison: str) -> Rule:
-    """min and max: the cotangent goes to the operand that was chosen, the first one in a tie, a NaN before a number."""
+    """Return the rule of min or max: ct goes to the chosen operand, the first in a tie, a NaN before a number."""
 
     def rule(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
         x, y = a.x
@@ -126,12 +128,13 @@ def _choice(comparison: str) -> Rule:
 
 
 def _select(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
+    # The condition is a boolean and has no cotangent; each arm gets ct where it was chosen.
     zero = b.zero(a.ct.type)
     return [None, b.select(a.x[0], a.ct, zero), b.select(a.x[0], zero, a.ct)]
 
 
 def _copysign(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
-    """The sign bit of the first operand is exchanged for that of the second: 1 if they are the same, else -1."""
+    """Return the cotangents of ``copysign(x, y)``: the factor is 1 if the signs are the same, else -1."""
     x, y = a.x
     assert isinstance(a.r.type, Scalar)
     one = b.const(1.0, a.r.type)
@@ -151,7 +154,7 @@ def _atan2(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
 
 
 def atan2_parts(b: Builder, x: Value, y: Value) -> tuple[Value, Value, Value, Value]:
-    """What the partial derivatives of ``atan2(x, y)`` consist of: y and -x over ``x*x + y*y``, without any square.
+    """Return the parts of the partial derivatives of ``atan2(x, y)``: y and -x over ``x*x + y*y``, without squares.
 
     Returns
     -------
@@ -169,6 +172,7 @@ def atan2_parts(b: Builder, x: Value, y: Value) -> tuple[Value, Value, Value, Va
     steep = b.one("gt", b.one("abs", x), b.one("abs", y))
     greater, other = b.select(steep, x, y), b.select(steep, y, x)
     origin = b.one("eq", greater, b.zero(t))
+    # The division by the greater coordinate must be finite at the origin too, where its result is not used.
     greater = b.select(origin, b.const(1.0, t), greater)
     ratio = b.div(other, greater)
     return steep, ratio, b.add(greater, b.mul(other, ratio)), origin
@@ -186,7 +190,7 @@ def _polygamma(b: Builder, a: RuleArguments) -> Sequence[Value | None]:
 
 
 def next_polygamma(b: Builder, op: Op, x: Value) -> Value:
-    """The derivative of a polygamma function, which is that of the next order."""
+    """Return the derivative of a polygamma function, which is the one of the next order."""
     order = op.attrs["order"] + 1
     if order > MAX_ORDER:
         raise AutodiffError(

@@ -1,4 +1,4 @@
-"""The shape of a derivative rule."""
+"""The signature of a derivative rule."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from diffkern.ir.nodes import Op, Value
 
 @dataclass(frozen=True, slots=True)
 class RuleArguments:
-    """What a rule may use.
+    """The arguments of a rule.
 
     Attributes
     ----------
     op
         The primal op, for its attributes.
     x
-        Operand values, as the adjoint knows them.
+        The operand values, as recomputed in the adjoint.
     r
         The result's value.
     ct
         The result's cotangent.
     want
-        Which operands need a cotangent.
+        For each operand whether a cotangent is needed.
     finite
         Whether the derivative is known to be finite for all inputs.
     steep
@@ -33,7 +33,7 @@ class RuleArguments:
     again
         Whether the derivative is differentiated itself.
     norm
-        Of a square root, whether it is that of a sum of squares, whose derivative at 0 is 0.
+        For a square root, whether it is that of a sum of squares, whose derivative at 0 is 0.
     """
 
     op: Op

@@ -1,8 +1,8 @@
 """Forward mode of single operations: the tangent of a result from those of its operands.
 
-The derivative of an operation is stated once, for reverse mode. Where it consists of partial derivatives, these serve
-both modes; where the operation is linear or bilinear, its row says so; the rule of any other operation is linear in the
-cotangent, and its transpose is what forward mode needs: it is differentiated with respect to the cotangent.
+The derivative of an operation is stated once, for reverse mode. If it consists of partial derivatives, these serve both
+modes; if the operation is linear or bilinear, its row says so; the rule of any other operation is linear in the
+cotangent, and forward mode needs the transpose of that: the rule is differentiated with respect to the cotangent.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ and yields the result and its transpose at that number."""
 
 
 class Along:
-    """The operation and its surroundings at which a tangent is asked for.
+    """An operation with its values, for which a tangent is computed.
 
     Attributes
     ----------
@@ -41,13 +41,13 @@ class Along:
     t
         The tangents of the operands, None where it is zero; at least one is not.
     invertible
-        Of a quotient or a square root, whether the number to divide the tangent by is bounded away from 0 for all
-        inputs: the tangent is then multiplied by its inverse, which serves all components and other tangents too.
+        For a quotient or a square root, whether the divisor of the tangent is bounded away from 0 for all inputs: the
+        tangent is then multiplied by its inverse, which serves all components and other tangents too.
     steep
         Whether tangents may be infinite although the operands are not: a partial derivative that is exactly zero then
         makes the contribution zero.
     norm
-        Of a square root, whether it is that of a sum of squares, whose derivative at 0 is 0.
+        For a square root, whether it is that of a sum of squares, whose derivative at 0 is 0.
     """
 
     __slots__ = ("_guard", "invertible", "norm", "op", "r", "steep", "t", "x")
@@ -68,13 +68,14 @@ class Along:
         self.steep, self.norm = steep, norm
 
     def guard(self, tangent: Value, contribution: Value) -> Value:
-        """Return a contribution, exactly zero where the tangent it is of is, where that is needed."""
+        """Return a contribution; if a guard is needed, exactly zero where its tangent is."""
         return contribution if self._guard is None else self._guard(tangent, contribution)
 
 
 def tangent_rule(b: Builder, a: Along, transposes: Transposes) -> Value | None:
-    """Append what computes the tangent of a result, and return it; None if it is zero."""
+    """Append the ops that compute the tangent of a result, and return it; None if it is zero."""
     row = lookup(a.op.name)
+    # Direct rules come first: they share work between the two tangents, or handle ties, which the general ways do not.
     if a.op.name in _DIRECT:
         return _DIRECT[a.op.name](b, a)
     if row.tangent is Tangent.LINEAR:
@@ -83,6 +84,7 @@ def tangent_rule(b: Builder, a: Along, transposes: Transposes) -> Value | None:
         return _sum(b, _bilinear(b, a))
     if row.partials:
         return _sum(b, _partials(b, a, row))
+    # Any other rule is transposed; the result is one term per operand with a tangent.
     found = ((t, transposes.along(b, a, k, t)) for k, t in enumerate(a.t) if t is not None)
     contributions = [a.guard(t, change) for t, change in found if change is not None]
     return _sum(b, contributions) if contributions else None
@@ -96,7 +98,7 @@ def _sum(b: Builder, contributions: Sequence[Value]) -> Value:
 
 
 def _linear(b: Builder, a: Along) -> Value:
-    """The operation of the tangents; operands that are no floats stay what they are."""
+    """Apply the operation to the tangents; operands that are not floats stay as they are."""
     operands = [
         x if not is_differentiable(x.type) else b.zero(x.type) if t is None else t
         for x, t in zip(a.x, a.t, strict=True)
@@ -105,12 +107,13 @@ def _linear(b: Builder, a: Along) -> Value:
 
 
 def _bilinear(b: Builder, a: Along) -> list[Value]:
-    """The product rule in the first two operands; a third one is added to the product."""
+    """Apply the product rule in the first two operands; the tangent of a third one is added."""
     (x, y), (tx, ty) = a.x[:2], a.t[:2]
     if a.steep and a.op.name in _STEEP:
         product = _STEEP[a.op.name]
         found = [product(b, t, other, steep=True) for t, other in ((tx, y), (ty, x)) if t is not None]
         return found * 2 if x is y else found
+    # x . x: the two terms t . x and x . t are the same value, computed once and added twice.
     if a.op.name == "dot" and x is y and tx is not None:
         return [b.one("dot", tx, x, **a.op.attrs)] * 2
     found = [b.one(a.op.name, *pair, **a.op.attrs) for t, pair in ((tx, (tx, y)), (ty, (x, ty))) if t is not None]
@@ -134,7 +137,7 @@ def _partials(b: Builder, a: Along, row: OpDef) -> list[Value]:
 
 
 def _times(b: Builder, a: Along, tangent: Value, formula: Formula, env: dict[str, Value]) -> Value:
-    """``tangent * partial``; of a quotient the tangent takes the place of a numerator 1."""
+    """Return ``tangent * partial``; for a quotient, the tangent replaces a numerator of 1."""
     t = a.r.type
     assert isinstance(t, Scalar)
     if formula.quotient is not None and formula.quotient[0].is_one:
@@ -155,7 +158,7 @@ def _sub(b: Builder, a: Along) -> Value:
 
 
 def _quotient(product: Callable[..., Value]) -> Callable[[Builder, Along], Value]:
-    """A quotient: one division serves both tangents, (t_x - r t_y) / y."""
+    """Return the rule of a quotient: one division serves both tangents, (t_x - r t_y) / y."""
 
     def rule(b: Builder, a: Along) -> Value:
         (_, y), (tx, ty) = a.x, a.t
@@ -175,7 +178,7 @@ def _quotient(product: Callable[..., Value]) -> Callable[[Builder, Along], Value
 
 
 def _sqrt(b: Builder, a: Along) -> Value:
-    """A square root: half of the tangent over the root."""
+    """Return the tangent of a square root: half of the tangent over the root."""
     (t,) = a.t
     assert t is not None
     assert isinstance(t.type, Scalar)
@@ -197,7 +200,7 @@ def _pow(b: Builder, a: Along) -> Value:
 
 
 def _atan2(b: Builder, a: Along) -> Value:
-    """An angle: one division serves both tangents, as in reverse mode."""
+    """Return the tangent of an angle: one division serves both tangents, as in reverse mode."""
     steep, ratio, divisor, origin = atan2_parts(b, *a.x)
     zero = b.zero(a.r.type)
     x, y = (zero if t is None else t for t in a.t)
@@ -217,7 +220,7 @@ def _inverse(b: Builder, v: Value) -> Value:
 
 
 def _choice(comparison: str) -> Callable[[Builder, Along], Value]:
-    """min and max: the tangent of the operand that was chosen, the first one in a tie, a NaN before a number."""
+    """Return the rule of min or max: the tangent of the chosen operand, the first in a tie, a NaN before a number."""
 
     def rule(b: Builder, a: Along) -> Value:
         first, second = (b.zero(a.r.type) if t is None else t for t in a.t)
@@ -271,7 +274,7 @@ class Transposes:
         self._known: dict[object, Function | None] = {}
 
     def along(self, b: Builder, a: Along, k: int, tangent: Value) -> Value | None:
-        """Append the tangent of the result along that of one operand; None if the result does not vary with it."""
+        """Append the tangent of the result along one operand's tangent; None if the result does not vary with it."""
         attrs = sorted(a.op.attrs.items(), key=lambda item: item[0])
         key: object = (a.op.name, k, tuple(v.type for v in a.x), tuple(attrs))
         try:
@@ -283,6 +286,7 @@ class Transposes:
         fn = self._known[key]
         if fn is None:
             return None
+        # The rule is linear in its cotangent, so its transpose may be evaluated at any cotangent; zero is the cheapest.
         given = (*a.x, a.r, b.zero(a.r.type), tangent)
         cloner = Cloner(b, dict(zip(fn.params, given, strict=True)))
         return cloner.inline(Region((), fn.body.ops, fn.body.yields), ())[-1]
@@ -292,23 +296,26 @@ class Transposes:
         if rule is None:
             return None
         fn = self._transpose(rule)
+        # The function also yields the rule's own result; only the transpose is of interest, the rest is dead.
         fn.body.yields = fn.body.yields[-1:]
         eliminate(fn)
         return fn
 
 
 def _rule_of(a: Along, k: int) -> Function | None:
-    """The derivative rule of an operation for one operand, as a function of operands, result and cotangent."""
+    """Return the derivative rule of an operation for one operand, as a function of operands, result and cotangent."""
 
     def fresh(t: Type) -> Value:
         return Value(t)
 
     x, r, ct = [fresh(v.type) for v in a.x], fresh(a.r.type), fresh(a.r.type)
     b = Builder(loc=a.op.loc)
+    # Only this operand is wanted, so the function has one result that is linear in ct.
     want = [i == k for i in range(len(x))]
     found = RULES[a.op.name](b, RuleArguments(a.op, x, r, ct, want, finite=False))[k]
     if found is None:
         return None
+    # Internal ops have no derivative, so a rule that uses them cannot be transposed.
     for op in walk(b.region):
         if lookup(op.name).diff is Diff.INTERNAL:
             raise AutodiffError(

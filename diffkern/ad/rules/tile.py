@@ -26,10 +26,10 @@ def _type(v: Value) -> Tile:
 
 
 def total(b: Builder, ct: Value) -> Value:
-    """The sum of all elements as a value.
+    """Return the sum of all elements as a value.
 
-    Where each thread of a block holds the number that is wanted, it gets the sum of its share of the elements: the
-    threads' cotangents of one number add up to the whole.
+    If each thread of a block holds its own copy of the number whose cotangent this is, a thread gets the sum of its
+    share of the elements: the threads' cotangents of one number add up to the whole.
     """
     if b.threads and not _type(ct).own:
         part = b.one("tile_reduce", ct, kind="add", axis=None, share=True)
@@ -40,7 +40,7 @@ def total(b: Builder, ct: Value) -> Value:
 def indexed(
     b: Builder, shape: tuple[int, ...], operands: Sequence[Value], body: Callable[[Sequence[Value], list[Value]], Value]
 ) -> Value:
-    """A map whose function sees the indices of the element; the result is stored as the first operand is."""
+    """Return a map whose function sees the indices of the element; the result is stored as the first operand is."""
     index = [Value(INT32) for _ in shape]
     params = [Value(value_type(v.type.dtype) if isinstance(v.type, Tile) else v.type) for v in operands]
     region = Region((*index, *params))
@@ -59,6 +59,7 @@ def _fill(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _view(b: Builder, a: RuleArguments) -> Cotangents:
     offset = a.x[1:]
+    # A view that reaches past the border reads zeros there; its cotangent has no place to go and is dropped by insert.
     back = b.one("tile_insert", b.zero(a.x[0].type), a.ct, *offset, steps=a.op.attrs["steps"])
     return [back, *(None for _ in offset)]
 
@@ -75,6 +76,7 @@ def _insert(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _permute(b: Builder, a: RuleArguments) -> Cotangents:
     axes = a.op.attrs["axes"]
+    # The transpose of a permutation of axes is the inverse permutation.
     return [b.one("tile_permute", a.ct, axes=tuple(axes.index(k) for k in range(len(axes))))]
 
 
@@ -82,6 +84,7 @@ def _broadcast(b: Builder, a: RuleArguments) -> Cotangents:
     source, target = _type(a.x[0]).shape, _type(a.ct).shape
     padded = (1,) * (len(target) - len(source)) + source
     ct = a.ct
+    # From the last axis to the first, so that the numbers of the axes still to be summed stay valid.
     for axis in reversed(range(len(target))):
         if padded[axis] == 1 and target[axis] != 1:
             ct = b.one("tile_reduce", ct, kind="add", axis=axis)
@@ -97,13 +100,14 @@ def _reshape(b: Builder, a: RuleArguments) -> Cotangents:
 
 
 def _read_back(b: Builder, a: RuleArguments) -> Value | None:
-    """The cotangent of what was written to an element: of the first thread, or of each one that has written."""
+    """Return the cotangent of a written value: for the first thread, or for each one that has written."""
     each = "threads" in a.op.attrs or "each" in a.op.attrs
     first: dict[str, Any] = {"first": True} if b.threads and not (_type(a.ct).own or each) else {}
     return b.one("tile_extract", a.ct, *a.x[2:], **first) if a.want[1] else None
 
 
 def _replace(b: Builder, a: RuleArguments) -> Cotangents:
+    # The element was overwritten: its old content has no cotangent any more.
     kept = b.one("tile_replace", a.ct, b.zero(a.x[1].type), *a.x[2:], **a.op.attrs) if a.want[0] else None
     return [kept, _read_back(b, a), *(None for _ in a.x[2:])]
 
@@ -113,6 +117,7 @@ def _add_at(b: Builder, a: RuleArguments) -> Cotangents:
 
 
 def _take(b: Builder, a: RuleArguments) -> Cotangents:
+    # Reading by an index is transposed to adding at that index, where several reads of one element sum up.
     return [b.one("tile_add_along", b.zero(a.x[0].type), a.ct, a.x[1], axis=a.op.attrs["axis"]), None]
 
 
@@ -121,7 +126,7 @@ def _add_along(b: Builder, a: RuleArguments) -> Cotangents:
 
 
 def _expanded(b: Builder, v: Value, t: Tile, axis: int | None) -> Value:
-    """What a reduction left, extended to the shape it was made of."""
+    """Return the result of a reduction, broadcast to the shape it was reduced from."""
     shape = (1,) * t.ndim if axis is None else (*t.shape[:axis], 1, *t.shape[axis + 1 :])
     return b.one("tile_broadcast", _shaped(b, v, shape), shape=t.shape)
 
@@ -131,11 +136,13 @@ def _reduce(b: Builder, a: RuleArguments) -> Cotangents:
     ct = _expanded(b, a.ct, t, axis)
     if kind == "add":
         return [ct]
+    # Only one of several equal extrema gets the cotangent, so its position is needed, not only its value.
     at = b.one("tile_argreduce", a.x[0], kind=kind, axis=axis)
     assert _type(at).shape == reduced_shape(t, axis)
 
     def body(index: Sequence[Value], x: list[Value]) -> Value:
         position = index[0] if axis is None else index[axis]
+        # Over the whole tile the position is the row-major number of the element.
         if axis is None:
             for k, extent in zip(index[1:], t.shape[1:], strict=True):
                 position = b.add(b.mul(position, b.i32(extent)), k)
@@ -145,16 +152,19 @@ def _reduce(b: Builder, a: RuleArguments) -> Cotangents:
 
 
 def _running(b: Builder, a: RuleArguments) -> Value:
-    """Each running extremum passes its cotangent to the element that it is, the first one of equals."""
+    """Return the cotangent of running extrema: each passes its own to the element that it is, the first of equals."""
     t = _type(a.r)
     assert isinstance(t.dtype, Scalar)
     flat = _shaped(b, a.r, (t.size,))
     before = b.one("tile_view", flat, b.i32(-1), shape=(t.size,), steps=(1,))
     element = value_type(t.dtype)
     body = Region((Value(INT32), Value(element), Value(element)))
+    # A new extremum begins where the running value differs from the one before; the largest such start so far is the
+    # position of the current extremum.
     with b.into(body):
         k, now, last = body.params
         changes = b.one("ne", now, last)
+        # A NaN differs from itself, so once the running value is NaN no later element may begin anew.
         if t.dtype.is_float:
             changes = b.one("and", changes, b.one("not", b.one("isnan", last)))
         changes = b.one("or", changes, b.one("eq", k, b.i32(0)))
@@ -169,10 +179,13 @@ def _scan(b: Builder, a: RuleArguments) -> Cotangents:
     if "kind" in a.op.attrs:
         return [_running(b, a)]
     exclusive, backwards = a.op.attrs["exclusive"], a.op.attrs["backwards"]
+    # The transpose of a prefix sum is a suffix sum.
     return [b.one("tile_scan", a.ct, exclusive=exclusive, backwards=not backwards)]
 
 
 def _fft(b: Builder, a: RuleArguments) -> Cotangents:
+    # The Fourier matrix is symmetric, so its transpose with the real inner product is the conjugate: the other
+    # direction.
     return [b.one("tile_fft", a.ct, inverse=not a.op.attrs["inverse"])]
 
 
@@ -190,6 +203,8 @@ def _matmul(b: Builder, a: RuleArguments) -> Cotangents:
     ct_x: Value | None = None
     ct_y: Value | None = None
     if a.want[0]:
+        # The product rule with transposes folded into the flags, so that no transposed tile is stored: X^T X has the
+        # form op(Y ct^T).
         dtype = _type(x).dtype
         if tx:
             ct_x = _product(b, y, a.ct, ty, True, dtype, precision)
@@ -205,7 +220,7 @@ def _matmul(b: Builder, a: RuleArguments) -> Cotangents:
 
 
 def triangle(b: Builder, v: Value, lower: bool) -> Value:
-    """One triangle of a square tile, with its diagonal; 0 elsewhere."""
+    """Return one triangle of a square tile, with its diagonal; 0 elsewhere."""
 
     def body(index: Sequence[Value], x: list[Value]) -> Value:
         inside = b.one("ge" if lower else "le", index[0], index[1])
@@ -215,7 +230,10 @@ def triangle(b: Builder, v: Value, lower: bool) -> Value:
 
 
 def _cholesky(b: Builder, a: RuleArguments) -> Cotangents:
-    """With P the lower triangle of L^T ct, its diagonal halved, and S = L^-T P L^-1: S + S^T without doubling."""
+    """Return S + S^T with its diagonal not doubled, for S = L^-T P L^-1.
+
+    P is the lower triangle of L^T ct, with its diagonal halved.
+    """
     factor, t = a.r, _type(a.r)
     dtype = t.dtype
     assert isinstance(dtype, Scalar)
@@ -223,6 +241,8 @@ def _cholesky(b: Builder, a: RuleArguments) -> Cotangents:
 
     def halved(index: Sequence[Value], x: list[Value]) -> Value:
         on = b.one("eq", index[0], index[1])
+        # Only the lower triangle of the matrix is read, so the two symmetric contributions to an element below the
+        # diagonal are added, while the one on the diagonal is counted once.
         below = b.one("gt", index[0], index[1])
         half = b.mul(b.const(0.5, dtype), x[0])
         return b.select(on, half, b.select(below, x[0], b.zero(dtype)))
@@ -242,6 +262,7 @@ def _cholesky(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _triangular_solve(b: Builder, a: RuleArguments) -> Cotangents:
     matrix, lower, trans = a.x[0], a.op.attrs["lower"], a.op.attrs["trans"]
+    # X = A^-1 B gives ct_B = A^-T ct and ct_A = -ct_B X^T, restricted to the triangle that is read.
     w = b.one("tile_triangular_solve", matrix, a.ct, lower=lower, trans=not trans)
     if not a.want[0]:
         return [None, w]

@@ -1,8 +1,8 @@
 """Loads, stores and atomic updates of tiles as loops over elements.
 
-In: the lowering (:mod:`lowering`) and an op. Out: loops in the current region. One test decides whether the whole
-tile lies inside the array (and, where threads of a block take groups of elements, whether these are aligned); only
-where it does not is each element tested.
+Each function takes the lowering (:mod:`lowering`) and an op, and emits loops in the current region. One test decides
+whether the whole tile lies inside the array (and, where threads of a block take groups of elements, whether these are
+aligned); only if it does not is each element tested.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ __all__ = ["OPS"]
 
 
 def _place(low: Lowering, op: Op, shape: Sequence[int]) -> tuple[Value, list[Value], Value | None]:
-    """The array, the offsets, and whether the whole tile lies inside."""
+    """Return the array, the offsets, and whether the whole tile lies inside."""
     m, array = low.m, low.value(Access(op).array)
     offsets = [m.wide(low.value(v)) for v in Access(op).index]
     tests = []
     for axis, (o, n) in enumerate(zip(offsets, shape, strict=True)):
         extent = m.wide(low.b.one("shape", array, axis=axis))
         known = m.known.get(o)
+        # A literal offset that is not negative needs no lower test.
         if known is None or known < 0:
             tests.append(low.b.one("ge", o, m.i64(0)))
         tests.append(low.b.one("le", low.b.add(o, m.i64(n)), extent))
@@ -34,7 +35,10 @@ def _place(low: Lowering, op: Op, shape: Sequence[int]) -> tuple[Value, list[Val
 
 
 def _found(low: Lowering, op: Op) -> Callable[[Sequence[Value]], Sequence[Value]]:
-    """From the index of an element to its place behind the offset: along one axis, a tile may say where that is."""
+    """Return a function from an element's index to its place behind the offset.
+
+    Along one axis, a tile of indices may give the place.
+    """
     axis = Access(op).along.get("along")
     if axis is None:
         return lambda index: index
@@ -59,6 +63,7 @@ def _each_inside(
     found = _found(low, op)
 
     def places(index: Sequence[Value]) -> list[Value]:
+        # Adding a literal zero is omitted, as the index is often one.
         return [o if m.known.get(i) == 0 else low.b.add(o, i) for o, i in zip(offsets, found(index), strict=True)]
 
     def fast(index: list[Value]) -> None:
@@ -72,9 +77,12 @@ def _each_inside(
         condition = m.every(tests)
         assert condition is not None
         if outside is not None:
+            # Elements outside of the array read as zero; for stores there is nothing to do outside.
             outside(index)  # type: ignore[operator]
         m.when(condition, lambda: visit(array, at, index))  # type: ignore[operator]
 
+    # A few elements, or elements at places of an index tile, are tested one by one: no whole test could decide for
+    # them.
     if m.is_few(shape) or Access(op).along:
         m.grid(shape, slow, ungrouped=True)
         return
@@ -86,6 +94,7 @@ def _each_inside(
         with m.using_vectors(groups):
             m.grid(shape, fast, ungrouped=not groups)
 
+    # Two versions of the loop: the fast one without tests, vectorised, and the one for tiles at the border.
     m.step(lambda: m.either(inside, aligned, lambda: m.grid(shape, slow, ungrouped=not groups)))
 
 
@@ -104,7 +113,10 @@ def _load(low: Lowering, op: Op) -> None:
 
 
 def _written(low: Lowering, op: Op) -> tuple[Source, Value | None]:
-    """The tile that is written to an array. A fused computation that is too long is made once, not per path."""
+    """Return the tile that is written to an array.
+
+    A fused computation that is too long is stored once, rather than emitted on each of the two paths.
+    """
     source = low.sources[Access(op).value]
     if isinstance(source, Computed) and source.reads and source.cost > low.made_twice:
         return low.stored(Access(op).value)
@@ -137,6 +149,7 @@ def _accumulate(low: Lowering, op: Op) -> None:
 
 def _atomic(low: Lowering, op: Op) -> None:
     source, borrowed = _written(low, op)
+    # The old values are stored only if something reads them, as that takes a buffer.
     used = bool(low.uses.last.get(op.result))
     target = low.fresh(op.result) if used else None
     kind = op.attrs["kind"]

@@ -1,17 +1,17 @@
 """Lowers tiles for a target with blocks of threads: tiles become shared arrays, their operations shared work.
 
-In: a function with tiles. Out: the same, in place, in the block language (family ``block``), for any number of threads
-per block: each block of the launch does what one thread does on the CPU. Work on many elements is dealt out to the
-threads, neighbours to neighbours, so that accesses of arrays are coalesced; all writes of single elements are done by
-the first thread. Numbers are computed by every thread alike.
+A function with tiles is changed in place to the block language (family ``block``), for any number of threads per block:
+each block of the launch does the work of one thread on the CPU. Work on many elements is distributed over the threads,
+neighbours to neighbours, so that accesses of arrays are coalesced; all writes of single elements are done by the first
+thread. Scalars are computed redundantly by every thread.
 
-The kernel's index is that of the block, the same in all its threads: ``Function.tiled`` tells those who emit it that a
-launch counts blocks, not threads, and that the blocks of a grid stride over it. In a kernel that makes tiles of what
-threads hold (:mod:`diffkern.analysis.tile_threads`) the index is that of the thread instead, and each one does by
-itself what concerns no tile; ``Function.threads`` says for how many in a block it is made.
+The kernel's index is that of the block, the same in all its threads: ``Function.tiled`` tells the emitters that a
+launch counts blocks, not threads, and that the blocks of a grid stride over it. In a kernel that makes tiles from
+numbers that threads hold (:mod:`diffkern.analysis.tile_threads`) the index is that of the thread instead, and each
+thread executes ops without tiles by itself; ``Function.threads`` has the number of threads per block.
 
 Matrix products are loops, or where a library has them, ops ``buffer_product`` that all threads of the block execute
-together: none of them may be at work on something else, so they synchronize before one.
+together: none of them may be busy elsewhere, so they synchronize first.
 """
 
 from __future__ import annotations
@@ -47,22 +47,25 @@ def lower_tiles_for_blocks(
     *,
     may_alias: bool = False,
 ) -> Function:
-    """Make a function's tiles the work of blocks of threads, in place; return the function.
+    """Turn a function's tiles into the work of blocks of threads, in place; return the function.
 
     A block may take up to `limit` bytes of shared memory. If it takes more than every block has, the function's
-    ``dynamic_shared`` is True: the launch has to ask for the memory. What `library` says it computes are
-    products of the library. With `may_alias`, array parameters may overlap: threads wait between accesses of any two.
+    ``dynamic_shared`` is True: the launch has to request the memory. Products for which `library` returns True are
+    computed by the library. With `may_alias`, array parameters may overlap: threads synchronize between accesses of any
+    two.
 
     Raises
     ------
     CompileError
         If its tiles do not fit into the shared memory of a block.
     """
+    # Arrays of single threads stay with the threads; they have to be gone before tiles are shared.
     lower_arrays_of_threads(fn)
     if not has_tiles(fn):
         return fn
     threads = threads_of(fn)
     if threads:
+        # Checked again on the final program: optimisation may not have made an operation divergent.
         check_threads(fn)
     low = BlockLowering(uses(read_first(fn)), OPS, _TOGETHER, library, threads)
     low.m.one_memory = may_alias
@@ -70,6 +73,7 @@ def lower_tiles_for_blocks(
     with low.b.into(region):
         low.threads()
         low.region_ops(fn.body)
+    # Allocations go to the top: shared arrays exist once per block, whatever the control flow.
     region.ops[:0] = [*low.tables.values(), *low.allocations.ops]
     fn.body, fn.threads, fn.tiled = region, threads, not threads
     fn.dynamic_shared = _share(fn, low.allocations.ops, limit) > SHARED_BYTES
@@ -77,7 +81,7 @@ def lower_tiles_for_blocks(
 
 
 def _share(fn: Function, made: Sequence[Op], limit: int) -> int:
-    """Make the buffers that some ops make shared arrays, in place; return their bytes."""
+    """Turn allocated buffers into shared arrays, in place; return their bytes."""
     arrays: dict[Value, Value] = {}
     total = 0
     largest: Value | None = None
@@ -106,6 +110,7 @@ def _share(fn: Function, made: Sequence[Op], limit: int) -> int:
             op.name, op.attrs = "load", {**op.attrs, "wrap": (False,)}
         elif op.name == "buffer_set":
             op.name, op.attrs = "store", {**op.attrs, "wrap": (False,)}
+        # Threads add to elements that others may add to as well.
         elif op.name == "buffer_add":
             op.name, op.results = "atomic", (Value(op.operands[2].type),)
             op.attrs = {"wrap": (False,), "kind": op.attrs.get("kind", "add")}

@@ -1,7 +1,7 @@
-"""The lowering of tiles for blocks of threads: what is done by all of them, by each alone and by the first.
+"""The lowering of tiles for blocks of threads: work of all threads, of each alone, and of the first one.
 
-A barrier stands only between two steps of which one writes what the other reads or writes; loops and branches that the
-program has begin and end with everything seen by all.
+A barrier is emitted only between two steps of which one writes what the other reads or writes; loops and branches of
+the program begin and end with all memory visible to all threads.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ HasLibrary = Callable[[TileProduct], bool]
 
 
 class BlockLowering(Lowering):
-    """As for one thread, with the work dealt out to the threads of a block."""
+    """The lowering for one thread, with the work distributed over the threads of a block."""
 
     m: Together
     made_twice = 16
@@ -49,19 +49,23 @@ class BlockLowering(Lowering):
         self.of_threads = of_threads
 
     def threads(self) -> None:
-        """The thread in its block."""
+        """Emit the thread's index in its block, and the number of threads."""
         b, m = self.b, self.m
         m.mine, m.threads = b.one("block_thread"), b.one("block_dim")
         m.thread, m.count = b.cast(m.mine, INT64), b.cast(m.threads, INT64)
 
     def op(self, op: Op) -> None:
+        # Inside of a shared loop an op is part of an element's computation, and ordering is that of the whole step.
         if self.m.depth:
             super().op(op)
         elif op.name == "block_dim":
+            # To the kernel a block is one thread, unless it takes a number from each.
             self.env[op.result] = self.b.const(self.of_threads or 1, INT32)
         elif self.of_threads and lookup(op.name).family != "tile" and not any(map(_on_tiles, _all(op))):
+            # Each thread executes it for itself, so it may differ between threads.
             self.m.step(lambda: Lowering.op(self, op))
         elif op.name in ("if", "for", "while"):
+            # All threads decide the same way, but may have written what the condition or a branch reads.
             if op.name == "if" or not any(isinstance(r.type, Tile) for r in op.results):
                 self.m.synchronize()
             super().op(op)
@@ -72,6 +76,7 @@ class BlockLowering(Lowering):
                     loc=op.loc,
                     remedy="on CUDA one thread of the block does it; use the array in a later launch",
                 )
+            # The block is one thread to the kernel: its plain store happens once, not once per thread.
             self.m.alone(lambda: Lowering.op(self, op))
         elif op.name == "load":
             self.m.step(lambda: Lowering.op(self, op))
@@ -86,8 +91,9 @@ class BlockLowering(Lowering):
             together(self, op)
 
     def allocate(self, dtype: Element, size: int, name: str = "") -> Value:
-        """As for one thread; a few bytes are rather new than worth a barrier."""
+        """Allocate as for one thread; for a few bytes, a new buffer is cheaper than a barrier."""
         if size * dtype.itemsize <= _FEW_BYTES:
+            # Reusing a buffer with accesses that no barrier has ordered yet would force one.
             pending = {buffer for buffer, _ in self.m.read | self.m.changed}
             busy = [buffer for buffer in self.free if buffer in pending]
             self.free = [buffer for buffer in self.free if buffer not in busy]
@@ -115,13 +121,14 @@ class BlockLowering(Lowering):
         self.m.synchronize()
 
     def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
-        """Each thread computes elements of the result, along rows."""
+        """Emit a product in which each thread computes elements of the result, along rows."""
         m, n, k = attrs["m"], attrs["n"], attrs["k"]
         maker, builder = self.m, self.b
         dtype = value_type(c.type.dtype)  # type: ignore[union-attr]
 
         def cell(index: list[Value]) -> None:
             row, column = index
+            # In the adjoint products are added to a cotangent that holds a sum already.
             place = maker.flat((row, column), (m, n))
             start = builder.one("buffer_get", c, place) if attrs["add"] else builder.zero(dtype)
 
@@ -147,7 +154,7 @@ class BlockLowering(Lowering):
 
 
 def _all(op: Op) -> Iterator[Op]:
-    """An op and those in its regions."""
+    """Iterate over an op and those in its regions."""
     yield op
     for region in op.regions:
         yield from walk(region)

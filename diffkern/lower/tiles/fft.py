@@ -1,11 +1,12 @@
 """Fourier transforms along the last axis of tiles, whose elements are complex numbers as pairs.
 
-In: the lowering (:mod:`lowering`) and an op. Out: loops in the current region, and memory that holds the result.
+Each function takes the lowering (:mod:`lowering`) and an op, and emits loops in the current region, and memory that
+holds the result.
 
-The length is factorised, 4 as often as it goes. A stage for each factor r makes, of transforms of length
-n that are interleaved s-fold, r times as many of length n / r (Stockham's arrangement: stages go to and fro between two
-buffers, and the result is in order). An element is a sum over r others times roots of unity, which the program holds as
-a table in the elements' type. So a length with large prime factors costs more, as that of a plain sum does.
+The length is factorised, with 4 as often as possible. A stage for each factor r turns interleaved transforms of length
+n, s of them, into r times as many of length n / r (Stockham's arrangement: stages alternate between two buffers, and
+the result is in order). An element is a sum over r others times roots of unity, which the program holds as a table in
+the elements' type. So a length with large prime factors is slower, in the limit as slow as a plain sum.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ Complex = Sequence[Value]
 
 
 def factors(n: int) -> Iterator[int]:
-    """Numbers whose product is n, each of them 4 or a prime."""
+    """Iterate over numbers whose product is n, each of them 4 or a prime."""
     r = 4
     while n > 1:
         while n % r:
             r = {4: 2, 2: 3}.get(r, r + 2)
+            # Beyond the square root only the number itself can be a factor.
             if r > 4 and r * r > n:
                 r = n
         yield r
@@ -51,9 +53,11 @@ def _fft(low: Lowering, op: Op) -> None:
     sign = 1.0 if op.attrs["inverse"] else -1.0
     table = _roots(low, source.dtype, n)
     steps = list(factors(n)) or [1]
+    # Two buffers alternate; with a single stage the source is only read, and no second one is needed.
     spare = low.allocate(source.dtype, elements(source.shape)) if len(steps) > 1 else target.buffer
     held, left = source.buffer, n
     for k, r in enumerate(steps):
+        # The last stage has to write the target, so the alternation is counted from the end.
         place = target.buffer if (len(steps) - k) % 2 else spare
         _stage(low, (held, place, table), elements(source.shape[:-1]), n, left, r, sign)
         held, left = place, left // r
@@ -63,14 +67,14 @@ def _fft(low: Lowering, op: Op) -> None:
 
 
 def _roots(low: Lowering, dtype: object, n: int) -> Value:
-    """The powers of the n-th root of unity, as an array of cosines and sines."""
+    """Return the powers of the n-th root of unity, as an array of cosines and sines."""
     assert isinstance(dtype, Vec)
     numbers = np.array([_on_circle(k, n) for k in range(n)], dtype.dtype.name)
     return low.table(dtype.dtype, numbers, "roots")
 
 
 def _on_circle(k: int, n: int) -> tuple[float, float]:
-    """Cosine and sine of k n-ths of a turn, from an angle of at most an eighth of it: exact at quarters."""
+    """Return cosine and sine of k n-ths of a turn, from an angle of at most an eighth of it: exact at quarters."""
     quarter, rest = divmod(4 * k, n)
     near, far = (math.pi / 2.0 * part / n for part in (rest, n - rest))
     x, y = (math.cos(near), math.sin(near)) if 2 * rest <= n else (math.sin(far), math.cos(far))
@@ -80,7 +84,7 @@ def _on_circle(k: int, n: int) -> tuple[float, float]:
 def _stage(
     low: Lowering, buffers: tuple[Value, Value, Value], rows: int, n: int, length: int, r: int, sign: float
 ) -> None:
-    """Of transforms of a length, r times as many that are shorter."""
+    """Emit a stage from transforms of a length to r times as many shorter ones."""
     form = _Stage(low, *buffers, rows, n, n // length, length // r, r, sign)
     if r <= _UNROLLED:
         low.m.grid((rows, form.groups, form.several), form.butterfly, ungrouped=True)
@@ -104,24 +108,26 @@ class _Stage:
     sign: float
 
     def butterfly(self, index: list[Value]) -> None:
-        """All r elements that are made of the same r ones."""
+        """Emit all r elements that are computed from the same r ones."""
         row, group, lane = index
         m, b = self.low.m, self.low.b
         start = self.start(row, group, lane)
         taken = [self.read(start, m.i64(j * self.groups * self.several)) for j in range(self.r)]
         for k, made in enumerate(_transformed(b, taken, self.sign)):
             turned = made
+            # The twiddle factor; for k = 0 and for the last stage it is 1.
             if k and self.groups > 1:
                 turned = _product(b, made, self.root(b.mul(group, m.i64(k * self.several))))
             self.write([row, group, m.i64(k), lane], turned)
 
     def element(self, index: list[Value]) -> None:
-        """One element, as a sum over r others."""
+        """Emit one element, as a sum over r others."""
         row, group, k, lane = index
         m, b = self.low.m, self.low.b
         start, first = self.start(row, group, lane), b.mul(b.mul(k, group), m.i64(self.several))  # below n
 
         def term(j: Value, so_far: list[Value]) -> Sequence[Value]:
+            # The index of the root is kept modulo r and n by selections, since an integer division per term is slow.
             *total, turns = so_far
             x = self.read(start, b.mul(j, m.i64(self.groups * self.several)))
             w = self.root(self.modulo(b.add(first, b.mul(turns, m.i64(self.n // self.r))), self.n))
@@ -140,7 +146,7 @@ class _Stage:
         return t.dtype
 
     def start(self, row: Value, group: Value, lane: Value) -> Value:
-        """Where the first element stands that a group reads."""
+        """Return the position of the first element that a group reads."""
         m, b = self.low.m, self.low.b
         return b.add(b.mul(row, m.i64(self.n)), b.add(b.mul(group, m.i64(self.several)), lane))
 
@@ -160,16 +166,17 @@ class _Stage:
         return [cosine, sine if self.sign > 0.0 else b.neg(sine)]
 
     def modulo(self, v: Value, n: int) -> Value:
-        """A number below 2n modulo n."""
+        """Return a number below 2n modulo n."""
         b, limit = self.low.b, self.low.m.i64(n)
         return b.select(b.one("ge", v, limit), b.sub(v, limit), v)
 
 
 def _transformed(b: Builder, x: Sequence[Complex], sign: float) -> list[Complex]:
-    """The transform of a few numbers, written out."""
+    """Return the transform of a few numbers, without loops."""
     r = len(x)
     if r == 1:
         return [x[0]]
+    # Cooley and Tukey: the transforms of the even and odd elements, the odd ones turned.
     if r % 2 == 0:
         halves = (_transformed(b, x[0::2], sign), _transformed(b, x[1::2], sign))
         turned = [_times(b, y, k, r, sign) for k, y in enumerate(halves[1])]
@@ -181,12 +188,13 @@ def _transformed(b: Builder, x: Sequence[Complex], sign: float) -> list[Complex]
 
 
 def _times(b: Builder, x: Complex, k: int, n: int, sign: float) -> Complex:
-    """A number turned by k n-ths of a turn, where k < n."""
+    """Return a number turned by k n-ths of a turn, where k < n."""
     if 4 * k % n:
         (cosine, sine), t = _on_circle(k, n), x[0].type
         assert isinstance(t, Scalar)
         w = [b.const(float(part), t) for part in (cosine, sign * sine)]
         return _product(b, x, w)
+    # Quarter turns only exchange and negate the parts.
     real, imaginary = x
     quarters = 4 * k // n if sign > 0.0 else -4 * k // n % 4
     match quarters:

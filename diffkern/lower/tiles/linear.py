@@ -1,9 +1,9 @@
 """Matrix products, factorisations and triangular solves of tiles, as products of buffers and loops.
 
-In: the lowering (:mod:`lowering`) and an op. Out: ops in the current region, and memory that holds the result. A
-product is handed on with its first factor as it lies, transposed or not; a transposed second factor is copied first,
-so that rows of it are read along memory. Products of float16 and bfloat16 are summed in float32. A product that a
-library computes is handed on with both factors as they lie.
+Each function takes the lowering (:mod:`lowering`) and an op, and emits ops in the current region, and memory that holds
+the result. A product passes its first factor as stored, transposed or not; a transposed second factor is copied first,
+so that its rows are read along memory. Products of float16 and bfloat16 are summed in float32. A product that a library
+computes passes both factors as they are stored.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _HELD: Final = {
 
 
 def matrix_shape(v: Value) -> tuple[int, int]:
-    """Rows and columns of a tile."""
+    """Return the rows and columns of a tile."""
     assert isinstance(v.type, Tile)
     rows, columns = v.type.shape
     return rows, columns
@@ -61,11 +61,13 @@ def _matmul(low: Lowering, op: Op) -> None:
     m, n, k = product.m, product.n, product.k
     work = target if direct else Stored(low.allocate(wide, m * n), (m, n), wide)
     if adds:
+        # An accumulating product starts from its third operand.
         low.copy(work, op.operands[2])
     if by_library:
         by_library(work.buffer, *read, product, adds)
     else:
         low.multiply(work.buffer, *read, {"m": m, "n": n, "k": k, "trans_a": trans_a, "add": adds})
+    # The sum was made in a wider type than the tile is kept in, so it is converted at the end.
     if work is not target:
         low.fill(target, work)
         low.release(work.buffer)
@@ -74,7 +76,7 @@ def _matmul(low: Lowering, op: Op) -> None:
 
 
 def _factor(low: Lowering, v: Value, dtype: Element, transposed: bool) -> tuple[Stored, Value | None]:
-    """A factor in memory, in the type that is summed in, and the buffer to release after use."""
+    """Return a factor in memory, in the type of the sum, and the buffer to release after use."""
     source = low.sources[v]
     if isinstance(source, Stored) and source.dtype == dtype and not transposed:
         return source, None
@@ -92,9 +94,10 @@ def _factor(low: Lowering, v: Value, dtype: Element, transposed: bool) -> tuple[
 
 
 def _as_it_lies(low: Lowering, v: Value, dtype: Element, columns: bool) -> tuple[Stored, Value | None, bool]:
-    """A factor in memory, the buffer to release after use, and whether it lies column by column."""
+    """Return a factor in memory, the buffer to release after use, and whether it is stored column by column."""
     source = low.sources[v]
     transposed = None if isinstance(source, Stored) else source.transposed
+    # A transpose of a stored matrix costs nothing: the library reads the original column by column.
     if transposed is not None and transposed.dtype == dtype:
         return transposed, None, not columns
     if source.dtype == dtype:
@@ -103,14 +106,14 @@ def _as_it_lies(low: Lowering, v: Value, dtype: Element, columns: bool) -> tuple
 
 
 def copied(low: Lowering, op: Op, v: Value) -> Stored:
-    """Memory for the result that holds an operand, in its place if it ends here."""
+    """Return memory for the result that holds an operand, in its place if it ends here."""
     target = low.reuse(op.result, [v]) or low.fresh(op.result)
     low.copy(target, v)
     return target
 
 
 def _cholesky(low: Lowering, op: Op) -> None:
-    """Column by column; what is left of the matrix is updated by each column, along memory."""
+    """Emit the factorisation column by column; each column updates the remaining matrix, along memory."""
     n = matrix_shape(op.result)[0]
     target, m, b = copied(low, op, op.operands[0]), low.m, low.b
     dtype = target.dtype
@@ -130,6 +133,7 @@ def _cholesky(low: Lowering, op: Op) -> None:
         def scale(i: Value, _: list[Value]) -> Sequence[Value]:
             value = b.div(get(i, j), diagonal)
             put(i, j, value)
+            # The column is copied to contiguous memory, as the update reads it once per row.
             b.op("buffer_set", column, i, value)
             return ()
 
@@ -147,6 +151,7 @@ def _cholesky(low: Lowering, op: Op) -> None:
             put(j, k, b.zero(value_type(dtype)))
             return ()
 
+        # The order matters: the column is finished before it updates the rest, and the upper triangle is cleared last.
         m.loop(after, n, scale)
         m.loop(after, n, update)
         m.loop(after, n, clear)
@@ -162,6 +167,7 @@ def _triangular_solve(low: Lowering, op: Op) -> None:
     n, columns = matrix_shape(op.result)
     target, m, b = solved_in(low, op), low.m, low.b
     lower, trans = op.attrs["lower"], op.attrs["trans"]
+    # Row i depends on the rows before it for a lower triangle, on those behind it for an upper one.
     forwards = lower != trans
 
     def coefficient(i: Value, k: Value) -> Value:
@@ -198,7 +204,7 @@ def _triangular_solve(low: Lowering, op: Op) -> None:
 
 
 def solved_in(low: Lowering, op: Op) -> Stored:
-    """The memory of the solution, holding the right side: that of the right side, unless the matrix lies there too."""
+    """Return memory for the solution, holding the right side: its own, unless the matrix is stored there too."""
     matrix, right = low.sources[op.operands[0]], op.operands[1]
     mine = low.owned.get(right)
     if mine is not None and any(leaf.buffer is mine for leaf in matrix.leaves()):

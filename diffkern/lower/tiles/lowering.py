@@ -1,12 +1,12 @@
-"""The lowering of tiles: who has which memory, and control flow; each operation has a function of its own.
+"""The lowering of tiles: memory management and control flow; each operation has a function of its own.
 
-In: ops of any function. Out: equivalent ops without tiles. What remains of them are buffers (memory of one thread),
-reads and writes of their elements, and matrix products of buffers, which a target emits itself.
+Ops of any function become equivalent ops without tiles. They use buffers (memory of one thread), reads and writes of
+their elements, and matrix products of buffers, which a target emits itself.
 
-Every tile that is not computed where it is read (:mod:`uses`) has a buffer. The buffer of a tile that is not read
-any more is given to the next tile it suits, so memory is about what is alive at once, not the sum; an operation that
-works element by element writes into the buffer of an operand that ends there. Tiles carried by a loop have one buffer
-for the whole loop.
+Every tile that is not computed where it is read (:mod:`uses`) has a buffer. The buffer of a tile that is not read any
+more is given to the next tile that fits, so memory is bounded by the tiles alive at once, not by their sum; an
+elementwise operation writes into the buffer of an operand that ends there. Tiles carried by a loop have one buffer for
+the whole loop.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ class Lowering(Cloner):
     Attributes
     ----------
     sources
-        Where the elements of each tile come from.
+        The source of the elements of each tile.
     free
         Buffers that are not read any more.
     owned
-        The buffer that belongs to a tile, and goes when the tile is read no more.
+        The buffer that belongs to a tile, and is freed when the tile is read no more.
     ops_of_tiles
-        How each operation on tiles is lowered.
+        The function that lowers each operation on tiles.
     """
 
     made_twice = -1
@@ -62,19 +62,20 @@ class Lowering(Cloner):
         self.position = 0
 
     def takes(self, t: Type) -> bool:
-        """Whether values of a type are lowered."""
+        """Return whether values of a type are lowered."""
         return isinstance(t, Tile)
 
     def is_tile_op(self, op: Op) -> bool:
-        """Whether an operation is lowered as one on tiles."""
+        """Return whether an operation is lowered as one on tiles."""
         return op.name.startswith("tile_")
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
     def allocate(self, dtype: Element, size: int, name: str = "") -> Value:
-        """A buffer: a free one, or a new one."""
+        """Return a buffer: a free one, or a new one."""
         fitting = [b for b in self.free if b.type.dtype == dtype and b.type.size >= size]  # type: ignore[union-attr]
         if fitting:
+            # The smallest buffer that fits, to keep the large ones for large tiles.
             best = min(fitting, key=lambda b: b.type.size)  # type: ignore[union-attr]
             self.free.remove(best)
             return best
@@ -82,7 +83,7 @@ class Lowering(Cloner):
             return self.b.one("buffer_new", type=Buffer(dtype, size), hint=name)
 
     def table(self, dtype: Scalar, numbers: npt.NDArray[Any], name: str) -> Value:
-        """An array of constants, which the program has once."""
+        """Return an array of constants, which the program has once."""
         key = dtype, numbers.shape, numbers.tobytes()
         if key not in self.tables:
             made = Value(Array(dtype, numbers.ndim, "C"), name)
@@ -98,7 +99,7 @@ class Lowering(Cloner):
             self.release(borrowed)
 
     def fresh(self, v: Value) -> Stored:
-        """Memory for a tile of the function."""
+        """Allocate memory for a tile of the function."""
         t = v.type
         assert isinstance(t, Tile)
         buffer = self.allocate(t.dtype, t.size, v.name)
@@ -114,7 +115,9 @@ class Lowering(Cloner):
         return out
 
     def ends_here(self, v: Value) -> bool:
-        """Whether the current op is the last to read a tile that owns its buffer."""
+        """Return whether the current op is the last to read a tile that owns its buffer."""
+        # A tile from outside of a loop is read again in the next trip, so it can only end in the region that defines
+        # it.
         return v in self.owned and self.uses.home.get(v) is self.here and self.uses.until(v, self.here) <= self.position
 
     def reuse(self, result: Value, candidates: Sequence[Value], leaves: Sequence[Leaf] = ()) -> Stored | None:
@@ -125,6 +128,7 @@ class Lowering(Cloner):
             if v.type != t or not self.ends_here(v) or not isinstance(self.sources[v], Stored):
                 continue
             buffer = self.owned[v]
+            # In place only if each element is written after the last read of the old one at that position.
             if any(leaf.buffer is buffer and not leaf.same for leaf in leaves):
                 continue
             del self.owned[v]
@@ -139,7 +143,7 @@ class Lowering(Cloner):
     # -- tiles -------------------------------------------------------------------------------------------------------
 
     def stored(self, v: Value) -> tuple[Stored, Value | None]:
-        """A tile in memory, and the buffer to release after use if it had to be written there."""
+        """Return a tile in memory, and the buffer to release after use if it had to be written there."""
         source = self.sources[v]
         if isinstance(source, Stored):
             return source, None
@@ -164,15 +168,18 @@ class Lowering(Cloner):
         m.grid(target.shape, at)
 
     def multiply(self, c: Value, a: Value, b: Value, attrs: Mapping[str, Any]) -> None:
-        """A product of matrices in buffers."""
+        """Emit a product of matrices in buffers."""
         self.b.op("buffer_matmul", c, a, b, **attrs)
 
     def library_for(self, product: TileProduct) -> LibraryCall | None:
-        """Return what has a library compute a product of factors as they lie; without, they are rows, in one type."""
+        """Return a function that lets a library compute a product of factors as stored.
+
+        Without one, the factors are passed row by row and in one type.
+        """
         return None
 
     def void(self, _: object) -> None:
-        """Nothing, of whatever."""
+        """Ignore a value, and return None."""
 
     def copy(self, target: Stored, v: Value) -> None:
         source = self.sources[v]
@@ -187,6 +194,7 @@ class Lowering(Cloner):
             self.position = k
             with self.b.at(op.loc):
                 self.op(op)
+            # The op itself may have moved the position, in regions that it contains.
             self.position = k
             self.retire()
         self.here, self.position = outer
@@ -203,6 +211,7 @@ class Lowering(Cloner):
         else:
             if op.name == "const" and not isinstance(op.attrs["value"], float):
                 super().op(op)
+                # Literals are known to the index arithmetic, which leaves out tests and additions with them.
                 self.m.known[self.env[op.result]] = int(op.attrs["value"])
             else:
                 super().op(op)
@@ -213,12 +222,13 @@ class Lowering(Cloner):
             self._check_memory(op)
 
     def _check_memory(self, op: Op) -> None:
-        """Raise unless results have memory of their own, as their operands' may be given to another tile from here on.
+        """Raise unless results have their own memory, as that of their operands may be reused from here on.
 
         An operation whose results are computed where they are read says so in its row.
         """
         for result in op.results:
             source = self.sources.get(result)
+            # A computed result reads its operands' buffers later, when these may hold another tile already.
             if source is not None and result not in self.owned and any(source.leaves()):
                 raise AssertionError(f"{op.name} reads its operands later, and its row is not lazy")
 
@@ -233,6 +243,8 @@ class Lowering(Cloner):
     # -- control flow with tiles -------------------------------------------------------------------------------------
 
     def branch(self, op: Op) -> None:
+        # A thread's array that one arm changes and the other keeps stays in its memory, instead of being copied by
+        # both.
         adopted = self.adopted(op)
         targets = {r: self.keep(r, self.owned.pop(v)) for r, v in adopted.items()}
         targets |= {r: self.fresh(r) for r in op.results if self.takes(r.type) and r not in adopted}
@@ -240,12 +252,14 @@ class Lowering(Cloner):
         regions = []
         for sub in op.regions:
             region = Region()
+            # Both arms write to the memory of one array, which is why an arm must find the old contents owned.
             for r, v in adopted.items():  # it ends in the branch, for the branch's own result to take its place
                 self.owned[v], self.uses.home[v] = targets[r].buffer, sub
             with self.b.into(region):
                 self.trip(sub, held)
                 for v in adopted.values():
                     self.owned.pop(v, None)
+                # Both arms leave their yields in the same buffers, so behind the branch the result is at a known place.
                 self.at_end(sub, [(targets[r], y) for r, y in zip(op.results, sub.yields, strict=True) if r in targets])
                 region.yields = tuple(self.value(y) for y in sub.yields if not self.takes(y.type))
             self.free = [b for b in self.free if b not in held]
@@ -255,7 +269,7 @@ class Lowering(Cloner):
         self.env.update(zip(plain, found, strict=True))
 
     def adopted(self, op: Op) -> dict[Value, Value]:
-        """Results of a branch that take the memory of a thread's array, which one of the ways changes or keeps."""
+        """Return the results of a branch that take the memory of a thread's array that an arm changes or keeps."""
         found: dict[Value, Value] = {}
         for r, *ways in If(op).choices:
             if not (isinstance(r.type, Tile) and r.type.own):
@@ -267,12 +281,12 @@ class Lowering(Cloner):
         return found
 
     def is_stored(self, v: Value) -> bool:
-        """Whether a tile is in memory that belongs to it."""
+        """Return whether a tile is in memory that belongs to it."""
         source = self.sources.get(v)
         return isinstance(source, Stored) and source.buffer is self.owned.get(v)
 
     def origins(self, v: Value, op: Op) -> Iterator[Value]:
-        """The arrays of which a value that a branch yields is made by changes of elements, the last one first."""
+        """Iterate over the arrays from which a branch's result is made by changing elements, the last one first."""
         made = {r: inner for sub in op.regions for inner in sub.ops for r in inner.results}
         yield v
         while v in made and made[v].name in ("tile_replace", "tile_add_at"):
@@ -280,10 +294,11 @@ class Lowering(Cloner):
             yield v
 
     def at_end(self, region: Region, moves: Sequence[tuple[Stored, Value]]) -> None:
-        """Move what a region yields to its place, as if all at once; then the region's own buffers are free."""
+        """Move the yields of a region to their places, as if all at once; then free the region's own buffers."""
         outer, self.here = (self.here, self.position), region
         self.position = len(region.ops)
         targets = {t.buffer for t, _ in moves}
+        # A yield may read a buffer that another yield is moved to: then it is computed to a spare buffer first.
         pending: list[tuple[Stored, Source]] = []
         taken: list[Value] = []
         for target, v in moves:
@@ -306,6 +321,7 @@ class Lowering(Cloner):
         for buffer in taken:
             self.release(buffer)
         self.retire()
+        # Buffers of tiles that are defined in the region are free when it ends, even if they were never read.
         for v in [v for v in self.owned if self.uses.home.get(v) is region]:
             self.release(self.owned.pop(v))
         self.here, self.position = outer
@@ -328,6 +344,7 @@ class Lowering(Cloner):
             own = view.tested if isinstance(view, While) and sub is view.test else view.carried
             for p, t in zip(own, targets, strict=True):
                 if t is not None:
+                    # In each trip the carried tile is found in the buffer of the loop.
                     self.sources[p] = t
             # A parameter's buffer is the loop's: it ends within a trip, for the trip's own result to take its place.
             for p, t in zip(own, targets, strict=True):
@@ -360,7 +377,7 @@ class Lowering(Cloner):
                 self.keep(r, t.buffer)
 
     def trip(self, sub: Region, held: set[Value]) -> None:
-        """The ops of a loop's body; the loop's own buffers are never given to anything else meanwhile."""
+        """Emit the ops of a loop's body; the loop's own buffers are not reused meanwhile."""
         outer, self.here = (self.here, self.position), sub
         for k, op in enumerate(sub.ops):
             self.position = k
@@ -372,12 +389,13 @@ class Lowering(Cloner):
         self.here, self.position = outer
 
     def loop_buffer(self, op: Op, init: Value, param: Value, taken: set[Value]) -> Stored:
-        """The buffer of a carried tile, holding its initial value."""
+        """Return the buffer of a carried tile, holding its initial value."""
         source = self.sources[init]
         t = init.type
         assert isinstance(t, Tile)
         inner = any(id(sub) in self.uses.last.get(init, {}) for sub in op.regions)
         once = list(op.operands).count(init) == 1
+        # The initial tile's own buffer serves as the loop's if nothing else reads it, inside the loop or behind it.
         if isinstance(source, Stored) and self.ends_here(init) and once and not inner and source.buffer not in taken:
             del self.owned[init]
             return Stored(source.buffer, t.shape, t.dtype)
@@ -393,7 +411,7 @@ class Lowering(Cloner):
         return any(self.takes(f) for f in t.fields)
 
     def stack(self, op: Op) -> None:
-        """Tiles on a loop stack have a buffer of all slots; the other fields stay on the stack."""
+        """Lower an access to a stack with tiles: these have a buffer of all slots; other fields stay on the stack."""
         t = op.attrs["type"] if op.name == "stack_new" else Slot(op).stack.type
         assert isinstance(t, Stack)
         plain = [k for k, f in enumerate(t.fields) if not self.takes(f)]
@@ -420,6 +438,7 @@ class Lowering(Cloner):
             self.env[op.result] = self.b.one("stack_get", self.env[stack], slot, field=plain.index(k))
             return
         target, buffer = self.fresh(op.result), self.stacks[stack][k]
+        # Slots are consecutive, so a slot's tile begins at its number times the size.
         base = self.m.b.mul(self.m.wide(slot), self.m.i64(elements(target.shape)))
 
         def restore(i: Value) -> None:
@@ -439,4 +458,4 @@ class Lowering(Cloner):
 
 
 def void(_: object) -> None:
-    """Nothing, of whatever."""
+    """Ignore a value, and return None."""

@@ -1,10 +1,9 @@
 """Reductions, scans and sorts of tiles as loops.
 
-In: the lowering (:mod:`lowering`) and an op. Out: loops in the current region, and where the result's elements are.
-Sums have no promised order, so that a target may keep several partial sums. Extrema have one, for NaN and ties, so many
-of them are kept in memory, side by side. A sort counts for each of a few keys how
-many come before it, and merges sorted runs of more: equal keys keep their order, and keys that are not a number come
-last.
+Each function takes the lowering (:mod:`lowering`) and an op, and emits loops in the current region, and the source of
+the result's elements. Sums have no specified order, so that a target may keep several partial sums. Extrema have one,
+for NaN and ties, so several of them are kept in memory, side by side. A sort of few keys counts for each how many come
+before it; for more, sorted runs are merged: equal keys keep their order, and keys that are not a number come last.
 """
 
 from __future__ import annotations
@@ -31,14 +30,15 @@ _SIDE_BY_SIDE: Final = 16
 
 
 def combine(low: Lowering, kind: str, a: Value, b: Value) -> Value:
-    """Two elements of a reduction."""
+    """Return the combination of two elements of a reduction."""
     if kind != "add":
         return low.b.one(kind, a, b)
+    # With this attribute LLVM may keep partial sums in lanes.
     return low.b.one("add", a, b, reassoc=True)
 
 
 def better(b: Builder, kind: str, value: Value, best: Value) -> Value:
-    """Whether a value is smaller, or greater, than the best; NaN is both."""
+    """Return whether a value is smaller, or greater, than the best; NaN is both."""
     found = b.one("lt" if kind == "min" else "gt", value, best)
     if isinstance(value.type, Scalar) and value.type.is_float:
         first_nan = b.one("and", b.one("isnan", value), b.one("not", b.one("isnan", best)))
@@ -82,12 +82,12 @@ def _whole(low: Lowering, source: Source, kind: str) -> Value:
 
 
 def _in_parts(dtype: Element, size: int) -> bool:
-    """Whether an extremum of so many elements is found from several side by side."""
+    """Return whether an extremum of so many elements is found from several side by side."""
     return isinstance(dtype, Scalar) and size >= 2 * _SIDE_BY_SIDE
 
 
 def _extremum(low: Lowering, kind: str, dtype: Element, size: int, read: Callable[[Value], Value]) -> Value:
-    """The extremum of many elements: one after the other they would each wait for a comparison."""
+    """Return the extremum of many elements, in independent parts: in one chain each waits for a comparison."""
     m, b, count = low.m, low.b, _SIDE_BY_SIDE
     parts = low.allocate(value_type(dtype), count)
     least = neutral(b, kind, dtype)
@@ -108,6 +108,7 @@ def _extremum(low: Lowering, kind: str, dtype: Element, size: int, read: Callabl
 
     m.cells(count, lambda k: void(b.op("buffer_set", parts, k, least)))
     m.loop(0, size // count, whole)
+    # The rest that does not fill all parts.
     if size % count:
         m.cells(size % count, combined(m.i64(size // count * count)))
     found = m.loop(0, count, last, (least,))[0]
@@ -116,7 +117,7 @@ def _extremum(low: Lowering, kind: str, dtype: Element, size: int, read: Callabl
 
 
 def _start(low: Lowering, source: Source, kind: str, index: list[Value]) -> Value:
-    """Where a reduction begins: 0, or an element itself, which changes neither a minimum nor a maximum."""
+    """Return the start of a reduction: 0, or an element itself, which changes neither a minimum nor a maximum."""
     return low.b.zero(value_type(source.dtype)) if kind == "add" else source.element(low.m, index)
 
 
@@ -141,7 +142,7 @@ def _last_axis(low: Lowering, source: Source, target: Stored, kind: str) -> None
 
 
 def _inner_axis(low: Lowering, source: Source, target: Stored, kind: str, axis: int) -> None:
-    """Rows are combined with rows, so that the innermost loop runs along memory."""
+    """Emit a reduction in which rows are combined with rows, so that the innermost loop runs along memory."""
     m = low.m
     before, after = source.shape[:axis], source.shape[axis + 1 :]
 
@@ -158,6 +159,7 @@ def _inner_axis(low: Lowering, source: Source, target: Stored, kind: str, axis: 
 
         m.nest((*before, *after), at)
 
+    # The first row initialises the result, so no neutral element is needed.
     visit(False, m.i64(0))
 
     def layer(k: Value, _: list[Value]) -> Sequence[Value]:
@@ -168,7 +170,7 @@ def _inner_axis(low: Lowering, source: Source, target: Stored, kind: str, axis: 
 
 
 def _argreduce(low: Lowering, op: Op) -> None:
-    """The first position of the smallest or greatest element; NaN counts as both, as in the reductions."""
+    """Emit a search for the first position of the smallest or greatest element; NaN is both, as in reductions."""
     source, kind, axis = low.sources[op.operands[0]], op.attrs["kind"], op.attrs["axis"]
     target, m, b = low.fresh(op.result), low.m, low.b
 
@@ -200,10 +202,11 @@ def _argreduce(low: Lowering, op: Op) -> None:
 
 
 def _position(low: Lowering, kind: str, dtype: Element, read: Callable[[Value], Value], size: int) -> Value:
-    """The first position of the extremum of many elements, which is found before; one that is NaN equals any NaN."""
+    """Return the first position of the extremum of many elements, which is found before; a NaN equals any NaN."""
     b = low.b
     best, nowhere = _extremum(low, kind, dtype, size, read), b.const(2**31 - 1, INT32)
 
+    # With the extremum known, the search for its position has no dependence from element to element.
     def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
         value = read(i)
         here = b.one("eq", value, best)
@@ -215,11 +218,11 @@ def _position(low: Lowering, kind: str, dtype: Element, read: Callable[[Value], 
 
 
 def void(_: object) -> None:
-    """Nothing, of whatever."""
+    """Ignore a value, and return None."""
 
 
 def neutral(b: Builder, kind: str, dtype: Element) -> Value:
-    """What changes no other number in a scan."""
+    """Return the neutral element of a scan."""
     t = value_type(dtype)
     assert isinstance(t, Scalar)
     if kind == "add":
@@ -229,7 +232,7 @@ def neutral(b: Builder, kind: str, dtype: Element) -> Value:
 
 
 def _range(t: Scalar) -> tuple[int, int]:
-    """The smallest and the greatest number of an integer type."""
+    """Return the smallest and the greatest number of an integer type."""
     above = 1 << (t.bits if t.kind is Kind.UINT else t.bits - 1)
     return (0 if t.kind is Kind.UINT else -above), above - 1
 
@@ -250,7 +253,7 @@ def _scan(low: Lowering, op: Op) -> None:
 
 
 def comes_before(b: Builder, x: Value, i: Value, y: Value, k: Value) -> Value:
-    """Whether a key x that was at position i comes before a key y from position k; NaN comes last."""
+    """Return whether a key x from position i comes before a key y from position k; NaN comes last."""
     less, equal = sorts_before(b, x, y), b.one("eq", x, y)
     if isinstance(x.type, Scalar) and x.type.is_float:
         equal = b.one("or", equal, b.one("and", b.one("isnan", x), b.one("isnan", y)))
@@ -258,7 +261,7 @@ def comes_before(b: Builder, x: Value, i: Value, y: Value, k: Value) -> Value:
 
 
 def sorts_before(b: Builder, x: Value, y: Value) -> Value:
-    """Whether a key belongs before another wherever they come from."""
+    """Return whether a key sorts before another regardless of their positions."""
     less = b.one("lt", x, y)
     if isinstance(x.type, Scalar) and x.type.is_float:
         less = b.one("or", less, b.one("and", b.one("isnan", y), b.one("not", b.one("isnan", x))))
@@ -271,7 +274,7 @@ def _sort(low: Lowering, op: Op) -> None:
 
 
 def sort(low: Lowering, op: Op, method: Callable[[Any, Stored, Stored, Sequence[Stored]], None]) -> None:
-    """Sort by a method, which writes the keys, the values and where they come from to three places."""
+    """Sort by a method, which writes the keys, the values and their origins to three places."""
     keys, borrowed = low.stored(op.operands[0])
     values, borrowed_values = low.stored(op.operands[1])
     method(low, keys, values, [low.fresh(r) for r in op.results])
@@ -280,7 +283,7 @@ def sort(low: Lowering, op: Op, method: Callable[[Any, Stored, Stored, Sequence[
 
 
 def counting_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence[Stored]) -> None:
-    """A key goes to the place whose number is that of the keys before it."""
+    """Put each key to the position given by the number of keys before it."""
     m, b, size = low.m, low.b, elements(keys.shape)
 
     def put(k: Value) -> None:
@@ -293,7 +296,7 @@ def counting_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence
 
 
 def _rank(low: Lowering, keys: Stored, k: Value, first: Value, end: Value) -> Value:
-    """How many keys of a range come before one of them."""
+    """Return how many keys of a range come before one of them."""
     m, b = low.m, low.b
     key = keys.element_at(m, k)
 
@@ -305,18 +308,20 @@ def _rank(low: Lowering, keys: Stored, k: Value, first: Value, end: Value) -> Va
 
 
 def _merge_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence[Stored]) -> None:
-    """Runs that are sorted by counting are merged, to and fro between the halves of memory of twice the size."""
+    """Merge runs that are sorted by counting, alternating between the halves of memory of twice the size."""
     m, b, size = low.m, low.b, elements(keys.shape)
     sorted_keys, order = low.allocate(keys.dtype, 2 * size), low.allocate(INT32, 2 * size)
     whole, shift = m.i64(size), (_RUN - 1).bit_length()
 
     def start(k: Value) -> None:
+        # A run begins at a multiple of its length, which is a power of two.
         first = b.sub(k, b.one("and", k, m.i64(_RUN - 1)))
         rank = _rank(low, keys, k, first, b.one("min", b.add(first, m.i64(_RUN)), whole))
         b.op("buffer_set", sorted_keys, b.add(first, rank), keys.element_at(m, k))
         b.op("buffer_set", order, b.add(first, rank), b.cast(k, INT32))
 
     def passed(n: Value, _: list[Value]) -> Sequence[Value]:
+        # Odd passes read the upper half and write the lower one.
         odd = b.one("and", n, m.i64(1))
         source = b.mul(odd, whole)
         target = b.sub(whole, source)
@@ -330,8 +335,10 @@ def _merge_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence[S
 
             def one(out: Value, at: list[Value]) -> Sequence[Value]:
                 left, right = at
+                # Past the end of a run the position is clamped; what it reads is not used.
                 places = [b.add(source, b.one("min", i, m.i64(size - 1))) for i in at]
                 x, y = (b.one("buffer_get", sorted_keys, i) for i in places)
+                # The left run's key goes first unless the right one's is smaller, which keeps equal keys in order.
                 waits = b.one("and", b.one("lt", left, middle), b.one("not", sorts_before(b, y, x)))
                 takes = b.one("and", b.one("lt", right, end), b.one("not", waits))
                 place, step = b.select(takes, places[1], places[0]), b.select(takes, m.i64(1), m.i64(0))
@@ -348,6 +355,7 @@ def _merge_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence[S
     m.cells(size, start)
     passes = (-(-size // _RUN) - 1).bit_length()
     m.loop(0, passes, passed)
+    # After an odd number of passes the result is in the upper half.
     last = m.i64(size if passes % 2 else 0)
 
     def put(i: Value) -> None:
@@ -363,7 +371,7 @@ def _merge_sort(low: Lowering, keys: Stored, values: Stored, targets: Sequence[S
 
 
 def _scatter(low: Lowering, op: Op) -> None:
-    """Element ``order[k]`` is element k."""
+    """Set element ``order[k]`` of the result to element k."""
     source, borrowed = low.stored(op.operands[0])
     order, borrowed_order = low.stored(op.operands[1])
     target, m, b = low.fresh(op.result), low.m, low.b

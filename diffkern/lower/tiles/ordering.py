@@ -1,8 +1,8 @@
-"""What is read of a thread's array is read before an element of the array is replaced; in place.
+"""Moves reads of a thread's array in front of replacements of its elements; in place.
 
-Values of the IR do not change: an element replaced makes another array, which takes the memory of the first if that is
-read no more. Adjoints read an element where it is used, often after it was replaced, and the array would be copied as a
-whole.
+Values of the IR do not change: replacing an element makes another array, which takes the memory of the first if that is
+not read any more. Adjoints read an element where it is used, often after it was replaced, and the array would be copied
+as a whole.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def _region(region: Region) -> None:
         array = op.operands[0] if op.operands else None
         change = changes.get(array) if array is not None and op.name == "tile_extract" else None
         place = len(ordered) if change is None else ordered.index(change)
+        # The index may be computed behind the change; then the read cannot move.
         if any(v in later.results for later in ordered[place:] for v in op.operands):
             place = len(ordered)
         ordered.insert(place, op)

@@ -1,7 +1,7 @@
-"""Tiles of what the threads of a block hold, and what threads take of tiles.
+"""Tiles from numbers that the threads of a block hold, and elements that threads take from tiles.
 
-In: the lowering for blocks (:mod:`block_lowering`) and an op. Out: ops in the current region that each thread does for
-itself. Ops that have nothing to do with single threads are left to the lowering for one thread.
+Each function takes the lowering for blocks (:mod:`block_lowering`) and an op, and emits ops in the current region that
+each thread executes for itself. Ops without per-thread numbers are left to the lowering for one thread.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def _fill(low: BlockLowering, op: Op) -> None:
         tile_shapes.OPS["tile_fill"](low, op)
         return
     m, target, value = low.m, low.fresh(op.result), low.value(op.operands[0])
+    # Each thread accesses only the element with its own number, so no barrier is needed between such steps.
     m.own[m.thread] = 1
     m.step(lambda: low.void(low.b.op("buffer_set", target.buffer, m.thread, value)))
 
@@ -39,13 +40,14 @@ def _extract(low: BlockLowering, op: Op) -> None:
         m.step(mine)
         return
     tile_shapes.OPS["tile_extract"](low, op)
+    # The threads' cotangents of one number are added up, so only the first one keeps it.
     if op.attrs.get("first"):
         first, found = b.one("eq", m.thread, b.const(0, INT64)), low.env[op.result]
         low.env[op.result] = b.select(first, found, b.zero(found.type))
 
 
 def _change_at(low: BlockLowering, op: Op) -> None:
-    """Every thread changes the element that it names by what it has."""
+    """Let every thread change the element that it names by its own value."""
     if not (op.attrs.get("each") or (low.of_threads and "threads" in op.attrs)):
         tile_shapes.OPS[op.name](low, op)
         return
@@ -64,7 +66,7 @@ def _change_at(low: BlockLowering, op: Op) -> None:
 
 
 def _add_along(low: BlockLowering, op: Op) -> None:
-    """Several threads may come to one element."""
+    """Add along an axis; several threads may add to one element."""
 
     def add(buffer: Value, place: Value, item: Value) -> None:
         low.b.op("buffer_add", buffer, place, item)

@@ -1,12 +1,12 @@
 """Scans and sorts of tiles by the threads of a block.
 
-In: the lowering for blocks (:mod:`block_lowering`) and an op. Out: shared work in the current region, and memory that
-holds the results.
+Each function takes the lowering for blocks (:mod:`block_lowering`) and an op, and emits shared work in the current
+region, and memory that holds the results.
 
 A scan gives each thread a run of neighbouring elements. The thread adds its run up, shuffles scan the sums of a warp,
-and with what stands before its run the thread goes through it again. A sort compares and exchanges elements by
-Batcher's bitonic network in the form in which all comparisons go upwards (so that the elements that are missing to a
-power of 2 may be left out); the place a key came from is part of it, so equal keys keep their order.
+and with the sum before its run the thread goes through it again. A sort compares and exchanges elements by Batcher's
+bitonic network in the form in which all comparisons go upwards (so that the elements missing to a power of 2 may be
+left out); the origin of a key is part of it, so equal keys keep their order.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ def _scan(low: BlockLowering, op: Op) -> None:
     def add(i: Value, so_far: list[Value]) -> Sequence[Value]:
         return (b.one(kind, so_far[0], source.element_at(m, place(i))),)
 
+    # For a few elements the quadratic work is cheaper than barriers.
     if size <= _FEW:
         target = low.fresh(op.result)
 
@@ -61,11 +62,13 @@ def _scan(low: BlockLowering, op: Op) -> None:
     run: list[Value] = []
 
     def add_up() -> None:
+        # The length of a run is rounded up, so that the threads cover all elements; the last ones may have none.
         length = b.cast(b.one("floordiv", b.const(size - 1, UINT32), b.cast(m.threads, UINT32)), INT64)
         length = b.add(length, m.i64(1))
         first = b.one("min", b.mul(m.thread, length), m.i64(size))
         run.extend([first, b.one("min", b.add(first, length), m.i64(size))])
         whole = list(m.loop(run[0], run[1], add, (start,)))
+        # An inclusive scan within the warp: the last lane has the sum of the whole warp.
         (mine,) = across_warp(low, whole, lambda x, y: [b.one(kind, x[0], y[0])])
         in_use = b.one("lt", m.thread, m.i64(size))
         m.when(in_use, lambda: low.void(b.op("buffer_set", sums, m.thread, mine)))
@@ -77,6 +80,7 @@ def _scan(low: BlockLowering, op: Op) -> None:
             end = b.add(b.mul(w, m.i64(WARP)), m.i64(WARP - 1))
             return (b.one(kind, so_far[0], b.one("buffer_get", sums, end)),)
 
+        # The sums of all warps before this one, then of the lanes before this thread.
         (before,) = m.loop(0, b.one("shr", m.thread, m.i64(5)), whole_warp, (start,))
         inside = b.one("gt", lane, m.i64(0))
         left = b.select(inside, b.sub(m.thread, m.i64(1)), m.thread)
@@ -89,6 +93,7 @@ def _scan(low: BlockLowering, op: Op) -> None:
 
         m.loop(run[0], run[1], one, (before,))
 
+    # A barrier follows from the two steps' accesses of the sums.
     m.step(add_up)
     m.step(lambda: m.when(b.one("lt", m.thread, m.i64(size)), go_through))
     low.release(sums)
@@ -110,6 +115,7 @@ def _bitonic_sort(low: BlockLowering, source: Stored, values: Stored, targets: S
 
     def exchange(shift: Value, partner: Callable[[Value, Value, Value], Value]) -> None:
         """Put pairs of elements in order, whose numbers differ in the bit `shift` and have no such bit between."""
+        # In the first exchange of a stage pairs are mirrored, afterwards they are a fixed distance apart.
         width = b.one("shl", m.i64(1), shift)
 
         def pair(p: Value) -> None:
@@ -132,6 +138,7 @@ def _bitonic_sort(low: BlockLowering, source: Stored, values: Stored, targets: S
 
                 m.when(comes_before(b, y, k, x, i), swap)
 
+            # Elements missing to a power of two would be greater than all others and would stay behind the end.
             m.when(b.one("lt", second, m.i64(size)), compare)
 
         m.cells(1 << (stages - 1), pair, ungrouped=True)
@@ -144,6 +151,7 @@ def _bitonic_sort(low: BlockLowering, source: Stored, values: Stored, targets: S
             return b.add(b.add(base, inside), width)
 
         exchange(s, mirrored)
+        # Each round depends on the one before, so all threads go through them together.
         m.rounds(0, s, lambda q: exchange(b.sub(b.sub(s, m.i64(1)), q), opposite))
 
     m.cells(size, start)

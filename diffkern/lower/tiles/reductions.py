@@ -1,10 +1,10 @@
 """Reductions of tiles by the threads of a block.
 
-In: the lowering for blocks (:mod:`block_lowering`) and an op. Out: shared work in the current region, and where the
-result is. A reduction of a whole tile is a value that all threads know: elements are dealt cyclically to the threads,
-each combines its own, the lanes of a warp combine what they have by shuffles, and then all threads go through the
-results of the warps. Along an axis, groups of threads share an element of the result and leave parts in memory, which
-one thread each combines.
+Each function takes the lowering for blocks (:mod:`block_lowering`) and an op, and emits shared work in the current
+region, and the source of the result. A reduction of a whole tile is a value that all threads know: elements are
+distributed cyclically over the threads, each combines its own, the lanes of a warp combine theirs by shuffles, and then
+all threads combine the results of the warps. Along an axis, groups of threads share an element of the result and leave
+parts in memory, each of which is combined by one thread.
 
 Sums have another order than on one thread, so floats may differ in their last digits. Of several smallest or greatest
 elements the first is found, whatever the order.
@@ -37,7 +37,7 @@ State = list[Value]
 
 @dataclass(frozen=True)
 class _Fold:
-    """What is combined: the elements, or with ``arg`` pairs of an element and its position."""
+    """The operation of a reduction: on elements, or with ``arg`` on pairs of an element and its position."""
 
     low: BlockLowering
     kind: str
@@ -46,17 +46,18 @@ class _Fold:
 
     @property
     def types(self) -> tuple[Element, ...]:
-        """Of what a state consists of."""
+        """The types of the components of a state."""
         return (value_type(self.dtype), INT32) if self.arg else (value_type(self.dtype),)
 
     def state(self, value: Value, position: Value) -> State:
-        """Of one element."""
+        """Return the state of one element."""
         return [value, self.low.b.cast(position, INT32)] if self.arg else [value]
 
     def join(self, left: State, right: State) -> State:
         b = self.low.b
         if not self.arg:
             return [combine(self.low, self.kind, left[0], right[0])]
+        # The earlier position wins a tie, so the result does not depend on how elements are distributed.
         wins = better(b, self.kind, right[0], left[0])
         loses = better(b, self.kind, left[0], right[0])
         earlier = b.one("and", b.one("not", loses), b.one("lt", right[1], left[1]))
@@ -85,7 +86,8 @@ def _fold(low: BlockLowering, op: Op, *, arg: bool) -> None:
 
 
 def _known_to_all(low: BlockLowering, op: Op, value: Value) -> None:
-    """A tile of one element that every thread holds."""
+    """Make a tile of one element that every thread holds."""
+    # The tile's element is what memory makes of the value, so it is stored and read back.
     if scalar_of(op.result.type) in STORAGE_ONLY:
         target = low.fresh(op.result)
         low.m.alone(lambda: low.void(low.b.op("buffer_set", target.buffer, low.m.i64(0), value)))
@@ -95,7 +97,7 @@ def _known_to_all(low: BlockLowering, op: Op, value: Value) -> None:
 
 
 def reader(low: BlockLowering, source: Source) -> Callable[[Value], Value]:
-    """The element at a row-major position."""
+    """Return a function that reads the element at a row-major position."""
     m = low.m
     if source.is_flat:
         return lambda i: source.element_at(m, i)
@@ -103,10 +105,11 @@ def reader(low: BlockLowering, source: Source) -> Callable[[Value], Value]:
 
 
 def across_warp(low: BlockLowering, mine: State, join: Callable[[State, State], State]) -> State:
-    """What the threads of a warp up to this one have, combined from the left to the right."""
+    """Return the combination of the states of a warp's threads up to this one, from left to right."""
     b, m = low.b, low.m
     lane = b.one("and", m.thread, m.i64(WARP - 1))
     distance = 1
+    # Hillis and Steele: in each step a lane combines with one twice as far to the left.
     while distance < WARP:
         others = [b.one("lane_left", v, distance=distance) for v in mine]
         there = b.one("ge", lane, m.i64(distance))
@@ -116,7 +119,7 @@ def across_warp(low: BlockLowering, mine: State, join: Callable[[State, State], 
 
 
 def _own_share(low: BlockLowering, source: Source) -> Value:
-    """The sum of those elements that a thread comes to."""
+    """Return the sum of the elements that are distributed to a thread."""
     m, b, read = low.m, low.b, reader(low, source)
     found: list[Value] = []
 
@@ -151,6 +154,7 @@ def _whole(fold: _Fold, source: Source) -> State:
         mine = across_warp(low, mine, fold.join)
         lane = b.one("and", m.thread, m.i64(WARP - 1))
         last = b.one("eq", lane, m.i64(WARP - 1))
+        # The last lane of each warp has its total; the last thread of the block may end an incomplete warp.
         last = b.one("or", last, b.one("eq", m.thread, b.sub(m.count, m.i64(1))))
         warp = b.one("shr", m.thread, m.i64(5))
 
@@ -162,6 +166,7 @@ def _whole(fold: _Fold, source: Source) -> State:
 
     def gathered() -> None:
         warps = b.one("shr", b.add(m.count, m.i64(WARP - 1)), m.i64(5))
+        # With fewer elements than threads the last warps have none.
         if size < WARP * WARP:
             warps = b.one("min", warps, m.i64(-(-size // WARP)))
 
@@ -178,15 +183,16 @@ def _whole(fold: _Fold, source: Source) -> State:
 
 
 def _groups(results: int, size: int) -> int:
-    """How many threads share an element of the result: a power of 2."""
+    """Return how many threads share an element of the result: a power of 2."""
     groups = 1
+    # More threads per result shorten the loops, but each leaves a part that one thread has to combine.
     while groups < WARP and 4 * groups <= size and 2 * groups * results <= _PARTS:
         groups *= 2
     return groups
 
 
 def _along(fold: _Fold, source: Source, axis: int, target: Stored) -> None:
-    """Neighbouring threads read neighbouring elements: of one row along the last axis, of several rows otherwise."""
+    """Reduce along an axis; neighbouring threads read neighbours: of one row on the last axis, else of several."""
     low = fold.low
     m, b, size = low.m, low.b, source.shape[axis]
     rest = source.shape[:axis] + source.shape[axis + 1 :]

@@ -1,4 +1,4 @@
-"""Tiles for a target that runs a block as one thread: they become buffers, their operations loops."""
+"""Lowers tiles for a target that runs a block as one thread: they become buffers, their operations loops."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ OPS = {**tile_shapes.OPS, **tile_arrays.OPS, **tile_order.OPS, **tile_linear.OPS
 
 
 def has_tiles(fn: Function) -> bool:
-    """Whether a function has tile operations."""
+    """Return whether a function has tile operations."""
     return any(op.name.startswith("tile_") for op in walk(fn.body))
 
 
 def _works_on_tiles(fn: Function) -> bool:
-    """Whether a thread works on all elements of a block's tiles: what remains of their operations does not say so.
+    """Return whether a thread works on all elements of a block's tiles, which the lowered ops do not show.
 
-    Arrays of a thread are none of these, nor are tiles with one element for each thread of a block, which is one here.
+    Arrays of a thread do not count, nor do tiles with one element for each thread of a block, which is one here.
     """
     return any(of_block(op) and _elements(op) > 1 for op in walk(fn.body))
 
 
 def _elements(op: Op) -> int:
-    """The elements of the largest tile that an op takes or makes."""
+    """Return the number of elements of the largest tile that an op takes or makes."""
     return max((v.type.size for v in (*op.operands, *op.results) if isinstance(v.type, Tile)), default=1)
 
 
 def lower_tiles(fn: Function) -> Function:
-    """Make buffers of a function's tiles, in place; return the function."""
+    """Turn a function's tiles into buffers, in place; return the function."""
     if not has_tiles(fn):
         return fn
+    # Asked before the lowering, which removes the ops that tell.
     fn.tiled = _works_on_tiles(fn)
     low = Lowering(uses(read_first(fn)), OPS)
     region = Region()

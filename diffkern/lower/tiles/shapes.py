@@ -1,7 +1,8 @@
 """Fills, maps and parts of tiles as computations of elements and loops.
 
-In: the lowering (:mod:`lowering`) and an op. Out: where the result's elements are; ops in the current region for what
-needs memory. A tile whose elements are computed where they are read has no code here.
+Each function takes the lowering (:mod:`lowering`) and an op; it emits the source of the result's elements, and ops in
+the current region for operations that need memory. A tile whose elements are computed where they are read has no code
+here.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ def _permute(low: Lowering, op: Op) -> None:
     def at(index: Sequence[Value]) -> Value:
         return source.element(m, [index[axes.index(k)] for k in range(len(axes))])
 
+    # A matrix product can read the original column by column instead of computing the transpose.
     transposed = source if isinstance(source, Stored) and tuple(axes) == (1, 0) else None
     _computed(low, op, at, source, transposed)
 
@@ -46,6 +48,7 @@ def _broadcast(low: Lowering, op: Op) -> None:
     source, m = low.sources[op.operands[0]], low.m
 
     def at(index: Sequence[Value]) -> Value:
+        # Missing leading axes are dropped, and an axis of extent one is always read at 0.
         inner = index[len(index) - len(source.shape) :]
         return source.element(m, [m.i64(0) if n == 1 else i for i, n in zip(inner, source.shape, strict=True)])
 
@@ -63,6 +66,7 @@ def _view(low: Lowering, op: Op) -> None:
             offset = i if step == 1 else low.b.mul(i, m.i64(step))
             known = m.known.get(start)
             place = offset if known == 0 else low.b.add(start, offset)
+            # Literal offsets that keep the view inside need no tests.
             if known is None or not 0 <= known + step * (n - 1) < extent or not 0 <= known < extent:
                 tests += m.inside(place, extent)
             places.append(place)
@@ -70,6 +74,7 @@ def _view(low: Lowering, op: Op) -> None:
         if condition is None:
             return source.element(m, places)
         zero = m.i64(0)
+        # The read is redirected to the first element rather than skipped, which keeps the loop free of branches.
         value = source.element(m, [low.b.select(condition, p, zero) for p in places])
         return low.b.select(condition, value, low.b.zero(value_type(dtype)))
 
@@ -79,13 +84,14 @@ def _view(low: Lowering, op: Op) -> None:
 def _computed(low: Lowering, op: Op, at: object, source: Source, transposed: Stored | None = None) -> None:
     t = op.result.type
     assert isinstance(t, Tile)
+    # Elements are read at other positions than they are written to, so the result must not overwrite the operand.
     leaves = tuple(Leaf(leaf.buffer, False) for leaf in source.leaves())
     found = Computed(t.shape, t.dtype, at, leaves, transposed=transposed, cost=source.cost + 1)  # type: ignore[arg-type]
     low.sources[op.result] = found
 
 
 def _reshape(low: Lowering, op: Op) -> None:
-    """Another shape of the same memory; a tile without memory is computed by position, or gets memory here."""
+    """Reshape without moving memory; a tile without memory is computed by position, or gets memory here."""
     t = op.result.type
     assert isinstance(t, Tile)
     source, m = low.sources[op.operands[0]], low.m
@@ -104,10 +110,13 @@ def _reshape(low: Lowering, op: Op) -> None:
 def _map(low: Lowering, op: Op) -> None:
     sources = [low.sources.get(v) for v in op.operands]
     found = _mapped(low, op, sources)
+    # Nothing is emitted: the single reader computes the elements itself.
     if op in low.uses.lazy:
         low.sources[op.result] = found[0]
         return
+    # The buffers that the map reads, and whether at the same position, decide whether it may work in place.
     leaves = [leaf for s in sources if s is not None for leaf in s.leaves()]
+    # In place over an operand that ends here, if every element is read at the position it is written to.
     targets = [low.reuse(r, op.operands, leaves) or low.fresh(r) for r in op.results]
     flat = all(f.is_flat for f in found)
     m, shape = low.m, op.attrs["shape"]
@@ -117,6 +126,7 @@ def _map(low: Lowering, op: Op) -> None:
         for target, value in zip(targets, values, strict=True):
             low.b.op("buffer_set", target.buffer, position, value)
 
+    # Without indices one flat loop suffices, which vectorises best.
     if flat:
         m.cells(elements(shape), lambda i: write((), i))
     else:
@@ -126,7 +136,7 @@ def _map(low: Lowering, op: Op) -> None:
 def _values(
     low: Lowering, op: Op, sources: Sequence[Source | None], index: Sequence[Value], at: Value | None
 ) -> list[Value]:
-    """The results of a map for one element, given by its indices or its position."""
+    """Return the results of a map for one element, given by its indices or its position."""
     m, body = low.m, op.attrs["body"]
     skip = len(op.attrs["shape"]) if op.attrs["indexed"] else 0
     given = [low.b.cast(i, INT32) for i in index[:skip]]
@@ -154,7 +164,7 @@ def _mapped(low: Lowering, op: Op, sources: Sequence[Source | None]) -> list[Com
 
 
 def checked(low: Lowering, indices: Sequence[Value], shape: Sequence[int]) -> tuple[list[Value], Value | None]:
-    """Indices of an element as int64, and the condition under which it exists if that is not certain."""
+    """Return the indices of an element as int64, and the condition that it exists if that is not certain."""
     m = low.m
     wide = [m.wide(low.value(v)) for v in indices]
     tests = [t for i, n in zip(wide, shape, strict=True) for t in m.inside(i, n)]
@@ -177,7 +187,7 @@ def _extract(low: Lowering, op: Op) -> None:
 
 
 def changed(low: Lowering, op: Op) -> Stored:
-    """The memory of a tile that differs little from the first operand, holding that operand."""
+    """Return the memory of a tile that differs little from the first operand, holding that operand."""
     source = low.sources[op.operands[0]]
     target = low.reuse(op.result, op.operands[:1])
     if target is None:
@@ -201,7 +211,7 @@ def _replace(low: Lowering, op: Op) -> None:
 
 
 def _index_along(low: Lowering, indices: Source, extent: int) -> Callable[[Value], tuple[Value, Value]]:
-    """From a position along an axis to the index that stands there, and whether there is such an element."""
+    """Return a function from a position along an axis to the index stored there, and whether it is inside."""
     m = low.m
 
     def at(position: Value) -> tuple[Value, Value]:
@@ -252,6 +262,7 @@ def add_along(low: Lowering, op: Op, add: Callable[[Value, Value, Value], None])
 
         m.when(inside, put)
 
+    # Two positions may name the same element, so neighbours must not be added as one vector.
     m.grid(part.shape, at, ungrouped=True)
     low.give_back(borrowed)
 

@@ -1,9 +1,9 @@
 """Cholesky factors and triangular solves of tiles by the threads of a block.
 
-In: the lowering for blocks (:mod:`block_lowering`) and an op. Out: shared work in the current region, and memory that
-holds the result. Both go on column by column: what a column means for the rest of the matrix is worked out by all
-threads, each for its share of the elements, and the threads synchronize before the next column. Each element gets the
-same terms in the same order as on one thread.
+Each function takes the lowering for blocks (:mod:`block_lowering`) and an op, and emits shared work in the current
+region, and memory that holds the result. Both go on column by column: the update of the rest of the matrix by a column
+is shared by all threads, each for some of the elements, and the threads synchronize before the next column. Each
+element gets the same terms in the same order as on one thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["OPS"]
 
 
 def _cholesky(low: BlockLowering, op: Op) -> None:
-    """The finished column is put aside, so that no thread reads what another one writes."""
+    """Emit the factorisation; finished columns are copied, so no thread reads elements that another one writes."""
     n = matrix_shape(op.result)[0]
     target, m, b = copied(low, op, op.operands[0]), low.m, low.b
     column = low.allocate(target.dtype, n)
@@ -63,7 +63,7 @@ def _cholesky(low: BlockLowering, op: Op) -> None:
 
 
 def _triangular_solve(low: BlockLowering, op: Op) -> None:
-    """An unknown is taken out of the rows that are left; the divisions by the diagonal come last, all at once."""
+    """Eliminate an unknown from the remaining rows; the divisions by the diagonal come last, all at once."""
     matrix, borrowed = low.stored(op.operands[0])
     n, columns = matrix_shape(op.result)
     target, m, b = solved_in(low, op), low.m, low.b
@@ -86,6 +86,8 @@ def _triangular_solve(low: BlockLowering, op: Op) -> None:
         def take_out(p: Value) -> None:
             row, c = m.split(p, (n, columns))
             i = b.add(b.add(known, row), m.i64(1)) if forwards else row
+            # Each thread divides by the diagonal itself: storing the unknown first would take one more barrier per
+            # column.
             unknown = b.div(get(known, c), coefficient(known, known))
             put(i, c, b.sub(get(i, c), b.mul(coefficient(i, known), unknown)))
 

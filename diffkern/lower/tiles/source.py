@@ -1,6 +1,6 @@
-"""Where the elements of a tile come from while it is lowered: memory, or a computation on other tiles' elements.
+"""The source of a tile's elements during lowering: memory, or a computation on other tiles' elements.
 
-In: an index per axis. Out: the ops that give the element, appended to a builder.
+Given an index per axis, a source appends the ops that compute the element to a builder.
 """
 
 from __future__ import annotations
@@ -54,20 +54,20 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A tile without memory: ``at`` makes an element from its indices.
+    """A tile without memory: ``at`` computes an element from its indices.
 
     Attributes
     ----------
     at
         Appends the ops of an element.
     at_flat
-        The same from the row-major position, where that is all it takes.
+        The same from the row-major position, where that is sufficient.
     reads
         The buffers that the elements are computed from.
     transposed
         The matrix in memory whose transpose this is.
     cost
-        How many operations an element takes, about.
+        The approximate number of operations per element.
     """
 
     shape: tuple[int, ...]
@@ -116,12 +116,12 @@ class Maker:
         return out
 
     def wide(self, v: Value) -> Value:
-        """An integer as int64."""
+        """Return an integer as int64."""
         known = self.known.get(v)
         return self.b.cast(v, INT64) if known is None else self.i64(known)
 
     def flat(self, index: Index, shape: Sequence[int]) -> Value:
-        """The row-major position of an element."""
+        """Return the row-major position of an element."""
         out = index[0]
         for i, n in zip(index[1:], shape[1:], strict=True):
             out = self.b.add(self.b.mul(out, self.i64(n)), i)
@@ -137,8 +137,9 @@ class Maker:
         step: int = 1,
         down: bool = False,
     ) -> tuple[Value, ...]:
-        """A loop over ``lo <= i < hi``, or the same range downwards, with carried values."""
+        """Emit a loop over ``lo <= i < hi``, or the same range downwards, with carried values."""
         first, last = (self.i64(x) if isinstance(x, int) else x for x in (lo, hi))
+        # The stop is exclusive in both directions.
         if down:
             first, last, step = self.b.sub(last, self.i64(1)), self.b.sub(first, self.i64(1)), -step
         region = Region((Value(INT64), *(Value(v.type) for v in init)))
@@ -155,7 +156,7 @@ class Maker:
         body: Callable[[list[Value], list[Value]], Sequence[Value]],
         init: Sequence[Value] = (),
     ) -> tuple[Value, ...]:
-        """Loops over all indices of a shape, the last axis innermost; an axis of extent 1 takes no loop."""
+        """Emit loops over all indices of a shape, the last axis innermost; an axis of extent 1 takes no loop."""
 
         def level(axis: int, index: list[Value], carried: list[Value]) -> Sequence[Value]:
             if axis == len(shape):
@@ -188,23 +189,23 @@ class Maker:
         self.nest(shape, at)
 
     def is_few(self, shape: Sequence[int]) -> bool:
-        """Whether each element of a tile may as well be tested as the whole tile."""
+        """Return whether testing each element of a tile is as cheap as testing the whole tile."""
         return False
 
     def takes_groups(self, array: Value, shape: Sequence[int]) -> bool:
-        """Whether a thread accesses neighbouring elements of an array as one."""
+        """Return whether a thread accesses neighbouring elements of an array as one."""
         return False
 
     def aligned(self, array: Value, offsets: Sequence[Value], whole: Value) -> Value:
-        """Whether a part of an array that lies inside, if `whole`, consists of aligned groups."""
+        """Return whether a part of an array that lies inside, if `whole`, consists of aligned groups."""
         return whole
 
     def using_vectors(self, vectors: bool) -> contextlib.AbstractContextManager[None]:
-        """What is visited meanwhile is aligned, if `vectors`."""
+        """Return a context in which visited elements are aligned, if `vectors`."""
         return contextlib.nullcontext()
 
     def hints(self, array: Value) -> Mapping[str, Any]:
-        """What is known of the access to an array for the element that is being visited, as attributes of the op."""
+        """Return the attributes known of the access to an array for the element that is being visited."""
         return {}
 
     def alone(self, body: Callable[[], None]) -> None:
@@ -216,7 +217,7 @@ class Maker:
         body()
 
     def synchronize(self) -> None:
-        """Let all that was done before be seen by all that follows."""
+        """Make everything done before visible to everything that follows."""
 
     def when(self, condition: Value, then: Callable[[], None]) -> None:
         """Run something only where a condition holds."""
@@ -233,14 +234,14 @@ class Maker:
         self.b.if_(condition, *regions)
 
     def every(self, conditions: Sequence[Value]) -> Value | None:
-        """All of some conditions; None if there are none."""
+        """Return the conjunction of some conditions; None if there are none."""
         out: Value | None = None
         for c in conditions:
             out = c if out is None else self.b.one("and", out, c)
         return out
 
     def inside(self, index: Value, extent: Value | int) -> list[Value]:
-        """The conditions under which an index lies in an axis; none for a constant that does."""
+        """Return the conditions under which an index lies in an axis; none for a constant that does."""
         known = self.known.get(index)
         if known is not None and isinstance(extent, int) and 0 <= known < extent:
             return []
@@ -249,10 +250,10 @@ class Maker:
 
 
 def elements(shape: Sequence[int]) -> int:
-    """Number of elements of a shape."""
+    """Return the number of elements of a shape."""
     return math.prod(shape)
 
 
 def is_number(dtype: Element) -> bool:
-    """Whether an element is a scalar."""
+    """Return whether an element is a scalar."""
     return isinstance(dtype, Scalar)

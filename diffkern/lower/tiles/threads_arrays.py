@@ -1,7 +1,7 @@
-"""Arrays of single threads for a target on which the threads of a block share tiles.
+"""Lowers arrays of single threads for a target on which the threads of a block share tiles.
 
-In: a function in which a thread has arrays of its own, as values. Out: the same, in place: they are buffers, written in
-place where the old value is not needed any more. Tiles of blocks are left as they are.
+A thread's own arrays, which are values, become buffers in place, written in place where the old value is not needed any
+more. Tiles of blocks are left as they are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["lower_arrays_of_threads"]
 
 
 class _Lowering(Lowering):
-    """As for one thread, of its own arrays alone."""
+    """The lowering for one thread, of its own arrays alone."""
 
     def takes(self, t: Type) -> bool:
         return isinstance(t, Tile) and t.own
@@ -32,7 +32,7 @@ def _works_on_own(op: Op) -> bool:
 
 
 def lower_arrays_of_threads(fn: Function) -> Function:
-    """Make buffers of the arrays of threads, in place; return the function."""
+    """Turn the arrays of threads into buffers, in place; return the function."""
     if not any(map(_works_on_own, walk(fn.body))):
         return fn
     low = _Lowering(uses(fn), OPS)

@@ -1,10 +1,10 @@
 """Appends loops that the threads of a block share, and barriers between them.
 
-In: what is to be done for each element of a tile. Out: ops in the current region. Elements are dealt cyclically to the
-threads; where there are many, in groups of four neighbours, each accessed as one vector where 16-byte aligned.
+Work that is given per element of a tile becomes ops in the current region. Elements are distributed cyclically over the
+threads; where there are many, in groups of four neighbours, each accessed as one vector if 16-byte aligned.
 
-A barrier stands only between two steps of which one writes what another thread reads or writes in the other: a thread
-that reads the elements it wrote itself need not wait.
+A barrier is emitted only between two steps of which one writes what another thread reads or writes in the other: a
+thread that reads the elements it wrote itself need not wait.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ Access = tuple[Value, int]
 
 
 def _overlap(some: set[Access], others: set[Access]) -> bool:
-    """Whether a thread may access what another one does."""
+    """Return whether a thread may access the same memory as another one."""
+    # The same buffer in the same distribution means that each thread touches its own elements again.
     return any(a is b and (i != k or not i) for a, i in some for b, k in others)
 
 
@@ -45,11 +46,12 @@ def _in_groups(count: int | Value) -> bool:
 
 
 def _reads_first(copies: Sequence[Sequence[Op]]) -> list[Op]:
-    """The ops of several elements, all that is read before anything is changed: neighbours side by side."""
+    """Return the ops of several elements, all reads before any changes: neighbours side by side."""
     before: list[Op] = []
     after: list[Op] = []
     for ops in copies:
         first = next((k for k, op in enumerate(ops) if op.name in _CHANGES), len(ops))
+        # Another element's change may be read further on, so the copies keep their order.
         if any(op.name not in _CHANGES for op in ops[first:]):
             return [op for ops in copies for op in ops]
         before += ops[:first]
@@ -58,7 +60,7 @@ def _reads_first(copies: Sequence[Sequence[Op]]) -> list[Op]:
 
 
 def _aligned(t: Type, member: int) -> dict[str, int]:
-    """To how many bytes a member of a group in a buffer is aligned, as an attribute of its access."""
+    """Return the alignment in bytes of a group's member in a buffer, as an attribute of its access."""
     assert isinstance(t, Buffer)
     if not isinstance(t.dtype, Scalar):
         return {}
@@ -69,6 +71,7 @@ def _aligned(t: Type, member: int) -> dict[str, int]:
 class Together(Maker):
     """Appends loops that the threads of a block share, and barriers between them."""
 
+    # Loops here are strided by the thread count and never unrolled as a whole, so no loop is marked as rolled.
     rolled_above = 1 << 62
     shares = True
 
@@ -92,7 +95,7 @@ class Together(Maker):
     def dealt(
         self, count: int | Value, body: Callable[[Value, list[Value]], Sequence[Value]], init: Sequence[Value] = ()
     ) -> tuple[Value, ...]:
-        """A loop of each thread over its share of positions, with values that the thread carries."""
+        """Emit a loop of each thread over its share of positions, with values that the thread carries."""
 
         def one(position: Value, carried: list[Value]) -> Sequence[Value]:
             self.own[position] = 1
@@ -119,6 +122,7 @@ class Together(Maker):
         with self.b.into(region):
             region.yields = tuple(body(self.b.cast(region.params[0], INT64), list(region.params[1:])))
         end = self.b.i32(count) if isinstance(count, int) else self.b.cast(count, INT32)
+        # The loop starts at the thread's index and advances by the number of threads, which keeps accesses coalesced.
         return self.b.op("for", self.mine, end, self.threads, *init, regions=(region,), ahead=True)
 
     def cells(self, count: int | Value, body: Callable[[Value], None], *, ungrouped: bool = False) -> None:
@@ -160,6 +164,7 @@ class Together(Maker):
         b, rows = self.b, shape[-1] % GROUP == 0
         start = b.mul(number, self.i64(GROUP))
         first = self.split(number, (*shape[:-1], shape[-1] // GROUP)) if rows else []
+        # Within a row the members of a group have consecutive last indices, so only the first has to be divided out.
         last = b.mul(first[-1], self.i64(GROUP)) if rows and len(shape) > 1 else start
         copies = []
         for k in range(GROUP):
@@ -176,6 +181,7 @@ class Together(Maker):
                 self.visit(position, index, shape, GROUP, body)
                 self.member = None
             for op in region.ops:
+                # Loads and stores of consecutive members can be merged into vectors, if their alignment is known.
                 if op.name in ("buffer_get", "buffer_set") and op.operands[1] is position:
                     op.attrs = {**op.attrs, **_aligned(op.operands[0].type, k)}
             copies.append(region.ops)
@@ -190,6 +196,7 @@ class Together(Maker):
         body(index)
 
     def flat(self, index: Index, shape: Sequence[int]) -> Value:
+        # While an element is visited its position is known and need not be computed from the indices.
         known = self.positions.get(tuple(index))
         return known[1] if known is not None and known[0] == tuple(shape) else super().flat(index, shape)
 
@@ -209,6 +216,7 @@ class Together(Maker):
         tests = [whole, b.one("aligned", array, bytes=unit * size)]
         uneven = [] if (self.known.get(offsets[-1], 1) % unit) == 0 else [offsets[-1]]
         if len(offsets) > 1:
+            # Each row has to start aligned as well, so the extent of the last axis counts.
             uneven.append(self.wide(b.one("shape", array, axis=len(offsets) - 1)))
         tests += [b.one("eq", b.one("and", v, self.i64(unit - 1)), self.i64(0)) for v in uneven]
         out = self.every(tests)
@@ -228,7 +236,7 @@ class Together(Maker):
         return {"aligned": math.gcd(_VECTOR_BYTES, GROUP * size, self.member * size)}
 
     def split(self, position: Value, shape: Sequence[int]) -> list[Value]:
-        """The indices of a row-major position, which is divided without a sign."""
+        """Return the indices of a row-major position, by unsigned divisions."""
         if sum(n > 1 for n in shape) <= 1:
             return [self.i64(0) if n == 1 else position for n in shape]
         index: list[Value] = []
@@ -250,6 +258,7 @@ class Together(Maker):
             body()
             return
         region = Region()
+        # The step is emitted into a region of its own first: its accesses decide whether a barrier has to precede it.
         self.depth += 1
         with self.b.into(region):
             body()
@@ -258,11 +267,12 @@ class Together(Maker):
         reads = {self.access(op) for op in accesses if op.name in _READS}
         changes = {self.access(op) for op in accesses if op.name in _CHANGES}
         self.order(reads, changes)
+        # After a step with branches or loops the threads may be at different places.
         self.diverged = self.diverged or any(op.regions for op in region.ops)
         self.b.region.ops.extend(region.ops)
 
     def access(self, op: Op) -> Access:
-        """What an op reads or changes, and how it is dealt out."""
+        """Return the memory an op reads or changes, and how it is distributed."""
         if op.name in ("buffer_get", "buffer_set"):
             return op.operands[0], self.own.get(op.operands[1], 0)
         if self.one_memory and isinstance(op.operands[0].type, Array):
@@ -270,22 +280,24 @@ class Together(Maker):
         return op.operands[0], 0
 
     def together(self, reads: set[Value], changes: set[Value], body: Callable[[], None]) -> None:
-        """Something that all threads do as one, all of them being there."""
+        """Do something that all threads execute as one, all of them being present."""
         assert not self.depth
+        # A library call is made by all threads at once, so none may still be in a branch or loop of the last step.
         if self.diverged:
             self.barrier()
         self.order({(v, 0) for v in reads}, {(v, 0) for v in changes})
         body()
 
     def order(self, reads: set[Access], changes: set[Access]) -> None:
-        """A barrier, if what comes next depends on what other threads have done since the last one."""
+        """Emit a barrier if the next step depends on work of other threads since the last one."""
+        # Read after write, write after read, and write after write; two reads need no order.
         if _overlap(reads, self.changed) or _overlap(changes, self.read | self.changed):
             self.barrier()
         self.read |= reads
         self.changed |= changes
 
     def rounds(self, lo: int, hi: Value | int, body: Callable[[Value], None]) -> None:
-        """A loop that all threads go through together, with shared work in it."""
+        """Emit a loop that all threads go through together, with shared work in it."""
         self.synchronize()
 
         def one(i: Value, _: list[Value]) -> Sequence[Value]:
@@ -296,6 +308,7 @@ class Together(Maker):
         self.loop(lo, hi, one)
 
     def synchronize(self) -> None:
+        # A barrier with nothing before it orders nothing.
         if not self.depth and (self.read or self.changed):
             self.barrier()
 

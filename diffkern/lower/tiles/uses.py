@@ -1,8 +1,8 @@
-"""Which tiles need memory, and until when.
+"""Lifetimes of tiles: those that need memory, and the last read of each.
 
 :class:`Uses` tells for each op whether it is *lazy*, and up to which position of each region a tile is read. The
-elements of a lazy op are computed where they are read: where its row says so, and of maps with a single reader. What a
-lazy op reads is read where its result is.
+elements of a lazy op are computed where they are read: this applies to ops whose row says so, and to maps with a single
+reader. The operands of a lazy op are read where its result is.
 
 Position ``k`` of a region is its k-th op; position ``len(ops)`` is its yield.
 """
@@ -21,7 +21,7 @@ _ELEMENTWISE = frozenset({"tile_map", "tile_reduce", "tile_store", "tile_accumul
 
 @dataclass(slots=True)
 class Uses:
-    """What is known about the tiles of a function.
+    """Facts about the tiles of a function.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class Uses:
     home
         The region in which a value is defined.
     read
-        Values that something reads.
+        Values that are read.
     """
 
     lazy: set[Op] = field(default_factory=set)
@@ -41,12 +41,12 @@ class Uses:
     read: set[Value] = field(default_factory=set)
 
     def until(self, v: Value, region: Region) -> int:
-        """The last position of a region that reads a value; -1 if none does."""
+        """Return the last position of a region that reads a value; -1 if none does."""
         return self.last.get(v, {}).get(id(region), -1)
 
 
 def uses(fn: Function) -> Uses:
-    """Analyse a function."""
+    """Return the facts about a function."""
     out = Uses()
     counts: dict[Value, int] = {}
     readers: dict[Value, tuple[Op, Region]] = {}
@@ -79,6 +79,7 @@ def _homes(region: Region, out: Uses, counts: dict[Value, int], readers: dict[Va
     out.home.update(dict.fromkeys(region.params, region))
     for op in region.ops:
         out.home.update(dict.fromkeys(op.results, region))
+        # A map with several readers would be computed once for each of them.
         if op.name == "tile_map" and len(op.results) == 1 and counts.get(op.result) == 1 and not _rounds(op):
             reader = readers.get(op.result)
             if reader is not None and reader[1] is region and reader[0].name in _ELEMENTWISE:
@@ -88,7 +89,7 @@ def _homes(region: Region, out: Uses, counts: dict[Value, int], readers: dict[Va
 
 
 def _rounds(op: Op) -> bool:
-    """Whether an element is what memory makes of it."""
+    """Return whether memory rounds an element."""
     return scalar_of(op.result.type) in STORAGE_ONLY
 
 
@@ -96,6 +97,7 @@ def _region(region: Region, outer: list[tuple[Region, int]], out: Uses) -> None:
     end = len(region.ops)
     for v in region.yields:
         _use(v, [(region, end), *outer], out)
+    # Backwards, so that the last reads of a lazy result are known when its operands are visited.
     for k in range(end - 1, -1, -1):
         op = region.ops[k]
         here = [(region, k), *outer]
@@ -114,11 +116,12 @@ def _use(v: Value, places: list[tuple[Region, int]], out: Uses) -> None:
 
 
 def _later(v: Value, result: Value, out: Uses) -> None:
-    """A value is read wherever a lazy result made of it is."""
+    """Note that a value is read wherever a lazy result computed from it is."""
     _extend(v, out.last.get(result, {}), out)
 
 
 def _extend(v: Value, places: Mapping[int, int], out: Uses) -> None:
     known = out.last.setdefault(v, {})
     for r, k in places.items():
+        # The latest of several reads counts.
         known[r] = max(known.get(r, -1), k)

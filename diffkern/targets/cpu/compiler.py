@@ -1,8 +1,8 @@
 """The CPU target: a function of the IR to object code.
 
-In: any function the verifier accepts, and the symbol it is to have. Out: a
-:class:`~diffkern.targets.target.Compiled` whose functions follow ``diffkern.abi`` and need nothing from outside but
-functions of libm.
+Any function that the verifier accepts, with the symbol it is to have, becomes a
+:class:`~diffkern.targets.target.Compiled` whose functions follow ``diffkern.abi`` and need no symbols from outside
+except functions of libm.
 """
 
 from __future__ import annotations
@@ -69,12 +69,14 @@ class CpuTarget(Target):
     def finalize(
         self, fn: Function, buffers: Sequence[Value], conflicts: Sequence[Conflict], accumulate: str
     ) -> tuple[Conflict, ...]:
+        # The launch asks for atomics if buffers overlap or the analysis does not hold for its dimensions.
         if accumulate == "atomic":
             use_atomics(fn, buffers)
         elif is_simt(fn):
             return finalize_blocks(fn, buffers, conflicts)
         elif accumulate == "stored":
             store_sums(fn)
+        # Each element is added to once and starts at zero, so the sum is the value itself.
         return tuple(conflicts)
 
     def lowering(self, settings: Settings) -> tuple[Pass, ...]:
@@ -108,6 +110,7 @@ class CpuTarget(Target):
     def threads(self, fn: Function, settings: Settings) -> str:
         kernel, machine = self.emit(fn, "k", settings), object_code.machine(self.name)
         if kernel.threads.lanes > 1:
+            # Without lanes, whether LLVM vectorises is known only from its output.
             return kernel.report
         text = object_code.optimised_text(kernel.text, kernel.weight, machine, kernel.questions)
         return f"{kernel.report}\n  LLVM makes vectors of {'a' if _VECTORS in text else 'no'} loop"

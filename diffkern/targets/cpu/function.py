@@ -1,10 +1,10 @@
 """A function that other compilers' programs call, as LLVM: its arguments are values, not an argument block.
 
-In: a function in the form in which it is compiled for a processor, and a symbol. Out: an LLVM module that defines
-``void symbol(arguments..., results)``. A scalar is an argument; a vector or matrix is one for each component, in
-row-major order; an array is the pointer to its first element, its extents and its strides in bytes, as int64. The
-results are stored to a packed row of 8-byte places at the last argument, in the order of the components. The index of
-a thread comes first, an int32 for each axis. The module holds nothing else that is visible from outside, and whoever
+A function in its compiled form for a processor, and a symbol, give an LLVM module that defines ``void
+symbol(arguments..., results)``. A scalar is an argument; a vector or matrix is one for each component, in row-major
+order; an array is the pointer to its first element, its extents and its strides in bytes, as int64. The results are
+stored to a packed row of 8-byte places at the last argument, in the order of the components. The index of a thread
+comes first, an int32 for each axis. The module holds nothing else that is visible from outside, and the caller that
 links it inlines the function.
 """
 
@@ -53,6 +53,7 @@ def emit_function(fn: Function, symbol: str, isa: Isa, *, fast_math: bool = Fals
         else:
             body.values[p] = tuple(next(given) for _ in range(element_size(p.type)))  # type: ignore[arg-type]
     place = 0
+    # Results have 8 bytes each whatever their type, so a caller can index them.
     for values in body.region(fn.body):
         for value in values:
             b.store(value, result_place(b, function.args[-1], place))
@@ -63,12 +64,12 @@ def emit_function(fn: Function, symbol: str, isa: Isa, *, fast_math: bool = Fals
 
 
 def result_place(b: Any, results: Any, k: int) -> Any:
-    """Pointer to the k-th scalar of the results."""
+    """Return a pointer to the k-th scalar of the results."""
     return b.gep(results, [i64(k)], inbounds=True, source_etype=I64)
 
 
 def _passed(t: Type) -> list[Any]:
-    """The LLVM types of what is passed for a parameter."""
+    """Return the LLVM types of the arguments for a parameter."""
     if isinstance(t, Array):
         return [PTR, *[I64] * (2 * t.ndim)]
     element: Element = t  # type: ignore[assignment]

@@ -1,13 +1,13 @@
 """The two functions of a kernel: the loop over the threads of a chunk, and the one that adds up partial sums.
 
-In: a function without composite mathematics, and a symbol. Out: an LLVM module that defines ``symbol`` and, if the
-kernel sums into uniform addresses, ``symbol_finish``; both have the signature ``void(int64, int64, int64)`` of
+A function without composite mathematics, and a symbol, give an LLVM module that defines ``symbol`` and, if the kernel
+sums into uniform addresses, ``symbol_finish``; both have the signature ``void(int64, int64, int64)`` of
 ``diffkern.abi``. The module holds nothing else that is visible from outside.
 
 The threads of a chunk are walked as a loop nest: rows of the last axis the kernel asks for, so that the innermost loop
 runs over that axis alone and the leading components are computed once a row. A launch with more axes than the kernel
-asks for repeats the whole nest. What is the same for all threads of the nest, or of a row, is computed ahead of the
-loop (``diffkern.opt.placement``). Where an array that is read there shares memory with one that the kernel writes,
+asks for repeats the whole nest. Values that are the same for all threads of the nest, or of a row, are computed ahead
+of the loop (``diffkern.opt.placement``). If an array that is read there shares memory with one that the kernel writes,
 there is a nest for each thread.
 """
 
@@ -76,11 +76,11 @@ class CpuModule(KernelModule):
     weight : int
         Instructions of the longest vectorised loop with everything inlined, and literals.
     questions : float
-        How often the vectoriser may ask whether a value is uniform.
+        The number of uniformity queries that the vectoriser may make.
     threads : Choice
         How the threads run.
     notes : tuple of str
-        What became of the operations in lanes, for reports.
+        The form of the operations in lanes, for reports.
     updates : bool
         Whether there are atomic updates, which are plain ones where the lowest bit of the address of the argument block
         says so.
@@ -97,7 +97,7 @@ class CpuModule(KernelModule):
 
     @property
     def report(self) -> str:
-        """How the threads run, in lines of text."""
+        """A description of how the threads run, in lines of text."""
         return "\n".join((str(self.threads), *self.notes))
 
 
@@ -112,10 +112,12 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
     chunk.emit(settings.checking)
     symbols: tuple[str, ...] = (symbol,)
     sites = sum(width(op) for op in facts.reduced)
+    # Partial sums per chunk need a second function, which runs after all chunks.
     if sites:
         symbols += (f"{symbol}_finish",)
         _emit_finish(module, fn, facts, symbols[1])
     weight = sum(_weight(function, {}) for function in chunk.functions) + len(facts.literals)
+    # Thread-local buffers make the kernel many loops instead of one, and only the longest counts for the vectoriser.
     if facts.buffers:
         weight = math.ceil(weight * longest_loop(fn))
     questions = uniform_questions(fn, placement.moved, fast_math=settings.fast_math)
@@ -130,11 +132,12 @@ def _placement(fn: Function, checking: Checking) -> Placement:
         return Placement()  # the program says which thread caused an error, so each does everything by itself
     placement = place(fn)
     few = len(placement.reads) * len(placement.writes) <= _MOST_COMPARISONS
+    # With too many pairs to compare at run time, nothing is read ahead.
     return placement if few else place(fn, loads=False)
 
 
 def _weight(function: Any, known: dict[str, int]) -> int:
-    """Instructions of a function with those of the functions that LLVM will inline into it."""
+    """Return the instructions of a function with those of the functions that LLVM will inline into it."""
     if function.name not in known:
         total = 0
         for block in function.blocks:
@@ -165,6 +168,7 @@ class _Frame(Frame):
         builder = ir.IRBuilder(function.append_basic_block("entry"))
         block, self.lo, self.hi = function.args
         self.alone = None
+        # The lowest bit of the block's address tells that the chunk runs alone, so atomics may be plain updates.
         if updates:
             self.alone = builder.icmp_unsigned("!=", builder.and_(block, i64(abi.ALONE)), i64(0))
             block = builder.and_(block, i64(~abi.ALONE))
@@ -177,7 +181,7 @@ class _Frame(Frame):
         return body
 
     def partial(self, chunk: Any, sites: int, site: int) -> Any:
-        """Pointer to the partial sum of a site of a chunk."""
+        """Return a pointer to the partial sum of a site of a chunk."""
         b = self.builder
         base = b.inttoptr(self.header(abi.PARTIALS), PTR)
         index = b.add(b.mul(chunk, i64(sites)), i64(site))
@@ -185,9 +189,9 @@ class _Frame(Frame):
 
     @contextlib.contextmanager
     def loop(self, lo: Any, hi: Any, step: Any = None, *, scalar: bool = False) -> Iterator[Any]:
-        """A loop over ``lo <= i < hi`` of signed integers, around the code emitted inside the ``with`` block.
+        """Emit a loop over ``lo <= i < hi`` of signed integers, around the code emitted inside the ``with`` block.
 
-        LLVM makes no vectors of a scalar one.
+        LLVM does not vectorise a scalar one.
         """
         b = self.builder
         before = b.block
@@ -199,6 +203,7 @@ class _Frame(Frame):
         b.cbranch(self.goes_on(i, hi), body, done)
         b.position_at_end(body)
         yield i
+        # No signed wrap: LLVM can then compute the number of trips, which vectorising needs.
         following = b.add(i, ir.Constant(lo.type, 1) if step is None else step, flags=("nsw",))
         i.add_incoming(following, b.block)
         back = b.branch(head)
@@ -207,7 +212,7 @@ class _Frame(Frame):
         b.position_at_end(done)
 
     def goes_on(self, i: Any, hi: Any) -> Any:
-        """Whether a loop makes another trip."""
+        """Return whether a loop makes another trip."""
         return self.builder.icmp_signed("<", i, hi)
 
 
@@ -232,32 +237,35 @@ class Chunk(_Frame, KernelFrame):
         self.lanes = [] if known is None else [Lanes(self, form, flags, known) for form in chosen.forms]
 
     def stacks(self) -> dict[int, Any]:
-        """Memory for the loops' stacks of a thread by itself, by level."""
+        """Return memory for the loops' stacks of a thread outside of lanes, by level."""
         return {} if self.runs_in_lanes else loop_stacks(self.room.take, self.facts)
 
     @property
     def runs_in_lanes(self) -> bool:
-        """Whether no thread is left for the code of a single one."""
+        """True if no code for single threads is needed."""
         return any(lanes.form.masked for lanes in self.lanes) and not self.row_by_itself
 
     def goes_on(self, i: Any, hi: Any) -> Any:
-        """Whether a loop makes another trip; no thread begins after an error."""
+        """Return whether a loop makes another trip; no thread begins after an error."""
         more = super().goes_on(i, hi)
         return more if self.checks is None else self.builder.and_(more, self.checks.none_found())
 
     def thread(self) -> BodyEmitter:
         self.scratch = Scratch(self.module, self.builder, self.facts.buffers)
+        # Buffers are new memory, so no array of the launch can overlap them.
         self.arrays = self.scratch.apart_from(self.arrays)
         body = self.body()
+        # Parts have a frame of their own, so dividing is not combined with lanes or with recording the thread.
         pieces = outline(self.fn, self.placement.moved) if not self.lanes and self.record is None else {}
         if pieces:
             body = self.outlined(body, pieces)
         body.scratch, body.vector_bytes = self.scratch, self.module.isa.vector_bytes
+        # Ops of the placement are emitted ahead of the threads and skipped in their code.
         body.moved = self.placement.moved
         return body
 
     def outlined(self, body: BodyEmitter, pieces: Outline) -> OutlinedBody:
-        """What emits parts of a thread as functions, instead of a body that emits all in one."""
+        """Return an emitter that emits parts of a thread as functions, instead of one that emits all in one."""
         slots = Slots(self.builder)
         return OutlinedBody(
             body.builder, body.scalars, body.facts, body.arrays, body.values, extent_along=body.extent_along,
@@ -266,6 +274,7 @@ class Chunk(_Frame, KernelFrame):
 
     def finish(self, sums: dict[int, list[Any]]) -> None:
         self.scratch.release()
+        # The accumulators of all lanes are added up in a fixed order, before the chunk's partial sums are stored.
         self.room.release()
         for lanes in self.lanes:
             lanes.add_up(sums)
@@ -276,6 +285,7 @@ class Chunk(_Frame, KernelFrame):
             return
         b = self.builder
         size = self.header(abi.CHUNK)
+        # The chunk's number from its first thread; the last chunk may be shorter, hence its nominal size.
         chunk = b.udiv(self.lo, b.select(b.icmp_signed(">", size, i64(0)), size, i64(1)))
         slots = self.summed(sums)
         for site, (slot, s) in enumerate(slots):
@@ -284,6 +294,7 @@ class Chunk(_Frame, KernelFrame):
     def threads(self, body: BodyEmitter) -> Iterator[None]:
         b, arity = self.builder, self.fn.tid_arity
         together = self.together()
+        # Blocks as threads: there is one axis, the number of the block.
         if arity == 0:
             with self.nests(self.lo, self.hi, together) as (lo, hi):
                 self.ahead(body, self.placement.chunk)
@@ -293,6 +304,7 @@ class Chunk(_Frame, KernelFrame):
                     yield
             return
         dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
+        # Axes of the launch beyond those of the kernel repeat its threads.
         repeat = dims[arity] if arity < abi.MAX_DIMS else i64(1)
         for d in dims[arity + 1 :]:
             repeat = b.mul(repeat, d)
@@ -312,11 +324,12 @@ class Chunk(_Frame, KernelFrame):
     def neighbours(
         self, body: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any, length: Any = None
     ) -> Iterator[Any]:
-        """The threads of a row that are left when lanes have run, one by one; stops once, or never if none is left.
+        """Emit lanes, then the remaining threads of a row one by one; yields once, or never if none can remain.
 
-        Where a row of one thread runs by itself, `length` is that of the row.
+        If a row of one thread runs without lanes, `length` is the length of the row.
         """
         b = self.builder
+        # A row of one thread leaves no thread to the lanes, which would execute masked code for it.
         end = b.select(b.icmp_signed(">", length, i64(1)), hi, lo) if self.row_by_itself else hi
         for lanes in self.lanes:
             lo = lanes.run(body, leading, lo, end)
@@ -326,12 +339,12 @@ class Chunk(_Frame, KernelFrame):
             yield i
 
     def ahead(self, body: BodyEmitter, ops: Sequence[Op]) -> None:
-        """What is executed ahead of the loop that is emitted next."""
+        """Emit the ops that are executed ahead of the loop that is emitted next."""
         for op in ops:
             body.op(op)
 
     def together(self) -> Any:
-        """Whether what is read ahead of the threads stays as it is while they run; None where that is certain."""
+        """Return whether contents read ahead of the threads stay unchanged while they run; None if that is certain."""
         reads, writes = self.placement.reads, self.placement.writes
         if not reads or not writes:
             return None
@@ -339,20 +352,23 @@ class Chunk(_Frame, KernelFrame):
 
     @contextlib.contextmanager
     def nests(self, first: Any, last: Any, together: Any) -> Iterator[tuple[Any, Any]]:
-        """The threads for which what is the same for all of them is computed: all, or one after the other."""
+        """Emit the range of threads that share precomputed values: all, or one after the other."""
         b = self.builder
+        # Moved ops without loads are harmless even if there is no thread.
         if not self.placement.guarded:
             yield first, last
         elif together is None:
             with b.if_then(b.icmp_signed("<", first, last)):
                 yield first, last
         else:
+            # Ranges of one thread when arrays overlap: then values that an earlier thread may change are computed
+            # again.
             step = b.select(together, b.sub(last, first), i64(1))
             with self.loop(first, last, step) as start:
                 yield start, b.add(start, step)
 
     def of_block(self, t: Any) -> dict[str, Any]:
-        """What a kernel whose threads are blocks may ask for; the last extent of the launch is the block's length."""
+        """Return the indices of a kernel whose threads are blocks; the launch's last extent is the block length."""
         return {"block": t, "block_index": self.builder.trunc(t, I32), "block_dim": self.extent(abi.MAX_DIMS - 1)}
 
     def note_component(self, index: Any, start: Any, repeat: Any, r: Any) -> None:
@@ -363,8 +379,10 @@ class Chunk(_Frame, KernelFrame):
 
     def rows(self, body: BodyEmitter, first: Any, last: Any, dims: list[Any], repeat: Any, r: Any) -> Iterator[None]:
         b = self.builder
+        # An extent of zero would divide by zero, although then there are no threads.
         length = b.select(b.icmp_signed(">", dims[-1], i64(0)), dims[-1], i64(1))
         with self.loop(b.sdiv(first, length), self.ceil_div(last, length)) as row:
+            # The number of the row is split into its components from the last leading axis to the first.
             leading, rest = [], row
             for d in reversed(dims[1:-1]):
                 nonzero = b.select(b.icmp_signed(">", d, i64(0)), d, i64(1))
@@ -372,6 +390,7 @@ class Chunk(_Frame, KernelFrame):
                 rest = b.sdiv(rest, nonzero)
             leading.append(b.trunc(rest, I32))
             start = b.mul(row, length)
+            # The first and the last row of the chunk may be partial.
             lo, hi = b.sub(first, start), b.sub(last, start)
             lo = b.select(b.icmp_signed(">", lo, i64(0)), lo, i64(0))
             hi = b.select(b.icmp_signed("<", hi, length), hi, length)
@@ -383,7 +402,7 @@ class Chunk(_Frame, KernelFrame):
                 yield
 
     def ceil_div(self, x: Any, d: Any) -> Any:
-        """``ceil(x / d)`` for ``d > 0`` and ``x > -d``."""
+        """Return ``ceil(x / d)`` for ``d > 0`` and ``x > -d``."""
         b = self.builder
         up = b.sdiv(b.sub(x, i64(1)), d)
         return b.select(b.icmp_signed(">", x, i64(0)), b.add(up, i64(1)), i64(0))
@@ -410,6 +429,7 @@ def _finish_site(frame: _Frame, array: ArrayRef, pointer: Any, k: int, sites: in
     ty = value_type(s)
     slot = b.alloca(ty)
     b.store(constant(s, 0), slot)
+    # In the order of the chunks, so the sum does not depend on which worker ran which of them.
     with frame.loop(i64(0), frame.hi) as chunk:
         part = b.load(frame.partial(chunk, sites, site), typ=ty)
         old = b.load(slot, typ=ty)

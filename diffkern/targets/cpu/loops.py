@@ -1,8 +1,8 @@
-"""How much of a function is the longest loop that LLVM's vectoriser looks at.
+"""The share of a function's longest loop that LLVM's vectoriser looks at.
 
-In: a function whose tiles have become buffers. Out: a share of its operations. The vectoriser takes loops that hold no
-other loop, and its time grows with the square of such a loop. Without tiles that is the loop over the threads, with the
-whole kernel in it. A kernel of tiles is many loops one after the other, most of them short.
+For a function whose tiles have become buffers. The vectoriser takes loops that contain no other loop, and its time
+grows with the square of such a loop. Without tiles that is the loop over the threads, with the whole kernel in it. A
+kernel of tiles is many loops one after the other, most of them short.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _UNROLLED = 4.0
 
 
 def longest_loop(fn: Function) -> float:
-    """Return the share of the operations that lie in the longest loop without a loop, between 0 and 1."""
+    """Return the share of the operations that are in the longest innermost loop, between 0 and 1."""
     search = _Search()
     size, loops = search.region(fn.body)
     return 1.0 if not loops else min(1.0, search.longest / max(size, 1.0))
@@ -31,16 +31,18 @@ class _Search:
         self.constants: set[Value] = set()
 
     def region(self, region: Region) -> tuple[float, bool]:
-        """Operations of a region, and whether there are loops in it."""
+        """Return the operations of a region, and whether there are loops in it."""
         size, loops = 0.0, False
         for op in region.ops:
             if op.name == "const":
                 self.constants.add(op.result)
+            # Elementary functions are inlined, so they count with their length.
             size += _MATH_OPS if lookup(op.name).elementary else 1.0
             found = [self.region(sub) for sub in op.regions]
             inside = sum(count for count, _ in found)
             held = any(has for _, has in found)
             if is_loop(op) and not held:
+                # A loop with literal bounds is unrolled and is then part of the code around it.
                 if self.unrolled(op):
                     inside *= _UNROLLED
                 else:

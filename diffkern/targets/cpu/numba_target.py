@@ -1,8 +1,8 @@
-"""What numba says of the processor, asked in a thread of its own.
+"""The processor that numba compiles for, queried in a thread of its own.
 
-In: nothing. Out: the triple, name and features of the processor that numba compiles for. Importing numba
-takes most of a second, and Ctrl-C in the middle leaves it imported by half, which nothing mends while the process
-lives. Interrupts come to the main thread alone: told to stop waiting here, it leaves numba to be imported all the same.
+The result is the triple, name and features of that processor. Importing numba takes most of a second, and Ctrl-C in the
+middle leaves it half imported, which cannot be repaired while the process lives. Interrupts come to the main thread
+alone: if it is told to stop waiting here, it leaves numba to be imported all the same.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def numba_target() -> NumbaTarget:
     """Return the answer, waiting for numba to be imported the first time."""
     if not _found:
         give_back()  # an earlier interrupt may have kept this thread from it
+        # A lock rather than join(): waiting for it can be interrupted, and the thread goes on importing.
         finished = threading.Lock()
         failed: list[BaseException] = []
 

@@ -42,14 +42,14 @@ _lock = free_in_child(threading.Lock())
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What code is made for.
+    """The machine that code is compiled for.
 
     Attributes
     ----------
     llvm
         LLVM's description of it.
     isa
-        What the emitter must know of it.
+        The facts that the emitter needs.
     """
 
     llvm: Any
@@ -58,7 +58,7 @@ class Machine:
 
 @functools.cache
 def machine(name: str = NATIVE) -> Machine:
-    """A machine by the name of its target, made on first use.
+    """Return a machine by the name of its target, made on first use.
 
     Raises
     ------
@@ -82,19 +82,22 @@ def _named(level: Level) -> Machine:
 
 def _native() -> Machine:
     triple, cpu, features = numba_target()
+    # The feature has to be taken back explicitly, as numba's list contains it.
     if cpu in _FULL_WIDTH:
         features += ",-prefer-256-bit"
     return _machine(triple, cpu, features, None)
 
 
 def _machine(triple: str, cpu: str, features: str, fma: bool | None) -> Machine:
-    """A machine for code that is loaded into a process."""
+    """Return a machine for code that is loaded into a process."""
+    # The code is loaded into this process at a known address, so it need not be position independent on x86-64.
     relocation = "static" if triple.startswith("x86_64") else "default"
     described = llvm.Target.from_triple(triple)
     made = described.create_target_machine(cpu=cpu, features=features, opt=3, reloc=relocation, jit=True)
     has = features.split(",")
     level = cpu in ("x86-64-v3", "x86-64-v4")
     halves = level or triple.startswith(("aarch64", "arm64")) or "+f16c" in has
+    # Lanes fill the widest vectors that the processor runs at full speed.
     wide = "+avx512f" in has and cpu in _FULL_WIDTH
     vector_bytes = 64 if wide else 32 if level or "+avx" in has else 16
     registers = 32 if cpu == "x86-64-v4" or "+avx512vl" in has or triple.startswith(("aarch64", "arm64")) else 16
@@ -105,14 +108,14 @@ def _machine(triple: str, cpu: str, features: str, fma: bool | None) -> Machine:
 
 
 def optimised_text(text: str, weight: int, t: Machine, questions: float = 0.0) -> str:
-    """What :func:`optimise` makes of a module, as text."""
+    """Return the result of :func:`optimise` as text."""
     return interruptible(lambda: str(optimise(text, weight, t, questions)))
 
 
 def optimise(text: str, weight: int, t: Machine, questions: float = 0.0) -> Any:
     """Parse, verify and optimise a module.
 
-    The work is bounded by what is known of the module, never by a clock: the same text gives the same code.
+    The work is bounded by properties of the module, never by a clock: the same text gives the same code.
 
     Parameters
     ----------
@@ -121,15 +124,16 @@ def optimise(text: str, weight: int, t: Machine, questions: float = 0.0) -> Any:
     weight : int
         The length of its kernel.
     t : Machine
-        What code is made for.
+        The machine that code is compiled for.
     questions : float, optional
-        What ``uniform_questions`` says of it. Where they are too many, loops are vectorised but not interleaved.
+        The result of ``uniform_questions``. If there are too many, loops are vectorised but not interleaved.
     """
 
     def passed() -> Any:
         with _lock:
             vectorise = weight <= VECTORIZE_LIMIT
             module = _passed(text, t, vectorise, interleave=vectorise and questions <= MOST_QUESTIONS)
+            # A known LLVM bug moves such loads behind stores (see sunk_loads); the module is compiled again without it.
             if vectorise and has_sunk_loads(module):
                 module = _passed(text, t, vectorise=False, interleave=False)
             _inline_masked(module, t)
@@ -150,6 +154,7 @@ def _run_passes(module: Any, machine: Any, vectorise: bool, interleave: bool) ->
     options.loop_vectorization = vectorise
     options.loop_interleaving = interleave
     options.loop_unrolling = True
+    # Superword vectorisation of straight-line code costs time and rarely pays for kernels.
     options.slp_vectorization = False
     passes = llvm.create_pass_builder(machine, options)
     llvm_modules.run_passes(passes.getModulePassManager(), module, passes)
@@ -160,6 +165,7 @@ def _inline_masked(module: Any, t: Machine) -> None:
     forms = [f for f in module.functions if f.name.startswith(PREFIX) and f.linkage == llvm.Linkage.external]
     if not forms:
         return
+    # External until now, so that the vectoriser could call forms it had not inlined.
     for f in forms:
         f.linkage = llvm.Linkage.internal
     after = llvm.create_new_module_pass_manager()
@@ -170,7 +176,7 @@ def _inline_masked(module: Any, t: Machine) -> None:
 
 
 def object_code(module: Any, t: Machine) -> bytes:
-    """The object of an optimised module."""
+    """Return the object file of an optimised module."""
 
     def emitted() -> bytes:
         with _lock:
@@ -180,7 +186,7 @@ def object_code(module: Any, t: Machine) -> bytes:
 
 
 def assembly(text: str, t: Machine) -> str:
-    """Assembly of an optimised module given as text, with LLVM's comments: they tell spills from other stores."""
+    """Return the assembly of an optimised module given as text, with LLVM's comments, which tell spills from stores."""
 
     def emitted() -> str:
         with _lock:

@@ -1,12 +1,12 @@
-"""Which parts of a long kernel become functions of their own.
+"""Divides long kernels into parts that become functions of their own.
 
-In: a function for processors. Out: for each region that is divided, its pieces in order: operations that stay, and
-:class:`Part` s, runs of operations that are compiled by themselves.
+For each region that is divided, :func:`outline` gives its pieces in order: operations that stay, and :class:`Part` s,
+runs of operations that are compiled by themselves.
 
 The time of LLVM's passes grows with the square of a function and of its loops, and that of its register allocator
-nearly so. What is divided here has a bound on both, so the time grows with the length of the kernel. It is decided by
-counting operations: the same kernel is divided in the same way wherever it is compiled. A kernel that is not long
-stays in one piece, with the code that it would have without this module.
+nearly so. Dividing bounds both, so the time grows with the length of the kernel. It is decided by counting operations:
+the same kernel is divided in the same way wherever it is compiled. A kernel that is not long stays in one piece, with
+the code that it would have without this module.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Part:
     ops
         The operations.
     results
-        What others use of it.
+        The results that others use.
     shown
-        What of that the region uses outside of parts.
+        Those of them that the region uses outside of parts.
     """
 
     ops: tuple[Op, ...]
@@ -58,7 +58,7 @@ Outline = Mapping[Region, Sequence[Op | Part]]
 
 
 def outline(fn: Function, moved: frozenset[Op]) -> Outline:
-    """Return the parts of a function; of ``moved``, which are executed elsewhere, there are none in them."""
+    """Return the parts of a function; they leave out ``moved``, the ops that are executed elsewhere."""
     found = _Outliner(moved)
     if found.work(fn.body) <= LARGEST:
         return {}
@@ -67,7 +67,7 @@ def outline(fn: Function, moved: frozenset[Op]) -> Outline:
 
 
 def taken(ops: Iterable[Op], moved: frozenset[Op]) -> list[Value]:
-    """Return what operations use, with all that is in them, and do not compute, in the order of first use."""
+    """Return the values that operations use, their regions included, and do not compute, in order of first use."""
     used: dict[Value, None] = {}
     made: set[Value] = set()
     _note(ops, moved, used, made)
@@ -92,7 +92,7 @@ class _Outliner:
     Attributes
     ----------
     pieces
-        What has been divided.
+        The pieces of divided regions.
     """
 
     def __init__(self, moved: frozenset[Op]) -> None:
@@ -100,23 +100,26 @@ class _Outliner:
         self.pieces: dict[Region, Sequence[Op | Part]] = {}
 
     def work(self, region: Region) -> int:
-        """The work of a region as it is."""
+        """Return the work of a region as it is."""
         return sum(self.own(op) + sum(map(self.work, op.regions)) for op in region.ops if op not in self.moved)
 
     def own(self, op: Op) -> int:
-        """The work of an operation without what is in it."""
+        """Return the work of an operation without its regions."""
         return _MATH_OPS if lookup(op.name).elementary else _LOOP_OPS if is_loop(op) else 1
 
     def divide(self, region: Region) -> int:
-        """Divide a region if it is long; returns the work that is left in one piece."""
+        """Divide a region if it is long; return the work that is left in one piece."""
+        # Inner regions are divided first, so that a divided loop counts as a few calls further out.
         sizes = [0 if op in self.moved else self.own(op) + sum(map(self.divide, op.regions)) for op in region.ops]
         total = sum(sizes)
         if total <= PART:
             return total
         runs = list(self.runs(region, sizes))
+        # Results that operations outside of parts use have to be loaded there; others stay in their slots.
         shown = set(region.yields).union(*(taken((run,), self.moved) for run in runs if isinstance(run, Op)))
         wanted = set(shown)
         pieces: list[Op | Part] = []
+        # From the last run to the first: what later runs take decides about the results of earlier ones.
         for run in reversed(runs):
             if isinstance(run, Op):
                 pieces.append(run)
@@ -128,9 +131,9 @@ class _Outliner:
         return len(pieces)
 
     def runs(self, region: Region, sizes: Sequence[int]) -> Iterator[Op | list[Op]]:
-        """The operations of a region in runs, and what stays: memory of the thread, which is made where all see it.
+        """Iterate over the operations of a region in runs, and those that stay: memory of the thread, visible to all.
 
-        A run ends where the fewest values are needed later, of the places that make it long enough and not too long.
+        A run ends where the fewest values are needed later, among the places that make it long enough and not too long.
         """
         ends = [0, *accumulate(sizes)]
         crossing = self.crossing(region)
@@ -142,8 +145,10 @@ class _Outliner:
             else:
                 places = range(begin + 1, bisect_right(ends, ends[begin] + PART))
                 long_enough = places[bisect_left(places, ends[begin] + PART // 2, key=ends.__getitem__) :]
+                # Of equally good places the latest is taken, for fewer parts.
                 end = min(reversed(long_enough), key=crossing.__getitem__, default=begin + 1)
             run = [op for op in region.ops[begin:end] if op.name != "shared_new"]
+            # A short run is not worth a call and the slots it takes.
             if ends[end] - ends[begin] > SHORTEST:
                 yield run
             else:
@@ -151,7 +156,8 @@ class _Outliner:
             begin = end
 
     def crossing(self, region: Region) -> list[int]:
-        """How many values are made before each place between the operations of a region, and used behind it."""
+        """Return, for each place between the operations of a region, how many values are live across it."""
+        # Yields are used behind the last operation.
         last: dict[Value, int] = dict.fromkeys(region.yields, len(region.ops))
         for place in reversed(range(len(region.ops))):
             for v in taken((region.ops[place],), self.moved):

@@ -1,10 +1,10 @@
 """The body of a thread in several LLVM functions: each part of a long kernel is one of its own.
 
-In: the parts (:mod:`~diffkern.targets.cpu.outline`), and the function that runs the threads. Out: that function with
-calls, and a function ``void part(slots, block, memory...)`` for each part, which LLVM does not inline. Arrays and
-parameters are read from the argument block again. What else a part takes or returns is kept in *slots*, 8 bytes a
-scalar, which belong to the thread that runs; a value is stored once, however many parts take it. Memory of the thread
-(stacks, sums, arrays, buffers) is passed by pointers that overlap nothing.
+The function that runs the threads gets calls, and each part (:mod:`~diffkern.targets.cpu.outline`) becomes a function
+``void part(slots, block, memory...)``, which LLVM does not inline. Arrays and parameters are read from the argument
+block again. Other operands and results of a part are kept in *slots*, 8 bytes a scalar, which belong to the running
+thread; a value is stored once, however many parts take it. Memory of the thread (stacks, sums, arrays, buffers) is
+passed by pointers that overlap nothing.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ _Key = tuple[str, object]
 
 
 class Slots:
-    """Where the parts of a thread keep what others take: as many slots as are asked for while the code is emitted."""
+    """The slots in which parts of a thread exchange values; their number grows while code is emitted."""
 
     def __init__(self, builder: Builder) -> None:
+        # The array type grows as slots are assigned; the allocation itself is at the function's entry.
         self.memory = untyped(builder.alloca(ir.ArrayType(I64, 0)))
         self.first: dict[_Key, int] = {}
         self.count = 0
 
     def at(self, b: Builder, memory: Any, key: _Key, parts: Sequence[Any]) -> list[Any]:
-        """Pointers to the slots of something of several parts, whose memory a function knows by ``memory``."""
+        """Return pointers to the slots of a value with several parts, in the slots' memory as a function knows it."""
         if key not in self.first:
             self.first[key] = self.count
             self.count += len(parts)
             self.memory.allocated_type = ir.ArrayType(I64, self.count)
+        # The slots of a value are the same for all parts, so it is stored once.
         start = self.first[key]
         return [b.gep(memory, [i64(start + k)], inbounds=True, source_etype=I64) for k in range(len(parts))]
 
@@ -58,13 +60,13 @@ class OutlinedBody(BodyEmitter):
     frame
         The function that is being emitted.
     pieces
-        What is divided.
+        The pieces of divided regions.
     slots, memory
-        Where values are kept, and the pointer to it.
+        The slots of values, and the pointer to them.
     kept
-        What is in its slots wherever the code is emitted next.
+        The values that are in their slots wherever the code is emitted next.
     away
-        Values that only other parts use, with what emitted the part that makes them.
+        Values that only other parts use, with the emitter of the part that makes them.
     functions
         The functions of all parts.
     """
@@ -85,7 +87,7 @@ class OutlinedBody(BodyEmitter):
         return [self.values[v] for v in region.yields]
 
     def emit(self, pieces: Iterable[Op | Part]) -> None:
-        """Emit what a region consists of."""
+        """Emit the pieces of a region."""
         for piece in pieces:
             if isinstance(piece, Part):
                 self.part(piece)
@@ -104,10 +106,12 @@ class OutlinedBody(BodyEmitter):
         )
         self.functions.append(function)
         function.linkage = "internal"
+        # Inlining would undo the division, and with it the bound on compile time.
         function.attributes.add("noinline")
         function.attributes.add("nounwind")
         without_estimates(function, self.frame.scalars.flags)
         for k, argument in enumerate(function.args):
+            # The argument block is an integer; all other arguments are pointers to distinct memory.
             if k != 1:
                 argument.add_attribute("noalias")
         inner = self.inside(function, wanted, dict(zip(owned, function.args[2:], strict=True)))
@@ -118,6 +122,7 @@ class OutlinedBody(BodyEmitter):
         b = self.builder
         b.call(function, [self.memory, b.ptrtoint(self.frame.block, I64), *owned.values()])
         for v in part.results:
+            # The part has stored its results itself; here they are loaded only if the region uses them.
             self.kept.update({("value", v): None, ("exact", v): None})
             self.away[v] = inner
             if v in part.shown:
@@ -126,7 +131,8 @@ class OutlinedBody(BodyEmitter):
     # -- what is kept ------------------------------------------------------------------------------------------------
 
     def keep_all(self, wanted: Iterable[Value]) -> None:
-        """Store what a part takes, as far as that has not been done."""
+        """Store the operands of a part that have not been stored yet."""
+        # The thread's index is stored once per thread; later parts find it in its slots.
         for axis, component in enumerate(self.tid):
             self.keep(("tid", axis), (component,))
         for name, index in self.launch.items():
@@ -145,7 +151,7 @@ class OutlinedBody(BodyEmitter):
             self.keep(("exact", v), (self.exact[v],))
 
     def keep(self, key: _Key, parts: Sequence[Any]) -> None:
-        """Store parts in their slots; literals stay what they are."""
+        """Store parts in their slots; literals need none."""
         if key in self.kept:
             return
         self.kept[key] = None
@@ -154,7 +160,7 @@ class OutlinedBody(BodyEmitter):
                 self.builder.store(part, slot)
 
     def load_kept(self, key: _Key, parts: Sequence[Any]) -> tuple[Any, ...]:
-        """What another function holds as ``parts``."""
+        """Load the values that another function holds as ``parts``."""
         b = self.builder
         slots = self.slots.at(b, self.memory, key, parts)
         return tuple(
@@ -162,7 +168,7 @@ class OutlinedBody(BodyEmitter):
         )
 
     def take(self, v: Value, other: OutlinedBody | None = None) -> None:
-        """Make a value known here as another function holds it, or that of the part that makes it."""
+        """Make a value known here that another function holds, or the part that makes it."""
         other = self.away.get(v, other)
         assert other is not None
         if v in other.values:
@@ -180,7 +186,7 @@ class OutlinedBody(BodyEmitter):
     # -- functions ---------------------------------------------------------------------------------------------------
 
     def owned(self, part: Part, wanted: Iterable[Value]) -> dict[_Key, Any]:
-        """Pointers to the memory of the thread that a part works on."""
+        """Return pointers to the memory of the thread that a part works on."""
         out: dict[_Key, Any] = {}
         for op in walk(Region(ops=list(part.ops))):
             if op.name == "stack_new":
@@ -199,17 +205,18 @@ class OutlinedBody(BodyEmitter):
         return out
 
     def is_own(self, v: Value) -> bool:
-        """Whether an array is memory of the thread: no parameter, and no memory of the program."""
+        """Return whether an array is memory of the thread: no parameter, and no memory of the program."""
         return v not in self.frame.fn.params and not isinstance(self.arrays[v].data, ir.GlobalVariable)
 
     def inside(self, function: Any, wanted: Iterable[Value], owned: dict[_Key, Any]) -> OutlinedBody:
-        """What emits the code of a part, at its entry."""
+        """Return an emitter for the code of a part, at its entry."""
         b = ir.IRBuilder(function.append_basic_block("entry"))
         module, flags = self.frame.module, self.scalars.flags
         block = b.inttoptr(function.args[1], PTR)
         scalars = ScalarEmitter(b, module, flags)
         frame = Frame(module, self.frame.fn, self.facts, b, block, scalars, used=set(wanted))
         arrays = {v: a for v, a in self.arrays.items() if isinstance(a.data, ir.GlobalVariable)}
+        # Facts about an array stay those of the outer function, but its data and extents are read here.
         for v, read in frame.arrays.items():
             arrays[v] = dataclasses.replace(self.arrays[v], data=read.data, shape=read.shape, strides=read.strides)
         for (kind, own), data in owned.items():

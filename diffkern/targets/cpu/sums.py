@@ -1,6 +1,7 @@
-"""Which arrays threads only add to: chunks can have copies of them, and need no atomic updates.
+"""Arrays that threads only add to: chunks can have copies of them, and need no atomic updates.
 
-In: a function in the form that is emitted, and what is summed for each chunk by itself. Out: positions of parameters.
+For a function as it is emitted, and the ops that are summed for each chunk by itself, :func:`added_to` returns the
+positions of such parameters.
 """
 
 from __future__ import annotations
@@ -22,13 +23,14 @@ def _updates(fn: Function, summed: Collection[Op]) -> list[Op]:
 
 
 def updates_atomically(fn: Function, summed: Collection[Op]) -> bool:
-    """Whether threads update elements atomically, besides what is summed for each chunk."""
+    """Return whether threads update elements atomically, besides the ops that are summed for each chunk."""
     return bool(_updates(fn, summed))
 
 
 def added_to(fn: Function, summed: Collection[Op]) -> tuple[int, ...]:
-    """Return the parameters that threads add to, if they do nothing else with these and update nothing else."""
+    """Return the parameters that threads only add to, if they update nothing else."""
     updates, used = _updates(fn, summed), used_values(fn)
+    # A copy per chunk starts at zero and is added at the end, which is right for sums alone.
     if not all(op.name == "atomic" and op.attrs["kind"] in ("add", "sub") for op in updates):
         return ()
     if any(op.result in used or not _is_summable(op) for op in updates):

@@ -1,16 +1,16 @@
-"""How often LLVM's loop vectoriser asks whether a value is the same in all lanes, if it interleaves a loop.
+"""An estimate of how often LLVM's loop vectoriser asks whether a value is uniform, if it interleaves a loop.
 
-In: a function, and the ops of it that stand ahead of the loop over threads. Out: an upper bound, as far as the code
-before optimisation tells.
+:func:`uniform_questions` returns an upper bound for a function, given the ops that are executed ahead of the loop over
+threads, as far as the code before optimisation tells.
 
-LLVM 22 decides it when it interleaves (``vputils::isUniformAcrossVFsAndUFs``), for an operation by asking for each of
-its operands, and for theirs, without remembering an answer: a value that is reached on many ways is asked for on each.
-An operand that does differ ends the question, so what counts is what is computed from values that all lanes share, such
-as ``s[0]`` under a condition. Elementary functions reach their argument on thousands of ways to billions.
+LLVM 22 decides uniformity when it interleaves (``vputils::isUniformAcrossVFsAndUFs``), for an operation by asking for
+each of its operands, and for theirs, without caching: a value that is reached on many paths is queried on each. An
+operand that does differ ends the query, so only values computed from uniform ones count, such as ``s[0]`` under a
+condition. Elementary functions reach their argument on thousands to billions of paths.
 
-The loops that may be vectorised hold no other loop by then. Each has a variable: the last component of the thread
+The loops that may be vectorised contain no other loop by then. Each has a variable: the last component of the thread
 index, or that of a ``for``. A load differs between lanes if its address moves with this variable, or is itself computed
-from such a load. What is computed from it counts as different only where no simplification can make it the same:
+from such a load. A value computed from it counts as different only where no simplification can make it uniform:
 ``where(x[i] > x[i], s[0], s[0])`` is ``s[0]``.
 """
 
@@ -35,14 +35,14 @@ _MOST_TRIPS = 64.0
 
 
 def uniform_questions(fn: Function, moved: Set[Op] = frozenset(), *, fast_math: bool = False) -> float:
-    """Return how many questions there may be about the loop of a function with the most of them.
+    """Return how many queries there may be about the loop of a function with the most of them.
 
     Parameters
     ----------
     fn : Function
         The function.
     moved : set of Op, optional
-        What is executed ahead of the loop over threads.
+        The ops that are executed ahead of the loop over threads.
     fast_math : bool, optional
         Whether LLVM may simplify as if numbers were real.
     """
@@ -52,14 +52,15 @@ def uniform_questions(fn: Function, moved: Set[Op] = frozenset(), *, fast_math: 
 
 @dataclass(frozen=True, slots=True)
 class _Loop:
-    """A loop that LLVM may vectorise: its regions, and what stands for its variable in affine forms."""
+    """A loop that LLVM may vectorise: its regions, and the term for its variable in affine forms."""
 
     regions: Sequence[Region]
     variable: object
 
 
 def _innermost(fn: Function, moved: Set[Op], forms: AffineForms) -> Iterator[_Loop]:
-    """The loops that hold no other one once loops of constant trips are unrolled, and others stand ahead of them."""
+    """Iterate over the loops that contain no other once those of constant trips are unrolled and others hoisted."""
+    # Without inner loops the loop over threads itself is the innermost.
     top = [op for op in fn.body.ops if op not in moved]
     if not _holds_loop(top, forms):
         yield _Loop([fn.body], tid_term(fn.tid_arity - 1))
@@ -73,7 +74,7 @@ def _within(op: Op) -> Iterator[Op]:
 
 
 def _holds_loop(ops: Iterable[Op], forms: AffineForms) -> bool:
-    """Whether a loop that stays one is among ops or inside of them."""
+    """Return whether a loop that is not unrolled is among ops or inside of them."""
     return any(
         op.name == "while" or op.name == "for" and _trips(op, forms) is None or _holds_loop(_within(op), forms)
         for op in ops
@@ -81,7 +82,7 @@ def _holds_loop(ops: Iterable[Op], forms: AffineForms) -> bool:
 
 
 def _trips(op: Op, forms: AffineForms) -> float | None:
-    """The trips of a counted loop, if they are constant."""
+    """Return the trips of a counted loop, if they are constant."""
     lo, hi, step = map(forms.of, For(op).bounds)
     distance = hi - lo
     if not distance.is_constant or not step.is_constant:
@@ -90,10 +91,11 @@ def _trips(op: Op, forms: AffineForms) -> float | None:
 
 
 class _Search:
-    """Goes through a loop once.
+    """Walks a loop once.
 
-    Values that differ between lanes are ``own``. The others are ``shared`` if anything but literals goes into them;
-    those that are computed in the loop have ``ways``, the number of ways from them to elements that all lanes share.
+    Values that differ between lanes are ``own``. The others are ``shared`` if they are computed from more than
+    literals; those that are computed in the loop have ``ways``, the number of paths from them to elements that all
+    lanes share.
     """
 
     def __init__(self, forms: AffineForms, moved: Set[Op], fast_math: bool) -> None:
@@ -107,7 +109,7 @@ class _Search:
         self.questions = 0.0
 
     def of(self, loop: _Loop) -> float:
-        """All questions about the values of a loop."""
+        """Return the number of queries about the values of a loop."""
         self.variable = loop.variable
         for region in loop.regions:
             self.own.update(region.params)
@@ -131,13 +133,14 @@ class _Search:
             elif op.name == "select":
                 self.choice(op.result, op.operands[:1], op.operands[1:])
             elif op.name in ("load", "buffer_get", "stack_get"):
+                # A load at an address that moves with the loop differs between lanes, and ends the question.
                 moves = any(self.moves(v) or self.gathered(v) for v in op.operands[1:])
                 self.enter(op.result, own=moves, shared=True, ways=1.0)
             else:
                 self.computed(op)
 
     def choice(self, result: Value, conditions: Sequence[Value], arms: Sequence[Value]) -> None:
-        """A value that may turn out to be one of some others."""
+        """Enter a value that may turn out to be one of some others."""
         own = any(v in self.own for v in arms) and all(v in self.own or v in self.constants for v in arms)
         self.enter(result, own, *self.share((*conditions, *arms)))
 
@@ -146,13 +149,14 @@ class _Search:
             self.constants.update(op.results)
             return
         shared, ways = self.share(op.operands)
+        # The expansion of an elementary function multiplies the paths to its argument.
         own = lookup(op.name).ways
         ways = own if own == math.inf else ways * own
         for result in op.results:
             self.enter(result, self.differs(op, result), shared, ways)
 
     def differs(self, op: Op, result: Value) -> bool:
-        """Whether the result of an op differs between lanes in whatever way LLVM simplifies it."""
+        """Return whether the result of an op differs between lanes however LLVM simplifies it."""
         if op.name == "tid" or isinstance(result.type, Scalar) and result.type.is_integer and self.moves(result):
             return self.moves(result)
         if op.name == "atomic":
@@ -165,7 +169,7 @@ class _Search:
         return exact and any(v in self.own for v in op.operands)
 
     def share(self, values: Sequence[Value]) -> tuple[bool, float]:
-        """Whether any of some values is shared, and the ways to elements through all of them."""
+        """Return whether any of some values is shared, and the paths to elements through all of them."""
         outside = any(v not in self.inside and v not in self.constants and v not in self.own for v in values)
         return outside or any(v in self.shared for v in values), sum(self.ways.get(v, 0.0) for v in values)
 
@@ -179,7 +183,7 @@ class _Search:
             self.questions += ways
 
     def moves(self, v: Value) -> bool:
-        """Whether an index changes with the loop's variable in each trip."""
+        """Return whether an index changes with the loop's variable in each trip."""
         return any(self.term_moves(term) for term in self.forms.of(v).terms)
 
     def term_moves(self, term: object) -> bool:
@@ -189,13 +193,13 @@ class _Search:
         return op is not None and op.name == "mul" and any(self.moves(v) for v in op.operands)
 
     def gathered(self, v: Value) -> bool:
-        """Whether an index is an element that differs between lanes, but for a distance."""
+        """Return whether an index is an element that differs between lanes, up to a constant offset."""
         terms = [term for term in self.forms.of(v).terms if isinstance(term, Value) and term in self.own]
         made = self.forms.producer.get(terms[0]) if len(terms) == 1 else None
         return made is not None and made.name in ("load", "cast")
 
     def unrolled(self, op: Op) -> None:
-        """A loop that becomes straight code: what is carried around is one chain, each trip multiplies the ways."""
+        """Enter a loop that is unrolled: carried values form one chain, and each trip multiplies the paths."""
         trips = min(_MOST_TRIPS, _trips(op, self.forms) or 0.0)
         loop = For(op)
         self.constants.add(loop.index)
@@ -204,6 +208,7 @@ class _Search:
         before, self.questions = self.questions, 0.0
         self.region(loop.body)
         factor = max((self.ways.get(v, 0.0) for v in loop.yields), default=0.0)
+        # A geometric growth over the trips, in logarithms, as the number itself may overflow.
         copies = math.exp(min(math.log(max(factor, 1.0)) * trips, 500.0))
         copies *= 1.0 + max((self.ways.get(v, 0.0) for v in loop.init), default=0.0)
         self.questions = before + self.questions * max(copies, trips)

@@ -1,7 +1,7 @@
-"""What the compilers for CUDA have in common: limits, passes, and what a cubin says of itself.
+"""The common part of the compilers for CUDA: limits, passes, and the resources of a cubin.
 
-In: a function of the IR, and the settings of a program. Out: the form that is emitted or printed for an architecture of
-NVIDIA's GPUs, the products of tiles that are a library's in it, and the readable source.
+A function of the IR, and the settings of a program, give the form that is emitted or printed for an architecture of
+NVIDIA's GPUs, the products of tiles that a library computes in it, and the readable source.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CudaArchitecture(Target):
 
     @property
     def shared_limit(self) -> int:
-        """Bytes of shared memory that a launch can ask for, for each block."""
+        """The shared memory that a launch can request for each block, in bytes."""
         return _SHARED_LIMIT.get(self.name, SHARED_BYTES)
 
     def stack_budget(self, given: int | None, slots: int | None) -> StackBudget:
@@ -75,6 +75,7 @@ class CudaArchitecture(Target):
     def _lowering(self, settings: Settings, pointed: Callable[[Function], Function]) -> tuple[Pass, ...]:
         wanted = self._wanted(settings)
         tiles = partial(lower_tiles_for_blocks, limit=self.shared_limit, may_alias=settings.may_alias)
+        # Tiles become blocks of threads first: what follows sees only arrays, loops and barriers.
         passes = (
             Pass("tiles", PROGRAM, BLOCKS, partial(tiles, library=wanted) if wanted else tiles),
             Pass("decided", BLOCKS, BLOCKS, decide),
@@ -89,6 +90,7 @@ class CudaArchitecture(Target):
         if settings.checking is not Checking.NONE:
             return (*passes, written)  # each access stays where the source has it
         shared = (Pass("siblings", CUDA, CUDA, hoist_common), Pass("cse", CUDA, CUDA, eliminate_common))
+        # Stores may be delayed only over accesses that are known not to overlap.
         are_apart = settings.launched and not settings.may_alias
         apart = (Pass("overwrites", CUDA, CUDA, overwrite_late),) if are_apart else ()
         return (*passes, *shared, *apart, written)
@@ -98,8 +100,9 @@ class CudaArchitecture(Target):
         return elements_at_addresses(fn)
 
     def _wanted(self, settings: Settings) -> _Wanted | None:
-        """Which products are a library's: none where no launch can have the number of threads they are for."""
+        """Return a test for products of a library: none where no launch can have their number of threads."""
         library, threads, bounds = settings.products, settings.block_dim, settings.launch_bounds
+        # The library's code is made for one block size, which has to be known and allowed.
         if library is None or threads is None or (bounds is not None and threads > bounds[0]):
             return None
         return _Wanted(library, self.name, threads)
@@ -123,7 +126,8 @@ class CudaArchitecture(Target):
 def taken(
     cubin: bytes, ptx: str, symbol: str, dynamic_shared_bytes: int = 0, products: Sequence[Product] = ()
 ) -> GpuResources:
-    """Return what a kernel takes of a GPU, of its cubin and the PTX that this was made of."""
+    """Return the resources a kernel takes on a GPU, from its cubin and the PTX it was assembled from."""
+    # Local memory that the PTX declares is arrays; the rest of the stack frame is spilled registers.
     found = resources(cubin)[symbol]
     declared = -(-declared_local_bytes(ptx) // 8) * 8  # a frame is made of so many bytes
     return GpuResources(
@@ -137,14 +141,14 @@ def taken(
 
 
 def called(op: Op, threads: int, arch: str) -> Product:
-    """The product of the library that a ``buffer_product`` calls."""
+    """Return the product of the library that a ``buffer_product`` calls."""
     known = {name: value for name, value in op.attrs.items() if name != "add"}
     return Product(**known, threads=threads, arch=arch)
 
 
 @dataclass(frozen=True)
 class _Wanted:
-    """Which products are the library's."""
+    """A test which products are the library's."""
 
     library: ProductLibrary
     arch: str
@@ -152,6 +156,8 @@ class _Wanted:
 
     def __call__(self, product: TileProduct) -> bool:
         try:
+            # Whether the library has the product is decided by its own check, which also knows the architecture's
+            # limits.
             Product(**dataclasses.asdict(product), threads=self.threads, arch=self.arch).check()
         except CompileError:
             if self.library.required:

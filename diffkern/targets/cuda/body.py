@@ -1,7 +1,7 @@
-"""The body of a thread on CUDA: what differs from the CPU's spelling.
+"""The body of a thread on CUDA: the differences from the CPU's emitter.
 
-In: as :mod:`diffkern.targets.emit.function`, with arrays whose data pointers are in the global address space. Out: the
-same, with atomic updates as the hardware has them: ``red`` where nothing asks for the old value.
+As :mod:`diffkern.targets.emit.function`, with arrays whose data pointers are in the global address space, and with
+atomic updates in the hardware's forms: ``red`` if the old value is not used.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ class CudaBody(BodyEmitter):
     Attributes
     ----------
     quiet
-        The ops, by identity, that change an element atomically where nothing uses what was there before.
+        The ops, by identity, that change an element atomically and whose old value is not used.
     lines
-        What gives instructions their source lines; None without.
+        Attaches source lines to instructions; None without.
     dynamic_shared
-        Where the shared memory begins that the launch asks for; None where shared arrays are variables.
+        The start of the shared memory that the launch requests; None if shared arrays are variables.
     shared_offset
-        How many bytes of it have been given to arrays.
+        The bytes of it that have been given to arrays.
     arch
         The architecture.
     memory_space
@@ -78,7 +78,7 @@ class CudaBody(BodyEmitter):
         self.values[op.result] = tuple(shuffle_up(b, part, distance)[0] for part in self.values[op.operands[0]])
 
     def shared_new(self, op: Op) -> None:
-        """Memory that the threads of the block share."""
+        """Allocate memory that the threads of the block share."""
         t, shape = op.result.type, op.attrs["shape"]
         assert isinstance(t, Array)
         s, b = scalar_of(t.dtype), self.builder
@@ -86,6 +86,7 @@ class CudaBody(BodyEmitter):
         memory = ir.ArrayType(memory_type(s), count)
         if self.dynamic_shared is not None:
             block = b.gep(self.dynamic_shared, [i64(self.shared_offset)], inbounds=True, source_etype=I8)
+            # Arrays in one dynamic block follow each other, each at a multiple of 16 bytes.
             self.shared_offset += -(-count * scalar_of(t.dtype).itemsize // 16) * 16
         else:
             name = b.module.get_unique_name(f"{b.function.name}_shared")
@@ -98,6 +99,7 @@ class CudaBody(BodyEmitter):
     def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
         array = Access(op).array.type
         if isinstance(array, Array) and array.layout == SHARED:
+            # Only global memory has the quiet forms emitted here.
             return atomic(self.builder, t, pointer, kind, parts)
         if id(op) in self.quiet:
             name = self.half(scalar_of(t)) if kind in ("add", "sub") else None
@@ -108,15 +110,15 @@ class CudaBody(BodyEmitter):
         return atomic(self.builder, t, pointer, kind, parts)
 
     def half(self, s: Scalar) -> str | None:
-        """The architecture's name of a 16-bit type to whose pairs it adds atomically."""
+        """Return the name of a 16-bit type to whose pairs the architecture adds atomically; else None."""
         if s == FLOAT16:
             return "f16"
         return "bf16" if s == BFLOAT16 and int(self.arch.removeprefix("sm_")) >= 90 else None
 
     def add_halves(self, ref: ArrayRef, name: str, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
-        """An atomic addition to 16-bit numbers. What is added is rounded to them first, as the hardware wants it.
+        """Add to 16-bit numbers atomically; the addend is rounded to them first, as the hardware requires.
 
-        A number whose neighbour lies outside the array, where something else may be, is updated by itself.
+        A number whose neighbour lies outside the array, where other data may be, is updated by itself.
         """
         b, s = self.builder, scalar_of(ref.type.dtype)
         count = functools.reduce(b.mul, ref.shape, i64(element_size(ref.type.dtype) * s.itemsize))
@@ -127,6 +129,7 @@ class CudaBody(BodyEmitter):
             word, upper = word_of_half(b, place)
             address = b.ptrtoint(word, I64)
             below = b.icmp_unsigned(">=", address, start)
+            # The hardware updates a 32-bit word, which must not reach past the array at either end.
             inside = b.and_(below, b.icmp_unsigned("<=", b.add(address, i64(4)), end))
             with b.if_else(inside, likely=True) as (then, otherwise):
                 with then:
@@ -137,12 +140,14 @@ class CudaBody(BodyEmitter):
 
 
 def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
-    """An atomic update of the components of an element; returns the old ones."""
+    """Update the components of an element atomically; return the old ones."""
     s = scalar_of(t)
+    # Integers have native forms in LLVM; extrema of floats and narrow types go through compare-and-swap.
     if not s.is_float or s in STORAGE_ONLY or kind not in ("add", "sub", "exch"):
         return atomic_element(b, t, pointer, kind, parts)
     places = [(component(b, s, pointer, k), part) for k, part in enumerate(parts)]
     if kind == "exch":
+        # LLVM exchanges integers only, so the bits of the float are exchanged.
         bits = ir.IntType(s.bits)
         return [b.bitcast(b.atomic_rmw("xchg", p, b.bitcast(v, bits), "monotonic"), v.type) for p, v in places]
     # The hardware has no subtraction.
@@ -150,9 +155,10 @@ def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]
 
 
 def add_element(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
-    """An atomic update whose results nothing uses."""
+    """Update an element atomically, without its old value."""
     s = scalar_of(t)
     known = ("add", "sub") if s.is_float else ("add", "sub", "min", "max", "and", "or", "xor")
+    # Kinds without a quiet form fall back to the ordinary atomic, whose result is ignored.
     if kind not in known or s in STORAGE_ONLY or parts[0].type not in _QUIET:
         return atomic(b, t, pointer, kind, parts)
     for k, part in enumerate(parts):

@@ -1,9 +1,10 @@
 """The CUDA target: a function of the IR to PTX and a cubin.
 
-In: any function the verifier accepts, and the symbol it is to have. Out: a :class:`~diffkern.targets.target.Compiled`
-whose kernel takes the argument block of ``diffkern.abi`` by value. No GPU and no driver is needed.
+Any function that the verifier accepts, with the symbol it is to have, becomes a
+:class:`~diffkern.targets.target.Compiled` whose kernel takes the argument block of ``diffkern.abi`` by value. No GPU
+and no driver is needed.
 
-LLVM makes PTX, and the cubin is assembled from the one that is kept. What calls a library is compiled by
+LLVM makes PTX, and the cubin is assembled from the PTX that is kept. Kernels that call a library are compiled by
 :mod:`diffkern.targets.numba_cuda`.
 """
 
@@ -50,6 +51,7 @@ class CudaTarget(CudaArchitecture):
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CudaModule:
         fn = self.lowered(fn, settings)
+        # A kernel whose threads hold numbers of tiles is right for one block size only, which bounds its registers too.
         fixed = fn.threads or None
         if fixed:
             fewest = settings.launch_bounds[1] if settings.launch_bounds else 0
@@ -72,11 +74,13 @@ class CudaTarget(CudaArchitecture):
 
     def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
         kernel, arch = self.emit(fn, symbol, settings), self.name
+        # Only the functions of libdevice that the text declares are linked in.
         library = tuple(sorted(set(_LIBRARY.findall(kernel.text))))
 
         def optimised() -> Any:
             return toolchain.optimise(kernel.text, arch, library, (symbol,))
 
+        # Both in one interruptible step: the PTX that is kept must be the one the cubin comes from.
         def machine_code() -> tuple[str, bytes]:
             text = toolchain.ptx(optimised(), arch)
             return text, toolchain.assemble(text, arch, symbol, lineinfo=settings.lineinfo)

@@ -1,7 +1,7 @@
-"""What a cubin says of its kernels: registers, stack, shared memory, parameters. No tool of NVIDIA's is needed.
+"""The resources of the kernels in a cubin: registers, stack, shared memory, parameters. No tool of NVIDIA's is needed.
 
-In: the bytes of a cubin, an ELF file. Out: a :class:`Resources` for each kernel, from its attributes in the sections
-``.nv.info`` and ``.nv.info.KERNEL``, and from the sizes of its sections.
+From the bytes of a cubin, an ELF file, :func:`resources` gives a :class:`Resources` for each kernel, from its
+attributes in the sections ``.nv.info`` and ``.nv.info.KERNEL``, and from the sizes of its sections.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _symbol = struct.Struct("<IBBHQQ")
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What one thread or block of a kernel takes.
+    """The resources of a kernel.
 
     Attributes
     ----------
     registers : int
         Registers of a thread.
     stack_bytes : int
-        Local memory of a thread: arrays that are indexed at run time, and what did not fit into registers.
+        Local memory of a thread: arrays that are indexed at run time, and values that did not fit into registers.
     shared_bytes : int
         Static shared memory of a block, without what the system keeps for itself.
     parameter_bytes : int
         The parameters.
     code_bytes : int
-        The instructions, with what pads them.
+        The instructions, with their padding.
     """
 
     registers: int
@@ -71,7 +71,7 @@ def architecture(cubin: bytes) -> str:
 
 
 def resources(cubin: bytes) -> dict[str, Resources]:
-    """Return what each kernel of a cubin takes, by name.
+    """Return the resources of each kernel of a cubin, by name.
 
     Raises
     ------
@@ -142,6 +142,7 @@ class _Elf:
 
     def __init__(self, data: bytes) -> None:
         self._data = data
+        # Offsets of the ELF header: the section table, then its entry size, count and the index of the section names.
         (start,) = struct.unpack_from("<Q", data, 0x28)
         size, count, names = struct.unpack_from("<3H", data, 0x3A)
         self._headers = [_section.unpack_from(data, start + k * size) for k in range(count)]

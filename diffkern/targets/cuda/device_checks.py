@@ -1,8 +1,8 @@
-"""What debug programs call besides the primitives: checks that report in the record of ``diffkern.abi``.
+"""The checks that debug programs call besides the primitives, which report in the record of ``diffkern.abi``.
 
-In: the record, the number of the place in the source, the thread, and what is checked. Out: whether all is well. The
-first thread that finds an error fills the record in. As in :mod:`diffkern.targets.cuda.device_library`, each works in
-compiled kernels and in numba's CUDA simulator.
+A check takes the record, the number of the place in the source, the thread, and the checked values, and returns whether
+all is well. The first thread that finds an error fills the record in. As in
+:mod:`diffkern.targets.cuda.device_library`, each works in compiled kernels and in numba's CUDA simulator.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OUT_OF_BOUNDS, TWO_WRITERS = abi.OUT_OF_BOUNDS, abi.TWO_WRITERS
 if SIMULATED:
 
     def claimed(record: Any, code: Any) -> Any:
-        """Whether this is the first error of the launch."""
+        """Return whether this is the first error of the launch."""
         with updating:
             first = record[CODE] == 0
             if first:
@@ -36,7 +36,7 @@ if SIMULATED:
         return first
 
     def exchanged(address: Any, k: Any, value: Any) -> Any:
-        """What was the k-th of the int64 numbers at an address, which is replaced."""
+        """Replace the k-th of the int64 numbers at an address and return the old one."""
         with updating:
             place = ctypes.c_int64.from_address(int(address) + 8 * int(k))
             old, place.value = place.value, int(value)
@@ -46,12 +46,12 @@ else:
 
     @device
     def claimed(record: Any, code: Any) -> Any:
-        """Whether this is the first error of the launch."""
+        """Return whether this is the first error of the launch."""
         return cuda.atomic.cas(record, CODE, 0, code) == 0
 
     @intrinsic
     def exchanged(context: Any, address: Any, k: Any, value: Any) -> Any:
-        """What was the k-th of the int64 numbers at an address, which is replaced."""
+        """Replace the k-th of the int64 numbers at an address and return the old one."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             place = builder.inttoptr(values[0], ir.IntType(64).as_pointer())
@@ -62,13 +62,13 @@ else:
 
 @device
 def none_found(record: Any) -> Any:
-    """Whether no thread has found an error so far."""
+    """Return whether no thread has found an error so far."""
     return record[CODE] == 0
 
 
 @device
 def report(record: Any, code: Any, site: Any, thread: Any, other: Any) -> Any:
-    """Fill in the record; whether this is the first error."""
+    """Fill in the record; return whether this is the first error."""
     first = claimed(record, code)
     if first:
         record[SITE] = site
@@ -86,7 +86,7 @@ def reported(record: Any, code: Any, site: Any, thread: Any, wrong: Any) -> Any:
 
 @device
 def place_of(index: Any, length: Any, wraps: Any) -> Any:
-    """A subscript that may count from the end."""
+    """Return a subscript that may count from the end as one that does not."""
     return index + length if wraps and index < 0 else index
 
 
@@ -101,7 +101,7 @@ def report_access(record: Any, code: Any, site: Any, thread: Any, other: Any, in
 
 @device
 def within(record: Any, site: Any, thread: Any, index: Any, wraps: Any, shape: Any) -> Any:
-    """Whether an element exists."""
+    """Return whether an element exists."""
     for k in range(len(index)):
         place = place_of(index[k], shape[k], wraps[k])
         if place < 0 or place >= shape[k]:
@@ -112,7 +112,7 @@ def within(record: Any, site: Any, thread: Any, index: Any, wraps: Any, shape: A
 
 @device
 def alone(record: Any, site: Any, thread: Any, index: Any, wraps: Any, shape: Any, slot: Any) -> Any:
-    """Whether an element exists that no other thread stores to, of the array whose stamps are in a slot."""
+    """Return whether an element exists that no other thread stores to, for the array whose stamps are in a slot."""
     if not within(record, site, thread, index, wraps, shape):
         return False
     stamps = record[STAMPS + slot]

@@ -1,4 +1,4 @@
-"""What generated CUDA source calls besides numba-cuda itself: every primitive, in two forms.
+"""The primitives that generated CUDA source calls besides numba-cuda itself, in two forms.
 
 In compiled kernels a primitive is a device function; in numba's CUDA simulator (``NUMBA_ENABLE_CUDASIM=1``) it works on
 NumPy's scalars. Both follow the operation table: a zero divisor gives 0, a cast to an integer saturates, NaN is passed
@@ -6,7 +6,7 @@ on by ``min`` and ``max``.
 
 ``diffkern export`` copies the definitions that a kernel needs into a module of its own. So they are statements at the
 top level that use numba-cuda, NumPy, one another, and functions that stand alone in ``diffkern.printing.prims``.
-Generated source that is looked at but not run does not need this module.
+Generated source that is read but not run does not need this module.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ abs = builtins.abs  # noqa: A001
 
 
 def device(function: Any) -> Any:
-    """A function that kernels call."""
+    """Return a function that kernels can call."""
     return function if SIMULATED else cuda.jit(device=True)(function)
 
 
@@ -48,61 +48,61 @@ def device(function: Any) -> Any:
 
 @device
 def select(condition: Any, a: Any, b: Any) -> Any:
-    """One of two values that are both computed."""
+    """Return one of two values that are both computed."""
     return a if condition else b
 
 
 @device
 def min(a: Any, b: Any) -> Any:  # noqa: A001
-    """The smaller; the first of equals; NaN if either is NaN."""
+    """Return the smaller; the first of equals; NaN if either is NaN."""
     return a if a <= b or a != a else b
 
 
 @device
 def max(a: Any, b: Any) -> Any:  # noqa: A001
-    """The larger; the first of equals; NaN if either is NaN."""
+    """Return the larger; the first of equals; NaN if either is NaN."""
     return a if a >= b or a != a else b
 
 
 @device
 def hypot(x: Any, y: Any) -> Any:
-    """The length of a vector, without squares that overflow."""
+    """Return the length of a vector, without squares that overflow."""
     return math.hypot(x, y)
 
 
 @device
 def isnan(x: Any) -> Any:
-    """Whether a number is NaN."""
+    """Return whether a number is NaN."""
     return x != x
 
 
 @device
 def isinf(x: Any) -> Any:
-    """Whether a number is infinite."""
+    """Return whether a number is infinite."""
     return x == math.inf or x == -math.inf
 
 
 @device
 def isfinite(x: Any) -> Any:
-    """Whether a number is neither infinite nor NaN."""
+    """Return whether a number is neither infinite nor NaN."""
     return x - x == 0
 
 
 @device
 def floordiv(a: Any, b: Any) -> Any:
-    """The quotient rounded down; 0 if the divisor is."""
+    """Return the quotient rounded down; 0 if the divisor is 0."""
     return a // b if b != 0 else a * 0
 
 
 @device
 def mod(a: Any, b: Any) -> Any:
-    """The rest, with the sign of the divisor; 0 if that is 0."""
+    """Return the remainder, with the sign of the divisor; 0 if that is 0."""
     return a % b if b != 0 else a * 0
 
 
 @device
 def truncdiv(a: Any, b: Any) -> Any:
-    """The quotient rounded toward zero; 0 if the divisor is."""
+    """Return the quotient rounded toward zero; 0 if the divisor is 0."""
     if b == 0:
         return a * 0
     down = a // b
@@ -112,14 +112,14 @@ def truncdiv(a: Any, b: Any) -> Any:
 if SIMULATED:
 
     def rem(a: Any, b: Any) -> Any:
-        """The rest, with the sign of the dividend; of integers 0 if the divisor is."""
+        """Return the remainder, with the sign of the dividend; for integers 0 if the divisor is 0."""
         with np.errstate(all="ignore"):
             return np.fmod(a, b)
 
 else:
 
     def rem(a: Any, b: Any) -> Any:
-        """The rest, with the sign of the dividend; of integers 0 if the divisor is."""
+        """Return the remainder, with the sign of the dividend; for integers 0 if the divisor is 0."""
         raise NotImplementedError
 
     def rem_of(a: Any, b: Any) -> Any:
@@ -134,13 +134,13 @@ else:
 if SIMULATED:
 
     def sign(x: Any) -> Any:
-        """1, -1 or 0, as the number is; NaN stays NaN."""
+        """Return 1, -1 or 0, as the number is; NaN stays NaN."""
         return x if x != x or x == 0 else type(x)(1 if x > 0 else -1)
 
 else:
 
     def sign(x: Any) -> Any:
-        """1, -1 or 0, as the number is; NaN stays NaN."""
+        """Return 1, -1 or 0, as the number is; NaN stays NaN."""
         raise NotImplementedError
 
     def sign_of(x: Any) -> Any:
@@ -153,7 +153,7 @@ else:
 
 
 def saturating(to: Any) -> Any:
-    """A cast of floats to integers: what is too large becomes the largest of them, NaN 0."""
+    """Return a cast of floats to integers: too large a number becomes the largest of them, NaN 0."""
     low, high = int(np.iinfo(to).min), int(np.iinfo(to).max)
     below, above = float(low), float(high)
 
@@ -179,11 +179,11 @@ saturated_uint64 = saturating(np.uint64)
 if SIMULATED:
 
     def from_bfloat16(bits: Any) -> Any:
-        """The number that bits are."""
+        """Return the number with these bits."""
         return (np.asarray(bits, np.uint32) << np.uint32(16)).view(np.float32)[()]
 
     def to_bfloat16(value: Any) -> Any:
-        """The bits of a float32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
+        """Return the bits of a float32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
         bits = np.asarray(value, np.float32).view(np.uint32)
         if np.isnan(value):
             return np.uint16((bits >> np.uint32(16)) | np.uint32(0x40))
@@ -193,12 +193,12 @@ else:
 
     @device
     def from_bfloat16(bits: Any) -> Any:
-        """The number that bits are."""
+        """Return the number with these bits."""
         return libdevice.int_as_float(np.int32(np.int32(bits) << 16))
 
     @device
     def to_bfloat16(value: Any) -> Any:
-        """The bits of a float32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
+        """Return the bits of a float32 rounded to the nearest bfloat16, ties to even; NaN stays NaN."""
         bits = np.uint32(libdevice.float_as_int(value))
         if value != value:
             return np.uint16((bits >> 16) | 0x40)
@@ -208,13 +208,13 @@ else:
 if SIMULATED:
 
     def round_float16(value: Any) -> Any:
-        """The number rounded to the nearest float16."""
+        """Return the number rounded to the nearest float16."""
         return np.float32(np.float16(value))
 
 
 @device
 def round_bfloat16(value: Any) -> Any:
-    """The number rounded to the nearest bfloat16."""
+    """Return the number rounded to the nearest bfloat16."""
     return from_bfloat16(to_bfloat16(value))
 
 
@@ -222,7 +222,7 @@ def round_bfloat16(value: Any) -> Any:
 
 
 def elementary(name: Any, simulated: Any) -> Any:
-    """The function of libdevice for the type of the argument."""
+    """Return the function of libdevice for the type of the argument."""
     if SIMULATED:
         return simulated
     single, double = getattr(libdevice, f"{name}f"), getattr(libdevice, name)
@@ -239,7 +239,7 @@ def elementary(name: Any, simulated: Any) -> Any:
 
 
 def elementary_of_two(name: Any, simulated: Any) -> Any:
-    """The function of libdevice for the type of the arguments."""
+    """Return the function of libdevice for the type of the arguments."""
     if SIMULATED:
         return simulated
     single, double = getattr(libdevice, f"{name}f"), getattr(libdevice, name)
@@ -256,7 +256,7 @@ def elementary_of_two(name: Any, simulated: Any) -> Any:
 
 
 def in_double(function: Any) -> Any:
-    """A function of Python's floats, infinite where it overflows, NaN outside of its domain."""
+    """Return a function in Python's floats, infinite where it overflows, NaN outside of its domain."""
 
     def call(x: Any) -> Any:
         try:
@@ -270,17 +270,17 @@ def in_double(function: Any) -> Any:
 
 
 def gamma_in_double(x: Any) -> Any:
-    """The gamma function: infinite at 0 with its sign, NaN at negative integers."""
+    """Return the gamma function: infinite at 0 with its sign, NaN at negative integers."""
     return np.copysign(type(x)(math.inf), x) if x == 0 else in_double(math.gamma)(x)
 
 
 def lgamma_in_double(x: Any) -> Any:
-    """The logarithm of its absolute value: infinite at 0 and at negative integers."""
+    """Return the logarithm of its absolute value: infinite at 0 and at negative integers."""
     return type(x)(math.inf) if x <= 0 and x == np.floor(x) else in_double(math.lgamma)(x)
 
 
 def half_away(x: Any) -> Any:
-    """The nearest whole number, halves away from 0."""
+    """Return the nearest whole number, halves away from 0."""
     whole = np.trunc(x)
     return whole if np.abs(x - whole) < 0.5 else whole + np.copysign(type(x)(1), x)
 
@@ -305,13 +305,13 @@ index = np.int32 if SIMULATED else np.uint32
 if SIMULATED:
 
     def at(place: Any) -> Any:
-        """A subscript that is known not to be negative."""
+        """Return a subscript that is known not to be negative."""
         return place
 
 else:
 
     def at(place: Any) -> Any:
-        """A subscript that is known not to be negative: numba counts signed ones from the end if they are."""
+        """Return a subscript that is known not to be negative: numba counts negative signed ones from the end."""
         raise NotImplementedError
 
     def unsigned(place: Any) -> Any:
@@ -323,18 +323,18 @@ else:
 if SIMULATED:
 
     def irange(start: Any, stop: Any, step: Any = 1) -> Any:
-        """The values of a loop, in the type of its bounds; none for a step of 0."""
+        """Return the values of a loop, in the type of its bounds; none for a step of 0."""
         kind = next((type(v) for v in (start, stop, step) if isinstance(v, np.integer)), np.int32)
         return (kind(k) for k in range(int(start), int(stop), int(step))) if step != 0 else iter(())
 
     def trip_count(start: Any, stop: Any, step: Any) -> Any:
-        """How many values a range has; none for a step of 0."""
+        """Return how many values a range has; 0 for a step of 0."""
         return len(range(int(start), int(stop), int(step))) if step != 0 else 0
 
 else:
 
     def irange(start: Any, stop: Any, step: Any = 1) -> Any:
-        """The values of a loop, in the type of its bounds: numba makes 64 bits of literals."""
+        """Return the values of a loop, in the type of its bounds: numba gives literals 64 bits."""
         raise NotImplementedError
 
     def range_of(*bounds: Any) -> Any:
@@ -351,7 +351,7 @@ else:
 
     @device
     def trip_count(start: Any, stop: Any, step: Any) -> Any:
-        """How many values a range of 64 bits has, without overflow; none for a step of 0."""
+        """Return how many values a range of 64 bits has, without overflow; 0 for a step of 0."""
         count = np.uint64(0)
         if step > 0 and start < stop:
             count = (np.uint64(stop) - np.uint64(start) - np.uint64(1)) // np.uint64(step) + np.uint64(1)
@@ -364,7 +364,7 @@ else:
 if SIMULATED:
 
     def part_of(memory: Any, offset: Any, shape: Any, dtype: Any) -> Any:
-        """An array in the shared memory that a launch asks for, from a byte on."""
+        """Return an array in the shared memory that a launch requests, from a byte on."""
         size = math.prod(shape) * np.dtype(dtype).itemsize
         return memory[offset : offset + size].view(dtype).reshape(shape)
 
@@ -372,7 +372,7 @@ else:
 
     @intrinsic
     def part_of(context: Any, memory: Any, offset: Any, shape: Any, dtype: Any) -> Any:
-        """An array in the shared memory that a launch asks for, from a byte on."""
+        """Return an array in the shared memory that a launch requests, from a byte on."""
         made = types.Array(dtype.dtype, len(shape), "C")
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
@@ -400,7 +400,7 @@ else:
 
     @intrinsic
     def quotient(context: Any, x: Any, y: Any) -> Any:
-        """Of unsigned integers, the second not 0; numba would test it each time."""
+        """Return the quotient of unsigned integers, the second not 0; numba would test it each time."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             return builder.udiv(*values)
@@ -410,7 +410,7 @@ else:
 
 @device
 def carry_2(dim: Any, i: Any, j: Any) -> Any:
-    """An index whose last component may be beyond its axis: what is too much is carried to the left."""
+    """Return an index whose last component may exceed its axis; the excess is carried to the left."""
     j = index(j)
     more = quotient(j, index(dim[1]))
     return index(i + more), index(j - more * dim[1])
@@ -418,7 +418,7 @@ def carry_2(dim: Any, i: Any, j: Any) -> Any:
 
 @device
 def carry_3(dim: Any, i: Any, j: Any, k: Any) -> Any:
-    """An index whose last component may be beyond its axis: what is too much is carried to the left."""
+    """Return an index whose last component may exceed its axis; the excess is carried to the left."""
     k = index(k)
     more = quotient(k, index(dim[2]))
     k = index(k - more * dim[2])
@@ -429,7 +429,7 @@ def carry_3(dim: Any, i: Any, j: Any, k: Any) -> Any:
 
 @device
 def carry_4(dim: Any, i: Any, j: Any, k: Any, m: Any) -> Any:
-    """An index whose last component may be beyond its axis: what is too much is carried to the left."""
+    """Return an index whose last component may exceed its axis; the excess is carried to the left."""
     m = index(m)
     more = quotient(m, index(dim[3]))
     m = index(m - more * dim[3])
@@ -452,7 +452,7 @@ HELD_BITS = {"float16": 0x7D4B, "bfloat16": 0x7FA9, "float32": 0x7FA94D2B, "floa
 if SIMULATED:
 
     def peek(address: Any, index: Any, number: Any) -> Any:
-        """An element of the memory that begins at an address."""
+        """Return an element of the memory that begins at an address."""
         size = np.dtype(number).itemsize
         return np.frombuffer(ctypes.string_at(int(address) + int(index) * size, size), number)[0]
 
@@ -480,7 +480,7 @@ else:
 
     @intrinsic
     def peek(context: Any, address: Any, index: Any, number: Any) -> Any:
-        """An element of the memory that begins at an address."""
+        """Return an element of the memory that begins at an address."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             start, position, _ = values
@@ -503,74 +503,74 @@ def deposit(address: Any, index: Any, value: Any) -> None:
 
 @device
 def peek_bool(address: Any, index: Any) -> Any:
-    """An element of the memory of bool that begins at an address."""
+    """Return an element of the memory of bool that begins at an address."""
     return peek(address, index, np.bool_)
 
 
 @device
 def peek_int8(address: Any, index: Any) -> Any:
-    """An element of the memory of int8 that begins at an address."""
+    """Return an element of the memory of int8 that begins at an address."""
     return peek(address, index, int8)
 
 
 @device
 def peek_int16(address: Any, index: Any) -> Any:
-    """An element of the memory of int16 that begins at an address."""
+    """Return an element of the memory of int16 that begins at an address."""
     return peek(address, index, int16)
 
 
 @device
 def peek_int32(address: Any, index: Any) -> Any:
-    """An element of the memory of int32 that begins at an address."""
+    """Return an element of the memory of int32 that begins at an address."""
     return peek(address, index, int32)
 
 
 @device
 def peek_int64(address: Any, index: Any) -> Any:
-    """An element of the memory of int64 that begins at an address."""
+    """Return an element of the memory of int64 that begins at an address."""
     return peek(address, index, int64)
 
 
 @device
 def peek_uint8(address: Any, index: Any) -> Any:
-    """An element of the memory of uint8 that begins at an address."""
+    """Return an element of the memory of uint8 that begins at an address."""
     return peek(address, index, uint8)
 
 
 @device
 def peek_uint16(address: Any, index: Any) -> Any:
-    """An element of the memory of uint16 that begins at an address."""
+    """Return an element of the memory of uint16 that begins at an address."""
     return peek(address, index, uint16)
 
 
 @device
 def peek_uint32(address: Any, index: Any) -> Any:
-    """An element of the memory of uint32 that begins at an address."""
+    """Return an element of the memory of uint32 that begins at an address."""
     return peek(address, index, uint32)
 
 
 @device
 def peek_uint64(address: Any, index: Any) -> Any:
-    """An element of the memory of uint64 that begins at an address."""
+    """Return an element of the memory of uint64 that begins at an address."""
     return peek(address, index, uint64)
 
 
 @device
 def peek_float32(address: Any, index: Any) -> Any:
-    """An element of the memory of float32 that begins at an address."""
+    """Return an element of the memory of float32 that begins at an address."""
     return peek(address, index, float32)
 
 
 @device
 def peek_float64(address: Any, index: Any) -> Any:
-    """An element of the memory of float64 that begins at an address."""
+    """Return an element of the memory of float64 that begins at an address."""
     return peek(address, index, float64)
 
 
 if SIMULATED:
 
     def exchange(array: Any, place: Any, value: Any) -> Any:
-        """Replace an element at once and return what it was; the simulator's threads are threads of Python."""
+        """Replace an element at once and return the old one; the simulator's threads are threads of Python."""
         with updating:
             old = array[place]
             array[place] = value
@@ -579,7 +579,7 @@ if SIMULATED:
 else:
 
     def exchange(array: Any, place: Any, value: Any) -> Any:
-        """Replace an element at once and return what it was; numba-cuda exchanges integers alone."""
+        """Replace an element at once and return the old one; numba-cuda exchanges integers alone."""
         raise NotImplementedError
 
     def exchange_in(array: Any) -> Any:
@@ -600,14 +600,14 @@ if not SIMULATED:
     """The letters of registers in inline assembly, by their bits."""
 
     def element(context: Any, builder: Any, array: Any, place: Any, values: Any) -> Any:
-        """A pointer to the bytes of an element."""
+        """Return a pointer to the bytes of an element."""
         _, indices = normalize_indices(context, builder, place, values[1], array, array.dtype)
         made = context.make_array(array)(context, builder, values[0])
         pointer = cgutils.get_item_pointer(context, builder, array, made, indices, wraparound=True)
         return builder.bitcast(pointer, ir.IntType(8).as_pointer())
 
     def word_around(context: Any, builder: Any, array: Any, place: Any, values: Any, word: Any) -> Any:
-        """A pointer to the aligned word in which an element lies. It comes of the array's, which is then written."""
+        """Return a pointer to the aligned word around an element, based on the array's, which is thereby written."""
         pointer = element(context, builder, array, place, values)
         address = builder.ptrtoint(pointer, ir.IntType(64))
         before = builder.and_(address, ir.IntType(64)(word.width // 8 - 1))
@@ -615,7 +615,7 @@ if not SIMULATED:
 
     @intrinsic
     def bits_before(context: Any, array: Any, place: Any) -> Any:
-        """Where in the aligned 16 bits around it an element of 8 bits begins."""
+        """Return the position of an element of 8 bits in the aligned 16 bits around it."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             address = builder.ptrtoint(element(context, builder, array, place, values), ir.IntType(16))
@@ -625,7 +625,7 @@ if not SIMULATED:
 
     @intrinsic
     def load_word(context: Any, array: Any, place: Any, like: Any) -> Any:
-        """The word in which an element lies, of the type of ``like``."""
+        """Return the word around an element, of the type of ``like``."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             word = values[2].type
@@ -639,7 +639,7 @@ if not SIMULATED:
 
     @intrinsic
     def swap_word(context: Any, array: Any, place: Any, expected: Any, wanted: Any) -> Any:
-        """Replace the word in which an element lies if it is what is expected; return what it was."""
+        """Replace the word around an element if it is the expected one; return the old word."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             word = values[2].type
@@ -656,7 +656,7 @@ if not SIMULATED:
 
     @intrinsic
     def from_float16(context: Any, bits: Any) -> Any:
-        """The number that bits are."""
+        """Return the number with these bits."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             half = builder.bitcast(values[0], ir.HalfType())
@@ -666,7 +666,7 @@ if not SIMULATED:
 
     @intrinsic
     def to_float16(context: Any, value: Any) -> Any:
-        """The bits of a float32 rounded to the nearest float16."""
+        """Return the bits of a float32 rounded to the nearest float16."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             half = builder.fptrunc(values[0], ir.HalfType())
@@ -676,7 +676,7 @@ if not SIMULATED:
 
     @intrinsic
     def round_float16(context: Any, value: Any) -> Any:
-        """A float32 rounded to the nearest float16."""
+        """Return a float32 rounded to the nearest float16."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
             half = builder.fptrunc(values[0], ir.HalfType())
@@ -685,7 +685,7 @@ if not SIMULATED:
         return types.float32(types.float32), emit
 
     def form_of(array: Any, stored: Any) -> Any:
-        """How an element lies in memory: the type of its bits, and functions from these to the number and back."""
+        """Return an element's form in memory: the type of its bits, and functions from these to the number and back."""
         t = stored or array.dtype.name
         if t == "bfloat16":
             return np.uint16, from_bfloat16, to_bfloat16
@@ -703,7 +703,7 @@ if not SIMULATED:
         return bits, device(lambda b: number(b)), device(lambda x: bits(x))  # noqa: PLW0108
 
     def taking_whole(word: Any, number: Any, held: Any) -> Any:
-        """Wait until nobody holds an element, and hold it; its number."""
+        """Return a function that waits until nobody holds an element, holds it and returns its number."""
 
         def take(array: Any, place: Any, wanted: Any) -> Any:
             if wanted == 0:
@@ -717,7 +717,7 @@ if not SIMULATED:
         return take
 
     def swapping_whole(change: Any, word: Any, number: Any, bits: Any) -> Any:
-        """An update that retries until no other thread wrote between read and write."""
+        """Return an update that retries until no other thread wrote between read and write."""
 
         def update(array: Any, place: Any, value: Any) -> Any:
             seen = load_word(array, place, word(0))
@@ -734,7 +734,7 @@ if not SIMULATED:
         return update
 
     def swapping_part(change: Any, part: Any, number: Any, bits: Any) -> Any:
-        """The same of 8 bits, which no instruction exchanges: the 16 around them take part."""
+        """Return the same for 8 bits, which no instruction exchanges: the 16 around them take part."""
         most = np.uint16(np.iinfo(part).max)
         everything = np.uint16(0xFFFF)
 
@@ -756,9 +756,9 @@ if not SIMULATED:
 
 
 def swapping(change: Any, stored: Any = None) -> Any:
-    """An atomic update of an element that returns what it was.
+    """Return an atomic update of an element that returns the old value.
 
-    numba-cuda has none of 8 and 16 bits, and its extrema of floats drop NaN and may return what was there earlier.
+    numba-cuda has none of 8 and 16 bits, and its extrema of floats drop NaN and may return an earlier value.
     """
     if SIMULATED:
 
@@ -789,7 +789,7 @@ def swapping(change: Any, stored: Any = None) -> Any:
 
 
 def taking(stored: Any = None) -> Any:
-    """What waits until nobody holds an element, holds it and returns its number; nothing where it is not wanted."""
+    """Return a function that waits until nobody holds an element, holds it and returns its number, if it is wanted."""
     if SIMULATED:
 
         def simulated(array: Any, place: Any, wanted: Any) -> Any:
@@ -816,7 +816,10 @@ def taking(stored: Any = None) -> Any:
 
 
 def giving(exchange: Any) -> Any:
-    """What gives an element back that is held, as what has won or as it was: what was there, 0, 1 or 2, what wins."""
+    """Return a function that gives a held element back, as the winner or as it was.
+
+    It takes the old number, the state (0 not held, 1 unchanged, 2 won), and the winning number.
+    """
 
     def give(array: Any, place: Any, given: Any) -> None:
         seen, state, new = given
@@ -876,69 +879,69 @@ atomic_keep_bfloat16 = swapping(keeping, "bfloat16")
 if SIMULATED:
 
     def bits_of_float16(value: Any) -> Any:
-        """The bits of a float32 rounded to the nearest float16."""
+        """Return the bits of a float32 rounded to the nearest float16."""
         return np.float16(value).view(np.uint16)
 
     def float16_of_bits(bits: Any) -> Any:
-        """The number that bits are."""
+        """Return the number with these bits."""
         return np.float32(np.uint16(bits).view(np.float16))
 
     def bits_of_float32(value: Any) -> Any:
-        """The bits of a number."""
+        """Return the bits of a number."""
         return np.float32(value).view(np.uint32)
 
     def float32_of_bits(bits: Any) -> Any:
-        """The number that bits are."""
+        """Return the number with these bits."""
         return np.uint32(bits).view(np.float32)
 
     def bits_of_float64(value: Any) -> Any:
-        """The bits of a number."""
+        """Return the bits of a number."""
         return np.float64(value).view(np.uint64)
 
     def float64_of_bits(bits: Any) -> Any:
-        """The number that bits are."""
+        """Return the number with these bits."""
         return np.uint64(bits).view(np.float64)
 
 else:
 
     @device
     def bits_of_float16(value: Any) -> Any:
-        """The bits of a float32 rounded to the nearest float16."""
+        """Return the bits of a float32 rounded to the nearest float16."""
         return to_float16(value)
 
     @device
     def float16_of_bits(bits: Any) -> Any:
-        """The number that bits are."""
+        """Return the number with these bits."""
         return from_float16(np.uint16(bits))
 
     @device
     def bits_of_float32(value: Any) -> Any:
-        """The bits of a number."""
+        """Return the bits of a number."""
         return np.uint32(libdevice.float_as_int(value))
 
     @device
     def float32_of_bits(bits: Any) -> Any:
-        """The number that bits are."""
+        """Return the number with these bits."""
         return libdevice.int_as_float(np.int32(bits))
 
     @device
     def bits_of_float64(value: Any) -> Any:
-        """The bits of a number."""
+        """Return the bits of a number."""
         return np.uint64(libdevice.double_as_longlong(value))
 
     @device
     def float64_of_bits(bits: Any) -> Any:
-        """The number that bits are."""
+        """Return the number with these bits."""
         return libdevice.longlong_as_double(np.int64(bits))
 
 
 @device
 def bits_of_bfloat16(value: Any) -> Any:
-    """The bits of a float32 rounded to the nearest bfloat16."""
+    """Return the bits of a float32 rounded to the nearest bfloat16."""
     return to_bfloat16(value)
 
 
 @device
 def bfloat16_of_bits(bits: Any) -> Any:
-    """The number that bits are."""
+    """Return the number with these bits."""
     return from_bfloat16(bits)

@@ -1,7 +1,8 @@
-"""NVIDIA's disassembler, wherever it is.
+"""NVIDIA's disassembler, found in one of the places where it is installed.
 
-In: the bytes of a cubin. Out: what ``nvdisasm`` prints for it, or what that says. The tool comes with the wheel
-nvidia-cuda-nvdisasm, whose files lie in site-packages without permission to be run, or with the CUDA toolkit.
+The functions return the output of ``nvdisasm`` for the bytes of a cubin, or what it says about their code. The tool
+comes with the wheel nvidia-cuda-nvdisasm, whose files in site-packages have no permission to be executed, or with the
+CUDA toolkit.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def codes(cubins: Sequence[bytes]) -> list[dict[str, Code]]:
                 for name, code in code_sections(cubin).items():
                     owners.append(k)
                     functions.append((name, len(code)))
+                    # The machine code of all functions is laid end to end, and cut apart again by their sizes.
                     raw += code
         text = _run(f"--binary={arch.upper().replace('_', '')}", bytes(raw))
         for k, read in zip(owners, parse_raw(text, functions), strict=True):
@@ -86,8 +88,8 @@ def _run(option: str, data: bytes) -> str:
 def find_disassembler() -> tuple[str, ...]:
     """Return the beginning of a command line that runs ``nvdisasm``.
 
-    The wheel's is taken before that of a toolkit in ``CUDA_HOME`` or ``CUDA_PATH``, and that before one on ``PATH``:
-    it fits the compiler that comes from wheels too.
+    The wheel's is preferred to that of a toolkit in ``CUDA_HOME`` or ``CUDA_PATH``, and that to one on ``PATH``: it
+    fits the compiler that comes from wheels too.
 
     Raises
     ------
@@ -98,6 +100,7 @@ def find_disassembler() -> tuple[str, ...]:
         if place.is_file():
             if os.access(place, os.X_OK):
                 return (str(place),)
+            # Files of the wheel lack the permission to be executed; the loader can still run them.
             loader = _loader(place)
             if loader is not None:
                 return (loader, str(place))
@@ -118,7 +121,7 @@ def _places() -> Iterator[Path]:
 
 
 def _loader(program: Path) -> str | None:
-    """Return the dynamic loader an ELF program names: run by it, a file needs no permission to be run."""
+    """Return the dynamic loader an ELF program names: run by it, a file needs no permission to be executed."""
     head = program.read_bytes()[:4096]
     if head[:5] != b"\x7fELF\x02":
         return None

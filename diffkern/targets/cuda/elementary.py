@@ -1,10 +1,10 @@
 """Division, square root, sine, cosine, tangent and atan2 in float32 for CUDA: no float64 instruction, no local memory.
 
-In: an LLVM module. Out: a function of it, defined on first use. The approximate reciprocals of the hardware are
-corrected by one step with fused multiply-add, so that exact quotients and roots come out exact; the compilers' own
-correctly rounded forms take ten times the instructions. Errors in units in the last place: quotient and square root
-0.5 (3 where the dividend is below 2^-100), sine and cosine 2, tangent 3.5, atan2 3, over the whole range. Zeros,
-infinities and NaN as in IEEE 754.
+Each is a function of an LLVM module, defined on first use. The approximate reciprocals of the hardware are corrected by
+one step with fused multiply-add, so that exact quotients and roots come out exact; the compilers' own correctly rounded
+forms take ten times the instructions. Errors in units in the last place: quotient and square root 0.5 (3 where the
+dividend is below 2^-100), sine and cosine 2, tangent 3.5, atan2 3, over the whole range. Zeros, infinities and NaN as
+in IEEE 754.
 
 Sine and cosine: below 105615 the argument is reduced with pi/2 in three parts (Cody and Waite); above, by a product of
 its 24 bits with the bits of 2/pi that matter (Payne and Hanek), in integers.
@@ -39,43 +39,47 @@ def f32(value: float) -> Any:
 
 
 def divide(b: Builder, x: Any, y: Any) -> Any:
-    """``x / y``."""
+    """Emit ``x / y``."""
     return b.call(_define(b.module, "dk_div_f32", F32, [F32, F32], _divide), [x, y])
 
 
 def square_root(b: Builder, x: Any) -> Any:
-    """``sqrt(x)``."""
+    """Emit ``sqrt(x)``."""
     return b.call(_define(b.module, "dk_sqrt_f32", F32, [F32], _square_root), [x])
 
 
 def sine(b: Builder, x: Any) -> Any:
-    """``sin(x)``."""
+    """Emit ``sin(x)``."""
     rest, quarter = _reduce(b, x)
     s, c = _sin_cos(b, rest)
+    # An odd number of quarter turns exchanges sine and cosine; the second bit of the count is the sign.
     value = _signed(b, b.select(_odd(b, quarter), c, s), quarter)
     return b.select(b.fcmp_ordered("==", x, f32(0.0)), x, value)  # the reduction has lost the sign of -0
 
 
 def cosine(b: Builder, x: Any) -> Any:
-    """``cos(x)``."""
+    """Emit ``cos(x)``."""
     rest, quarter = _reduce(b, x)
     s, c = _sin_cos(b, rest)
+    # cos(x) = sin(x + pi/2): one quarter turn more decides about the sign.
     return _signed(b, b.select(_odd(b, quarter), s, c), b.add(quarter, i32(1)))
 
 
 def tangent(b: Builder, x: Any) -> Any:
-    """``tan(x)``."""
+    """Emit ``tan(x)``."""
     rest, quarter = _reduce(b, x)
     s, c = _sin_cos(b, rest)
     odd = _odd(b, quarter)
+    # After an odd number of quarter turns the tangent is the negative cotangent.
     value = divide(b, b.select(odd, b.fneg(c), s), b.select(odd, s, c))
     return b.select(b.fcmp_ordered("==", x, f32(0.0)), x, value)
 
 
 def arctangent(b: Builder, y: Any, x: Any) -> Any:
-    """``atan2(y, x)``, of libdevice's arctangent of a quotient up to 1."""
+    """Emit ``atan2(y, x)``, by libdevice's arctangent of a quotient up to 1."""
     ax, ay = _magnitude(b, x), _magnitude(b, y)
     steep = b.fcmp_ordered(">", ay, ax)
+    # The quotient of the smaller by the larger coordinate is at most 1, where the arctangent is accurate.
     least, most = b.select(steep, ax, ay), b.select(steep, ay, ax)
     equal = b.fcmp_ordered("==", ax, ay)  # two infinities or two zeros among them
     ratio = b.select(equal, f32(1.0), divide(b, least, most))
@@ -90,7 +94,7 @@ def arctangent(b: Builder, y: Any, x: Any) -> Any:
 
 
 def _define(module: ir.Module, name: str, result: Any, args: list[Any], body: Define) -> Any:
-    """A function of the module that depends on its arguments alone; equal calls become one before it is inlined."""
+    """Return a function of the module that depends on its arguments alone; equal calls merge before it is inlined."""
     known = module.globals.get(name)
     if known is not None:
         return known
@@ -124,6 +128,7 @@ def _divide(b: Builder, args: list[Any]) -> Any:
     x, y = b.fmul(x, scale), b.fmul(y, scale)
     r = approximate(b, "rcp", y)
     q = b.fmul(x, r)
+    # One Newton step: the remainder x - q y is exact with a fused multiply-add.
     better = fma(b, fma(b, b.fneg(q), y, x), r, q)
     # The step loses the sign of a zero, and makes a NaN of an infinity.
     sign = b.and_(b.bitcast(q, I32), i32(-0x80000000))
@@ -134,8 +139,10 @@ def _divide(b: Builder, args: list[Any]) -> Any:
 def _square_root(b: Builder, args: list[Any]) -> Any:
     (x,) = args
     tiny = b.fcmp_ordered("<", x, f32(2.0**-100))
+    # Scaled by an even power of two, whose root is exact.
     t = b.select(tiny, b.fmul(x, f32(2.0**64)), x)
     r = approximate(b, "rsqrt", t)
+    # s = t / sqrt(t), corrected by half of its residual over the root.
     s = b.fmul(t, r)
     better = fma(b, fma(b, b.fneg(s), s, t), b.fmul(r, f32(0.5)), s)
     better = b.select(tiny, b.fmul(better, f32(2.0**-32)), better)
@@ -144,7 +151,7 @@ def _square_root(b: Builder, args: list[Any]) -> Any:
 
 
 def _reduce(b: Builder, x: Any) -> tuple[Any, Any]:
-    """The rest of ``x`` in [-pi/4, pi/4] and an integer whose low two bits count quarter turns."""
+    """Return the remainder of ``x`` in [-pi/4, pi/4] and an integer whose low two bits count quarter turns."""
     fn = _define(b.module, "dk_reduce_f32", _REDUCED, [F32], _reduction)
     made: list[tuple[Any, Any]] = fn.__dict__.setdefault("reductions", [])
     for argument, pair in made:
@@ -158,7 +165,7 @@ def _reduce(b: Builder, x: Any) -> tuple[Any, Any]:
 
 
 def _dominates(block: Any, other: Any) -> bool:
-    """Whether every way from the function's entry to the block that is being written leads through another one."""
+    """Return whether every path from the function's entry to the block being written leads through another one."""
     entry = block.function.entry_basic_block
     return block is other or (other in _reached(entry) and other not in _reached(entry, without=block))
 
@@ -176,13 +183,16 @@ def _reached(entry: Any, without: Any = None) -> set[Any]:
 
 def _reduction(b: Builder, args: list[Any]) -> Any:
     (x,) = args
+    # The rounder moves the nearest integer into the low bits, where it is read as the number of quarter turns.
     shifted = fma(b, x, f32(_TWO_OVER_PI), f32(_ROUNDER))
     n = b.fneg(b.fsub(shifted, f32(_ROUNDER)))
     rest = x
+    # pi/2 in three parts: the product with the first one is exact, the others supply the lost digits.
     for part in _PIO2:
         rest = fma(b, n, f32(part), rest)
     quarter = b.bitcast(shifted, I32)
     before = b.block
+    # Written as not-less, so that a NaN takes the long way and stays NaN.
     with b.if_then(b.not_(b.fcmp_ordered("<", _magnitude(b, x), f32(_MEDIUM))), likely=False):
         far_rest, far_quarter = _reduce_far(b, x)
         inside = b.block
@@ -200,6 +210,7 @@ def _reduce_far(b: Builder, x: Any) -> tuple[Any, Any]:
     bits = b.bitcast(x, I32)
     mantissa = b.or_(b.shl(bits, i32(8)), i32(-0x80000000))
     exponent = b.sub(b.and_(b.lshr(bits, i32(23)), i32(255)), i32(126))
+    # Only the words of 2/pi around the exponent matter: higher ones give whole turns, lower ones are below the result.
     first = b.lshr(exponent, i32(5))
     words = [b.zext(_word(b, b.add(first, i32(k))), I64) for k in range(4)]
     count = b.zext(b.and_(exponent, i32(31)), I64)
@@ -208,6 +219,7 @@ def _reduce_far(b: Builder, x: Any) -> tuple[Any, Any]:
         return b.lshr(b.shl(b.or_(b.shl(high, i64(32)), low), count), i64(32))
 
     high, middle, low = (shifted(a, c) for a, c in itertools.pairwise(words))
+    # The product of mantissa and fraction, of which only the bits after whole turns are kept.
     wide = b.zext(mantissa, I64)
     product = b.add(b.mul(wide, middle), b.lshr(b.mul(wide, low), i64(32)))
     product = b.add(product, b.shl(b.mul(wide, high), i64(32)))
@@ -243,6 +255,7 @@ def _polynomial(b: Builder, z: Any, coefficients: tuple[float, ...]) -> Any:
 
 def _sin_cos(b: Builder, r: Any) -> tuple[Any, Any]:
     z = b.fmul(r, r)
+    # Odd and even polynomials in r, with the leading terms added last to keep their accuracy.
     s = fma(b, b.fmul(r, z), _polynomial(b, z, SIN_F), r)
     c = fma(b, fma(b, _polynomial(b, z, COS_F), z, f32(-0.5)), z, f32(1.0))
     return s, c

@@ -1,14 +1,14 @@
 """A kernel for CUDA as an LLVM module: one function, a grid-stride loop over the threads of a launch.
 
-In: a function without composite mathematics, and a symbol. Out: an LLVM module that defines the kernel ``symbol`` with
-one by-value parameter, the argument block of ``diffkern.abi``; nothing else is visible from outside.
+A function without composite mathematics, and a symbol, give an LLVM module that defines the kernel ``symbol`` with one
+by-value parameter, the argument block of ``diffkern.abi``; nothing else is visible from outside.
 
 Any one-dimensional grid of one-dimensional blocks is right, with at most ``abi.CUDA_GRID_THREADS`` threads in all, for
-a launch that has at least one thread. A thread starts at its number in the grid and goes on by the size of the grid.
+a launch that has at least one thread. A thread starts at its number in the grid and advances by the size of the grid.
 The components of its index are separate, and carried from axis to axis, so that all arithmetic has 32 bits while the
 product of the axes may have 64; axes that the kernel does not ask for repeat the thread.
 
-Where blocks work on tiles (the function's attribute ``tiled``) all this is said of blocks: a block has one index.
+Where blocks work on tiles (the function's attribute ``tiled``) the same holds for blocks: a block has one index.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class CudaModule(KernelModule):
     Attributes
     ----------
     module : ir.Module
-        What the text is of.
+        The module that the text is of.
     shared_bytes : int
         The shared memory of a block.
     dynamic_shared_bytes : int
-        The part of it that the launch has to ask for.
+        The part of it that the launch has to request.
     block_dim : int or None
         The only number of threads in a block for which the code is right; None if any is.
     """
@@ -95,7 +95,7 @@ _TYPED_FUNCTION = re.compile(r"\b\w+ \([^()]*\)\*")
 
 
 def _text(module: ir.Module) -> str:
-    """The text of a module without types of pointers."""
+    """Return the text of a module without types of pointers."""
     return _TYPED_FUNCTION.sub("ptr", _TYPED.sub(r"ptr\1", str(module)))
 
 
@@ -111,22 +111,24 @@ def emit_kernel(
     symbol
         The name of the kernel.
     isa
-        What the code may use.
+        The instructions that the code may use.
     settings
-        Of the program.
+        The settings of the program.
     arch
         The architecture, which decides on atomic operations.
     block_dim
-        How many threads every block has, if that is known.
+        The number of threads of every block, if that is known.
     """
     module = TargetModule(symbol, isa)
     kernel = _Kernel(module, fn, symbol, float_flags(fn, fast_math=settings.fast_math), arch, block_dim)
     if settings.lineinfo and fn.loc is not None:
         kernel.lines = Lines(module, kernel.function, fn.loc)
     if not settings.may_alias:
+        # Without aliasing, loads of arrays that the kernel does not write may go through the read-only cache.
         kernel.separate()
     kernel.emit(settings.checking)
     if settings.launch_bounds is not None:
+        # Launch bounds limit the registers per thread, so that blocks of this size can run.
         _annotate(module, kernel.function, zip(("maxntidx", "minctasm"), settings.launch_bounds, strict=True))
     if settings.max_registers is not None:
         _annotate(module, kernel.function, [("maxnreg", settings.max_registers)])
@@ -145,14 +147,15 @@ def _annotate(module: ir.Module, function: Any, facts: Iterable[tuple[str, int]]
 
 
 def alignment(t: Array) -> int:
-    """Bytes to which the elements of an array are aligned: a launch checks the address of its first one.
+    """Return the bytes to which the elements of an array are aligned: a launch checks the address of its first one.
 
     Elements of C-contiguous arrays as far as their size and the widest access (16 bytes) allow; scalars otherwise.
-    Elements that hold descriptors of arrays are read by words of these.
+    Elements that hold descriptors of arrays are read word by word.
     """
     t = t.held
     if t.layout != "C":
         return scalar_of(t).itemsize
+    # The widest access of a thread is 16 bytes.
     return math.gcd(t.dtype.itemsize, 16)
 
 
@@ -170,6 +173,7 @@ class _Kernel(KernelFrame):
     ) -> None:
         self.arch, self.block_dim = arch, block_dim
         used = used_values(fn)
+        # Updates whose old value is unused can be reductions, for which no thread waits.
         self.quiet = frozenset(id(op) for op in walk(fn.body) if update_of(op, used) is Update.RED)
         _, size = abi.layout([p.type for p in fn.params])
         block_type = ir.PointerType(ir.ArrayType(I64, size // 8))
@@ -177,6 +181,7 @@ class _Kernel(KernelFrame):
         self.function.calling_convention = "ptx_kernel"
         self.function.attributes.add("nounwind")
         (block,) = self.function.args
+        # By value: the argument block is in the kernel's parameter memory, which all threads read at full speed.
         block.add_attribute("byval")
         block.attributes.align = 8
         builder = ir.IRBuilder(self.function.append_basic_block("entry"))
@@ -207,6 +212,8 @@ class _Kernel(KernelFrame):
     def thread(self) -> CudaBody:
         body = self.body()
         if self.facts.buffers:
+            # Buffers of a thread are local memory, which has no limit like the host's stack; they are never taken from
+            # a heap.
             body.scratch = Scratch(self.module, self.builder, self.facts.buffers, math.inf, line=16)
             body.arrays = self.arrays = body.scratch.apart_from(self.arrays)
         return body
@@ -226,14 +233,14 @@ class _Kernel(KernelFrame):
                 synchronize(b)  # before the next round writes to the shared arrays
 
     def dynamic_memory(self) -> Any:
-        """The shared memory that the launch asks for."""
+        """Return the shared memory that the launch requests."""
         place = ir.GlobalVariable(self.module, ir.ArrayType(I8, 0), "dk_dynamic_shared", addrspace=SHARED)
         place.linkage, place.align = "external", 16
         place.type = ir.PointerType(addrspace=SHARED)
         return place
 
     def in_block(self, tid: Sequence[Any]) -> dict[str, Any]:
-        """What a thread may ask for of its block: the launch's blocks are dealt out to those of the grid."""
+        """Return a thread's indices in its block: the launch's blocks are distributed over those of the grid."""
         b = self.builder
         ntid = special(b, "ntid.x") if self.block_dim is None else i32(self.block_dim)
         dims = [self.header(abi.DIMS + 8 * k) for k in range(len(tid))]
@@ -253,7 +260,9 @@ class _Kernel(KernelFrame):
         lanes = b.sub(ntid, first)  # the last warp of a block may be short
         last = b.sub(b.select(b.icmp_unsigned("<", lanes, i32(WARP)), lanes, i32(WARP)), i32(1))
         slots = self.summed(sums)
+        # First within each warp by shuffles, which need no shared memory.
         values = [self.warp_sum(s, b.load(slot, typ=value_type(s)), last) for slot, s in slots]
+        # With many sums the shared memory would limit the number of blocks, so each warp adds to memory itself.
         if len(values) <= _SHARED_SUMS:
             values = self.block_sums(values, [s for _, s in slots], tid, lane, ntid)
             chosen = b.icmp_unsigned("==", tid, i32(0))
@@ -266,7 +275,7 @@ class _Kernel(KernelFrame):
                 values = values[count:]
 
     def block_sums(self, values: list[Any], types: list[Scalar], tid: Any, lane: Any, ntid: Any) -> list[Any]:
-        """The sums over the warps of a block, in its first thread; the other threads hold parts of them."""
+        """Return the sums over the warps of a block, in its first thread; the other threads hold partial sums."""
         b = self.builder
         warp = b.lshr(tid, i32(5))
         warps = b.lshr(b.add(ntid, i32(WARP - 1)), i32(5))
@@ -278,11 +287,12 @@ class _Kernel(KernelFrame):
         totals = []
         for s, value, place in zip(types, values, places, strict=True):  # every warp does the same: no branch
             part = b.load(b.gep(place, [i32(0), lane], inbounds=True), typ=value.type)
+            # The partial sums of at most 32 warps are added up by the lanes of one.
             totals.append(self.warp_sum(s, part, b.sub(warps, i32(1))))
         return totals
 
     def shared(self, k: int, ty: Any) -> Any:
-        """Shared memory with a value for each warp of a block."""
+        """Return shared memory with a value for each warp of a block."""
         kind = ir.ArrayType(ty, WARP)
         self.shared_bytes += WARP * (8 if ty in (F64, I64) else 4 if ty in (F32, I32) else ty.width // 8)
         place = ir.GlobalVariable(self.module, kind, f"dk_sum_{k}", addrspace=SHARED)
@@ -301,8 +311,9 @@ class _Kernel(KernelFrame):
             add_element(b, array.type.dtype, pointer, "add", totals)
 
     def warp_sum(self, s: Scalar, value: Any, last: Any) -> Any:
-        """The sum over the lanes up to ``last``, in lane 0; the other lanes hold parts of it."""
+        """Return the sum over the lanes up to ``last``, in lane 0; the other lanes hold partial sums."""
         b = self.builder
+        # A butterfly over the lanes in halving distances.
         for distance in (16, 8, 4, 2, 1):
             other, present = shuffle_down(b, value, i32(distance), last)
             total = b.fadd(value, other) if s.is_float else b.add(value, other)
@@ -313,13 +324,15 @@ class _Kernel(KernelFrame):
 
     @contextlib.contextmanager
     def indices(self) -> Iterator[Sequence[Any]]:
-        """The grid-stride loop around the code emitted inside; gives the components of the thread index."""
+        """Emit the grid-stride loop around the code emitted inside; gives the components of the thread index."""
         b, arity = self.builder, self.fn.tid_arity
+        # With tiles the blocks stride over the launch, else the threads do.
         first, stride = special(b, "ctaid.x"), special(b, "nctaid.x")
         if not self.tiled:
             ntid = special(b, "ntid.x")
             first, stride = b.add(b.mul(first, ntid), special(b, "tid.x")), b.mul(stride, ntid)
         dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
+        # One flat index of 64 bits, as the kernel never asks for its components.
         if arity == 0:
             total = dims[0]
             for d in dims[1:]:
@@ -334,7 +347,7 @@ class _Kernel(KernelFrame):
 
     @contextlib.contextmanager
     def loop(self, first: Any, end: Any, step: Any) -> Iterator[Any]:
-        """A loop over unsigned integers."""
+        """Emit a loop over unsigned integers."""
         b, before = self.builder, self.builder.block
         head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
         b.branch(head)
@@ -350,7 +363,8 @@ class _Kernel(KernelFrame):
 
     @contextlib.contextmanager
     def rows(self, first: Any, stride: Any, dims: list[Any]) -> Iterator[Sequence[Any]]:
-        """The loop over an index of one or more axes: a component that leaves its axis is carried to the one before.
+        """Emit the loop over an index of one or more axes: a component that exceeds its axis is carried to the one
+        before.
 
         A thread is repeated for every index of the axes that the kernel does not ask for.
         """
@@ -363,11 +377,14 @@ class _Kernel(KernelFrame):
         head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
         b.branch(head)
         b.position_at_end(head)
+        # The components are carried from trip to trip instead of being divided out of a flat index each time.
         r, phis = b.phi(I32), [b.phi(I32) for _ in lengths]
         for phi, value in zip([r, *phis], [*[i32(0)] * arity, first], strict=True):
             phi.add_incoming(value, before)
         carried: Any = phis[-1]
         components: list[Any] = []
+        # From the last axis to the first: what exceeds an axis is carried to the one before, with one division per
+        # axis.
         for phi, length in zip(reversed(phis[:-1]), reversed(lengths[1:]), strict=True):
             quotient = b.udiv(carried, length)
             components.insert(0, b.sub(carried, b.mul(quotient, length)))
@@ -379,6 +396,7 @@ class _Kernel(KernelFrame):
             flat = self.flat(list(zip(components, dims, strict=False)))
             self.note(flat if repeat is None else b.add(b.mul(flat, b.zext(repeat, I64)), b.zext(r, I64)))
         yield components
+        # The stride of the grid is added to the last component; the carry happens at the head of the next trip.
         onward: Any = b.add(components[-1], stride)
         round_after: Any = i32(0)
         if repeat is not None:
@@ -391,7 +409,7 @@ class _Kernel(KernelFrame):
         b.position_at_end(done)
 
     def goes_on(self, more: Any) -> Any:
-        """Whether there is a next thread to run; the threads of a block that works together leave together."""
+        """Return whether there is a next thread to run; the threads of a cooperating block leave together."""
         return more if self.checks is None or self.together else self.builder.and_(more, self.checks.none_found())
 
     def back(self, head: Any) -> None:
@@ -399,7 +417,7 @@ class _Kernel(KernelFrame):
         not_unrolled(self.module, self.builder.branch(head))  # its second turn is rare
 
     def flat(self, index: Sequence[tuple[Any, Any]]) -> Any:
-        """The flattened index of a thread from components and axes."""
+        """Return the flattened index of a thread from components and axes."""
         b, out = self.builder, i64(0)
         for component, length in index:
             out = b.add(b.mul(out, length), b.zext(component, I64))

@@ -1,7 +1,7 @@
 """NVIDIA's mathematical library, function by function.
 
-In: names of its functions. Out: a module, as LLVM text, that has them and all that they call or read, and nothing else.
-The library is read and cut up once in a process; what is cut out of it costs next to nothing.
+For names of its functions, :func:`functions` returns a module, as LLVM text, that has them and all that they call or
+read, and nothing else. The library is read and split once in a process; extracting functions from it is cheap.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _FLUSHES = re.compile(r'^(@[\w.]+) = .* c"__CUDA_FTZ\\00"', re.MULTILINE)
 
 
 def bitcode() -> bytes:
-    """The library as it is installed.
+    """Return the library as it is installed.
 
     Raises
     ------
     CompileError
-        If it is not.
+        If it is not installed.
     """
     found = wheels.find("libdevice.10.bc")
     if found is not None:
@@ -45,13 +45,13 @@ def bitcode() -> bytes:
 
 
 def absent(error: Exception | None = None) -> CompileError:
-    """What to raise where a part of the CUDA compilers is missing."""
+    """Return the error to raise where a part of the CUDA compilers is missing."""
     return CompileError("the CUDA compilers are not installed" + (f": {error}" if error else ""), remedy=INSTALL)
 
 
 @functools.cache
 def load() -> dict[str, str]:
-    """Every function, table, group of attributes and node of metadata, by name.
+    """Return every function, table, group of attributes and node of metadata, by name.
 
     Raises
     ------
@@ -64,6 +64,7 @@ def load() -> dict[str, str]:
         # Subnormal numbers are kept: the answer is known here, so that the branches on it need no compiler.
         text = text.replace(f"call i32 @__nvvm_reflect(ptr {flushes[1]})", "add i32 0, 0 ;")
     found = {}
+    # Functions end with a brace on a line of its own; everything else is one line.
     for piece in text.split("\ndefine "):
         body, end, rest = f"define {piece}".partition("\n}\n")
         parts = [body + end, *rest.split("\n")] if end else piece.split("\n")
@@ -76,7 +77,7 @@ def load() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=256)
 def functions(names: tuple[str, ...], triple: str, data_layout: str) -> str:
-    """A module with some of the library's functions and what they need.
+    """Return a module with some of the library's functions and their dependencies.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Source lines for profilers: debug metadata that leads to line tables alone.
 
-In: the module, the kernel's function and where it stands in the source. Out: for each position in a source file the
-node that an instruction made for it carries. PTX gets ``.loc`` directives, and the cubin a line table.
+For the module, the kernel's function and its position in the source, :class:`Lines` gives the node that an instruction
+made for a source position carries. PTX gets ``.loc`` directives, and the cubin a line table.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class Lines:
                 "producer": "diffkern",
                 "isOptimized": True,
                 "runtimeVersion": 0,
+                # Distinct, as LLVM requires of compile units; the emission kind leaves out types and variables.
                 "emissionKind": ir.DIToken("DebugDirectivesOnly"),
             },
             is_distinct=True,
@@ -52,9 +53,10 @@ class Lines:
         function.set_metadata("dbg", self._scope)
 
     def at(self, loc: Loc) -> Any:
-        """The node for a position."""
+        """Return the node for a position."""
         file = self._file(loc.file)
         scope = self._scope
+        # Code inlined from a func of another file keeps that file's name.
         if file is not self._main:
             fields = {"scope": self._scope, "file": file, "discriminator": 0}
             scope = self._module.add_debug_info("DILexicalBlockFile", fields)

@@ -1,4 +1,4 @@
-"""Which function computes an operation on CUDA: an own one, an instruction of the hardware, or libdevice's."""
+"""The function that computes an operation on CUDA: an own one, an instruction of the hardware, or libdevice's."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class CudaScalars(ScalarEmitter):
 
     @property
     def fast(self) -> bool:
-        """Whether functions may be approximations."""
+        """True if functions may be approximations."""
         return "afn" in self.flags
 
     def emit(self, op: Op, args: list[Any]) -> Any:
@@ -71,26 +71,29 @@ class CudaScalars(ScalarEmitter):
         return self.library("fmod", t, [x, y])
 
     def fast_power(self, x: Any, y: Any) -> Any:
-        """The approximate power, which libdevice has for positive ``x`` whose logarithm times ``y`` is a number."""
+        """Emit the approximate power; libdevice has it for positive ``x`` whose logarithm times ``y`` is a number."""
         b, zero, one = self.builder, constant(FLOAT32, 0.0), constant(FLOAT32, 1.0)
         size = self.intrinsic("fabs", FLOAT32, x)
         value = self.library("fast_pow", FLOAT32, [size, y])
+        # The special cases of C's pow, which the approximation does not have: exponents 0 and infinite, and the base 1.
         endless = b.fcmp_ordered("==", self.intrinsic("fabs", FLOAT32, y), constant(FLOAT32, math.inf))
         ones = b.or_(b.fcmp_ordered("==", y, zero), b.fcmp_ordered("==", x, one))
         ones = b.or_(ones, b.and_(endless, b.fcmp_ordered("==", size, one)))
         value = b.select(ones, one, value)
         half = b.fmul(y, constant(FLOAT32, 0.5))
         whole = b.fcmp_ordered("==", y, self.intrinsic("trunc", FLOAT32, y))
+        # A negative base with an odd whole exponent gives a negative power.
         odd = b.and_(whole, b.fcmp_unordered("!=", half, self.intrinsic("trunc", FLOAT32, half)))
         negative = b.icmp_signed("<", b.bitcast(x, I32), ir.Constant(I32, 0))  # -0 as well
         value = b.select(b.and_(negative, odd), b.fneg(value), value)
+        # A negative base has a power only for whole exponents, except for 0 and infinity.
         known = b.or_(
             whole, b.or_(b.fcmp_ordered("==", size, zero), b.fcmp_ordered("==", size, constant(FLOAT32, math.inf)))
         )
         return b.select(b.or_(known, b.not_(negative)), value, constant(FLOAT32, math.nan))
 
     def library(self, name: str, t: Scalar, args: list[Any]) -> Any:
-        """A call of libdevice's function."""
+        """Emit a call of libdevice's function."""
         ty = value_type(t)
         symbol = f"{PREFIX}{name}" if t.bits == 64 else f"{PREFIX}{name}f"
         return self.builder.call(function(self.module, symbol, ty, [ty] * len(args)), args)

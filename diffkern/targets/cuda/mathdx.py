@@ -1,12 +1,12 @@
 """Matrix products of blocks of threads as LTO code, made by NVIDIA's libmathdx (cuBLASDx).
 
-In: a :class:`Product`: sizes, dtypes, how each operand lies, threads of a block, architecture. Out: LTO code that
-defines :attr:`Product.symbol`, ``void f(C* alpha, A* a, B* b, C* beta, C* c)`` with ``c = alpha * a @ b + beta * c`` on
-shared memory, for nvJitLink to inline into a kernel. The library is called by ctypes; it needs neither a driver nor a
-GPU.
+A :class:`Product` has sizes, dtypes, the layout of each operand, threads of a block, and architecture. :func:`generate`
+gives LTO code that defines :attr:`Product.symbol`, ``void f(C* alpha, A* a, B* b, C* beta, C* c)`` with ``c = alpha * a
+@ b + beta * c`` on shared memory, for nvJitLink to inline into a kernel. The library is called by ctypes; it needs
+neither a driver nor a GPU.
 
-A transposed operand is one that lies column by column, so no product needs a copy. The alignment of the operands and
-the size of the block are part of the product: cuBLASDx makes better code for both when it knows them.
+A transposed operand is one that is stored column by column, so no product needs a copy. The alignment of the operands
+and the size of the block are part of the product: cuBLASDx makes better code for both when it knows them.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Product(TileProduct):
 
     @property
     def fields(self) -> list[tuple[str, bytes]]:
-        """What tells it from other products, for a key."""
+        """The labelled fields that distinguish it from other products, for a key."""
         names = ("m", "n", "k", "a", "b", "c", "threads", "arch", "columns_a", "columns_b")
         return [(name, str(getattr(self, name)).encode()) for name in names]
 
@@ -110,18 +110,20 @@ class Product(TileProduct):
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory that the three operands take."""
+        """The shared memory of the three operands in bytes."""
+        # Each operand is padded to the alignment that the library is told.
         sizes = ((self.m * self.k, self.a), (self.k * self.n, self.b), (self.m * self.n, self.c))
         return sum(-(-count * ITEMSIZE[dtype] // _ALIGN) * _ALIGN for count, dtype in sizes)
 
     def check(self) -> None:
-        """Check what the library would refuse with a number, or take minutes to refuse.
+        """Check what the library would refuse with a status number only, or after minutes.
 
         Raises
         ------
         CompileError
-            With what is wrong and what to do.
+            With the problem and a remedy.
         """
+        # The library reports a status only, or compiles for minutes first; these conditions are known beforehand.
         number = _number(self.arch)
         if min(self.m, self.n, self.k) < 1:
             raise CompileError(f"the matrix product {self} is empty")
@@ -161,7 +163,7 @@ def _number(arch: str) -> int:
 
 
 class _Library:
-    """libmathdx: calls that check what came back."""
+    """The functions of libmathdx, with their statuses checked."""
 
     def __init__(self, handle: Any, compiler: Any) -> None:
         self.handle, self.compiler = handle, compiler
@@ -189,12 +191,12 @@ def _remedy(status: int) -> str:
 
 
 def explain(error: CompileError, log: str, nvrtc: tuple[int, int] | None) -> CompileError:
-    """The error with what the library wrote while it failed, and with what to do about that.
+    """Return the error with the messages of the library as it failed, and with a remedy for them.
 
     Parameters
     ----------
     error
-        What :func:`generate` raised.
+        The error that :func:`generate` raised.
     log
         The library's messages, of level 1 or more.
     nvrtc
@@ -216,7 +218,7 @@ def explain(error: CompileError, log: str, nvrtc: tuple[int, int] | None) -> Com
 
 @functools.cache
 def _needed() -> _Library:
-    """The library with the compiler that it uses.
+    """Return the library with the compiler that it uses.
 
     Raises
     ------
@@ -235,17 +237,18 @@ def _needed() -> _Library:
 
 
 def _compiler() -> ctypes.CDLL:
-    """NVRTC: the one that the environment names, or the installed one."""
+    """Return NVRTC: the one that the environment names, or the installed one."""
     chosen = os.environ.get(_NVRTC)
     if not chosen:
         return _loaded("libnvrtc.so.*", "nvrtc")
+    # The built-ins of the chosen NVRTC have to be loaded first, or it would find those of another version.
     for part in sorted(Path(chosen).parent.glob("libnvrtc-builtins.so.*")):
         ctypes.CDLL(str(part), mode=ctypes.RTLD_GLOBAL)
     return ctypes.CDLL(chosen, mode=ctypes.RTLD_GLOBAL)
 
 
 def _loaded(file: str, name: str) -> ctypes.CDLL:
-    """A library that comes in a wheel or with a toolkit."""
+    """Return a library that comes in a wheel or with a toolkit."""
     found = wheels.load(file)
     if found is None:
         from cuda.pathfinder import load_nvidia_dynamic_lib
@@ -255,7 +258,7 @@ def _loaded(file: str, name: str) -> ctypes.CDLL:
 
 
 def available() -> bool:
-    """Whether libmathdx is installed."""
+    """Return whether libmathdx is installed."""
     try:
         _needed()
     except CompileError:
@@ -265,14 +268,14 @@ def available() -> bool:
 
 @functools.cache
 def version() -> str:
-    """The version of libmathdx."""
+    """Return the version of libmathdx."""
     parts = [ctypes.c_int() for _ in range(3)]
     _needed().call("mathdxGetVersionEx", *map(ctypes.byref, parts), what="to tell its version")
     return ".".join(str(part.value) for part in parts)
 
 
 def nvrtc_version() -> tuple[int, int] | None:
-    """The version of the compiler that libmathdx uses; None if there is none."""
+    """Return the version of the compiler that libmathdx uses; None if there is none."""
     major, minor = ctypes.c_int(), ctypes.c_int()
     if not available() or _needed().compiler.nvrtcVersion(ctypes.byref(major), ctypes.byref(minor)):
         return None
@@ -280,7 +283,7 @@ def nvrtc_version() -> tuple[int, int] | None:
 
 
 def generate(product: Product) -> bytes:
-    """LTO code of a product. Takes from seconds to a minute.
+    """Return the LTO code of a product. Takes from seconds to a minute.
 
     Raises
     ------
@@ -303,6 +306,7 @@ def generate(product: Product) -> bytes:
             out = (ctypes.c_char * size.value)()
             library.call("commondxGetCodeLTOIR", code, size, out, what=what)
             return bytes(out)
+        # Handles of the library are released even if a step fails, as one process makes many products.
         finally:
             library.call("commondxDestroyCode", code, what=what)
     finally:
@@ -319,6 +323,7 @@ def _describe(library: _Library, descriptor: Any, product: Product, what: str) -
     library.number(descriptor, _EXECUTION, _BLOCK, what)
     library.number(descriptor, _API, _SHARED_MEMORY, what)
     library.numbers(descriptor, _BLOCK_DIM, (p.threads, 1, 1), f"{what} with this block")
+    # The arrangement is 1 for row-major operands and 0 for column-major ones.
     library.numbers(descriptor, _ARRANGEMENT, (int(not p.columns_a), int(not p.columns_b), 1), what)
     library.numbers(descriptor, _ALIGNMENT, (_ALIGN, _ALIGN, _ALIGN), what)
     library.number(descriptor, _STATIC_BLOCK_DIM, 1, what)

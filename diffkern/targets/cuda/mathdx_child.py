@@ -1,9 +1,9 @@
 """Makes the LTO code of one matrix product in a process of its own: ``python -m diffkern.targets.cuda.mathdx_child``.
 
-In: the product as JSON in the first argument. Out: the code on standard output; if there is none, status 1, and on
-standard error what the library said, then a line of JSON: the message, what to do, and the compiler's version. Once
-standard input ends, the process that wanted the code is gone, and this one ends too. The library works on one product
-at a time in a process, so several take several processes.
+The product is given as JSON in the first argument. The code goes to standard output; without one the status is 1, and
+standard error has the library's messages, then a line of JSON: the message, the remedy, and the compiler's version.
+Once standard input ends, the parent process is gone, and this one ends too. The library works on one product at a time
+in a process, so several take several processes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from diffkern.targets.cuda.mathdx import LOG_LEVEL, Product, generate, nvrtc_ver
 def main(argument: str) -> int:
     """Make the code of one product."""
     os.environ.setdefault(LOG_LEVEL, "1")
+    # Compiling takes up to a minute, and nobody would wait for it if the parent were killed.
     threading.Thread(target=_end_with_parent, daemon=True).start()
     # Whatever the library prints must not stand between the bytes of the code.
     out = os.dup(1)

@@ -13,23 +13,23 @@ WARP = 32
 
 
 def special(b: Builder, name: str) -> Any:
-    """A special register (``tid.x``, ``ntid.x``, ``ctaid.x``, ``nctaid.x``, ``laneid``) as an i32."""
+    """Return a special register (``tid.x``, ``ntid.x``, ``ctaid.x``, ``nctaid.x``, ``laneid``) as an i32."""
     return b.call(function(b.module, f"llvm.nvvm.read.ptx.sreg.{name}", I32, []), [])
 
 
 def synchronize(b: Builder) -> None:
-    """Wait for all threads of the block; what they wrote is seen afterwards."""
+    """Wait for all threads of the block; their writes are visible afterwards."""
     b.call(function(b.module, "llvm.nvvm.barrier0", VOID, []), [])
 
 
 def function(module: ir.Module, name: str, result: Any, args: list[Any]) -> Any:
-    """A declared function, declared on first use."""
+    """Return a declared function, declared on first use."""
     known = module.globals.get(name)
     return known if known is not None else ir.Function(module, ir.FunctionType(result, args), name)
 
 
 def shuffle_down(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any, Any]:
-    """The value of the lane that is ``distance`` further, and whether that lane is not behind ``last``.
+    """Return the value of the lane that is ``distance`` further, and whether that lane is not behind ``last``.
 
     All lanes take part; values are of any type of at most 64 bits.
     """
@@ -37,11 +37,12 @@ def shuffle_down(b: Builder, value: Any, distance: Any, last: Any) -> tuple[Any,
 
 
 def shuffle_up(b: Builder, value: Any, distance: Any) -> tuple[Any, Any]:
-    """The value of the lane that is ``distance`` before, and whether there is one; its own value otherwise."""
+    """Return the value of the lane that is ``distance`` before, and whether there is one; else the own value."""
     return _shuffle(b, "up", value, distance, i32(0))
 
 
 def _shuffle(b: Builder, way: str, value: Any, distance: Any, bound: Any) -> tuple[Any, Any]:
+    # The hardware exchanges 32 bits between lanes, so narrower values are widened and wider ones split.
     if isinstance(value.type, ir.IntType) and value.type.width < 32:
         moved, present = _shuffle(b, way, b.zext(value, I32), distance, bound)
         return b.trunc(moved, value.type), present
@@ -77,6 +78,7 @@ def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: b
     The kinds are ``add``, ``min``, ``max``, ``and``, ``or`` and ``xor``, all but ``add`` of integers alone.
     """
     name, letter = _NUMBERS[value.type]
+    # Bitwise operations have untyped forms only.
     if kind in ("and", "or", "xor"):
         name, signed = name.replace("u", "b"), False
     if signed and kind != "add":
@@ -87,7 +89,8 @@ def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: b
 
 
 def word_of_half(b: Builder, pointer: Any) -> tuple[Any, Any]:
-    """The address of the 32 bits in which 16 bits lie, and whether they are the upper ones."""
+    """Return the address of the 32 bits around 16 bits, and whether these are the upper ones."""
+    # The second lowest bit of the address tells which half of the word it is.
     upper = b.trunc(b.lshr(b.ptrtoint(pointer, I64), i64(1)), I1)
     return b.gep(pointer, [b.select(upper, i64(-2), i64(0))], source_etype=I8), upper
 
@@ -106,7 +109,7 @@ def add_half_quietly(b: Builder, name: str, word: Any, upper: Any, value: Any) -
 
 
 def add_and_fetch(b: Builder, pointer: Any, value: Any) -> Any:
-    """Add to a number in memory atomically; returns the old value."""
+    """Add to a number in memory atomically; return the old value."""
     name, letter = _NUMBERS[value.type]
     text = f"atom.relaxed.{_PLACES[pointer.type.addrspace]}.add.{name} $0, [$1], $2;"
     operands = f"={letter},l,{letter}"
@@ -115,9 +118,10 @@ def add_and_fetch(b: Builder, pointer: Any, value: Any) -> Any:
 
 
 def exchange_half(b: Builder, pointer: Any, expected: Any, value: Any) -> Any:
-    """Replace 16 bits in memory atomically if they are what is expected; returns what they were.
+    """Replace 16 bits in memory atomically if they are the expected ones; return the old ones.
 
-    By the instruction for them: LLVM would exchange the 32 bits around, part of which may lie outside an allocation.
+    It uses the instruction for 16 bits: LLVM would exchange the 32 bits around, part of which may lie outside an
+    allocation.
     """
     text = f"atom.relaxed.{_PLACES[pointer.type.addrspace]}.cas.b16 $0, [$1], $2, $3;"
     fn = _instruction(b.module, "dk_atom_cas_b16", I16, [pointer.type, I16, I16], text, "=h,l,h,h")
@@ -125,7 +129,7 @@ def exchange_half(b: Builder, pointer: Any, expected: Any, value: Any) -> Any:
 
 
 def _instruction(module: ir.Module, name: str, result: Any, given: list[Any], text: str, operands: str) -> Any:
-    """A function that is one instruction on an address and values."""
+    """Return a function that is one instruction on an address and values."""
     symbol = f"{name}_{given[0].addrspace}"
     known = module.globals.get(symbol)
     if known is not None:
@@ -134,6 +138,7 @@ def _instruction(module: ir.Module, name: str, result: Any, given: list[Any], te
     fn.linkage = "internal"
     fn.attributes.add("alwaysinline")
     b = ir.IRBuilder(fn.append_basic_block("entry"))
+    # With side effects, as LLVM must neither merge nor drop it.
     out = b.asm(fn.function_type, text, operands, fn.args, True)
     if result == VOID:
         b.ret_void()
@@ -143,7 +148,7 @@ def _instruction(module: ir.Module, name: str, result: Any, given: list[Any], te
 
 
 def approximate(b: Builder, name: str, *args: Any) -> Any:
-    """The hardware's approximation ``rcp``, ``rsqrt``, ``sqrt``, ``sin``, ``cos`` or ``div`` of float32.
+    """Emit the hardware's approximation ``rcp``, ``rsqrt``, ``sqrt``, ``sin``, ``cos`` or ``div`` of float32.
 
     It takes and gives no subnormal numbers. A quotient is the form for all divisors: the other one is 0 or NaN for
     those above 2^126.
@@ -158,5 +163,6 @@ def approximate(b: Builder, name: str, *args: Any) -> Any:
         inner = ir.IRBuilder(fn.append_basic_block("entry"))
         operands = ", ".join(f"${k}" for k in range(1 + len(args)))
         text = f"{name}.{'full' if name == 'div' else 'approx'}.ftz.f32 {operands};"
+        # Without side effects, so that equal approximations are computed once.
         inner.ret(inner.asm(fn.function_type, text, ",".join(["=f", *"f" * len(args)]), fn.args, False))
     return b.call(fn, args)

@@ -1,7 +1,7 @@
-"""Machine code of NVIDIA GPUs (SASS) as something to count.
+"""Machine code of NVIDIA GPUs (SASS), parsed for counting.
 
-In: the text of the disassembler. Out: a :class:`Code` for each function: its instructions, how many there are of each
-mnemonic and of each class, and its loops. Nothing here runs a tool; :mod:`diffkern.targets.cuda.disassembler` does.
+The text of the disassembler becomes a :class:`Code` for each function: its instructions, their numbers by mnemonic and
+by class, and its loops. Nothing here runs a tool; :mod:`diffkern.targets.cuda.disassembler` does.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class Instruction:
     address : int
         Its offset in the function, in bytes.
     opcode : str
-        What it does, with all modifiers: ``LDG.E.128``.
+        The operation, with all modifiers: ``LDG.E.128``.
     operands : str
-        The rest.
+        The operands.
     guard : str
         The predicate under which it is executed, such as ``@!P0``; empty if always.
     target : int or None
-        Of a branch, where to.
+        The target of a branch.
     """
 
     address: int
@@ -85,7 +85,7 @@ class Loop:
     start, end : int
         Offsets of the first and of the last instruction.
     size : int
-        How many instructions these are.
+        The number of these instructions.
     innermost : bool
         Whether no other loop is inside.
     """
@@ -113,7 +113,7 @@ class Code:
 
     @computed_once
     def mnemonics(self) -> dict[str, int]:
-        """How many instructions there are of each opcode with its modifiers, the most frequent first."""
+        """The number of instructions of each opcode with its modifiers, the most frequent first."""
         return dict(Counter(i.opcode for i in self.instructions).most_common())
 
     def count(self, class_name: str) -> int:
@@ -127,9 +127,10 @@ class Code:
 
     @computed_once
     def loops(self) -> tuple[Loop, ...]:
-        """The loops, by where they begin; branches back to one place are one loop."""
+        """The loops, by their start; branches back to one place are one loop."""
         ends: dict[int, int] = {}
         for i in self.instructions:
+            # A branch backwards closes a loop; of several to one place the last one is its end.
             if i.target is not None and i.target <= i.address:
                 ends[i.target] = max(ends.get(i.target, 0), i.address)
         spans = sorted(ends.items())
@@ -156,6 +157,7 @@ def join(kernel: str, functions: Mapping[str, Code]) -> Code:
         for i in functions[name].instructions:
             target = None if i.target is None else i.target + base
             instructions.append(replace(i, address=i.address + base, target=target))
+        # Instructions have 16 bytes; the next function follows directly.
         base = instructions[-1].address + 16 if instructions else 0
     return Code(kernel, tuple(instructions))
 
@@ -181,6 +183,7 @@ def parse_raw(text: str, functions: Sequence[tuple[str, int]]) -> list[Code]:
         Name and size in bytes of each, in their order.
     """
     instructions = _instructions(text)
+    # Addresses run on through all functions, so each is cut out by its size and renumbered from zero.
     found, base, at = [], 0, 0
     for name, size in functions:
         own = []
@@ -206,6 +209,7 @@ def _instructions(text: str) -> list[Instruction]:
         match = _INSTRUCTION.match(line)
         if match:
             address = int(match[1], 16)
+            # A label stands before the instruction whose address it names.
             labels.update((one, address) for one in waiting)
             waiting = []
             found.append(Instruction(address, match[3], match[4], match[2] or ""))
@@ -220,5 +224,5 @@ def _target(branch: Instruction, labels: Mapping[str, int]) -> int | None:
 
 
 def _without_padding(instructions: Iterable[Instruction]) -> tuple[Instruction, ...]:
-    """Leave out what fills a function up: empty instructions, and a branch to itself."""
+    """Leave out the padding at the end of a function: empty instructions, and a branch to itself."""
     return tuple(i for i in instructions if i.opcode != "NOP" and i.target != i.address)

@@ -1,7 +1,7 @@
-"""The compilers for CUDA, named here and nowhere else.
+"""The compilers for CUDA; no other module names them.
 
-LLVM's own NVPTX back end (of llvmlite) makes PTX. Of the modules that numba-cuda makes libNVVM makes LTO code, and
-nvJitLink the PTX of that and other LTO code. It assembles either PTX to a cubin. No driver is needed.
+LLVM's own NVPTX back end (of llvmlite) makes PTX. libNVVM makes LTO code from the modules that numba-cuda makes, and
+nvJitLink makes PTX from that and other LTO code. It assembles either PTX to a cubin. No driver is needed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _lock = free_in_child(threading.Lock())
 
 @functools.cache
 def machine(arch: str) -> Any:
-    """LLVM's description of an architecture.
+    """Return LLVM's description of an architecture.
 
     Raises
     ------
@@ -47,6 +47,7 @@ def machine(arch: str) -> Any:
         raise CompileError(f"there is no CUDA target {arch!r}", remedy=f"take one of {known}")
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
+    # An architecture that LLVM does not know is compiled as its base; the assembler knows the real one.
     cpu = _BASES.get(arch, arch)
     return llvm.Target.from_triple(TRIPLE).create_target_machine(cpu=cpu, features=_FEATURES[cpu], opt=3)
 
@@ -58,9 +59,11 @@ def optimise(text: str, arch: str, library: tuple[str, ...], public: tuple[str, 
         module = llvm_modules.parse(text)
         if library:
             module.link_in(llvm_modules.parse(libdevice.functions(library, TRIPLE, DATA_LAYOUT), beside=module))
+        # Everything but the kernel becomes internal, so that unused library functions are dropped after inlining.
         for f in module.functions:
             if not f.is_declaration and f.name not in public:
                 f.linkage = llvm.Linkage.internal
+                # A hint alone has no effect here: the passes below inline only what must be inlined.
                 if any(b"inlinehint" in group for group in f.attributes):
                     f.add_function_attribute("alwaysinline")
         module.verify()
@@ -70,7 +73,7 @@ def optimise(text: str, arch: str, library: tuple[str, ...], public: tuple[str, 
 
 
 def _passes() -> Any:
-    """What the back end and the assembler, which both optimise too, are not as good at.
+    """Return the passes that the back end and the assembler, which both optimise too, cannot replace.
 
     LLVM's usual pipeline takes three times as long for the same machine code. Nothing unrolls here: the assembler does,
     by 4, where a loop has its condition at the end.
@@ -81,6 +84,7 @@ def _passes() -> Any:
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
     passes.add_loop_simplify_pass()
+    # The condition of a loop moves to its end, which is the form that the assembler unrolls.
     passes.add_loop_rotate_pass()
     passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
@@ -89,7 +93,7 @@ def _passes() -> Any:
 
 @functools.cache
 def bindings(name: Literal["nvjitlink", "nvvm"]) -> Any:
-    """The module of ``cuda.bindings`` for a library, with the library loaded.
+    """Return the module of ``cuda.bindings`` for a library, with the library loaded.
 
     Raises
     ------
@@ -99,6 +103,7 @@ def bindings(name: Literal["nvjitlink", "nvvm"]) -> Any:
     try:
         wheels.load({"nvjitlink": "libnvJitLink.so.*", "nvvm": "libnvvm.so.*"}[name])
         module = import_module(f"cuda.bindings.{name}")
+        # Asking for the version fails where the bindings are installed without the library.
         module.version()
     except (ImportError, OSError, RuntimeError) as error:  # RuntimeError: of the search in cuda.pathfinder
         raise libdevice.absent(error) from error
@@ -106,13 +111,13 @@ def bindings(name: Literal["nvjitlink", "nvvm"]) -> Any:
 
 
 def warm_up(arch: str) -> None:
-    """Load what compiling for an architecture needs, so that processes forked from this one have it."""
+    """Load the compilers for an architecture, so that processes forked from this one have them."""
     bindings("nvjitlink")
     interruptible(lambda: (machine(arch), libdevice.load()))
 
 
 def ptx(module: Any, arch: str) -> str:
-    """The PTX of an optimised module."""
+    """Return the PTX of an optimised module."""
     with _lock:
         text = str(machine(arch).emit_assembly(module))
     # LLVM takes the widest scope here; a launch is on one device, as for all other atomic operations.
@@ -124,7 +129,7 @@ def ptx(module: Any, arch: str) -> str:
 
 
 def lto_code(modules: Sequence[str], symbol: str, arch: str, *, fuse: bool = True) -> bytes:
-    """LTO code of modules in the dialect of libNVVM; `fuse` allows a product and a sum to be rounded once."""
+    """Return LTO code of modules in the dialect of libNVVM; `fuse` allows rounding a product and a sum once."""
     nvvm = bindings("nvvm")
     machine(arch)
     number = arch.removeprefix("sm_")
@@ -134,6 +139,7 @@ def lto_code(modules: Sequence[str], symbol: str, arch: str, *, fuse: bool = Tru
         for text in modules:
             code = text.encode()
             nvvm.add_module_to_program(program, code, len(code), symbol)
+        # Lazily: only the functions of libdevice that are called are compiled.
         nvvm.lazy_add_module_to_program(program, library, len(library), "libdevice")
         options = [f"-arch=compute_{number}", "-opt=3", "-gen-lto", f"-fma={fuse:d}"]
         try:
@@ -150,20 +156,20 @@ def lto_code(modules: Sequence[str], symbol: str, arch: str, *, fuse: bool = Tru
 
 
 def link(inputs: Sequence[bytes], arch: str, name: str, *, fuse: bool = True) -> str:
-    """The PTX of pieces of LTO code that are optimised together."""
+    """Return the PTX of pieces of LTO code that are optimised together."""
     # What is linked brings thousands of constants that no kernel reads, with names of hundreds of letters.
     options = [f"-arch={arch}", "-O3", "-lto", "-ptx", "-optimize-unused-variables", f"-fma={fuse:d}"]
     return _text(_nvjitlink(options, "LTOIR", inputs, "linked_ptx", name))
 
 
 def assemble(text: str, arch: str, name: str, *, lineinfo: bool = False) -> bytes:
-    """The cubin of a PTX module."""
+    """Return the cubin of a PTX module."""
     options = [f"-arch={arch}", "-O3", *(["-lineinfo"] if lineinfo else [])]
     return bytes(_nvjitlink(options, "PTX", [text.encode()], "linked_cubin", name))
 
 
 def _nvjitlink(options: list[str], kind: str, inputs: Sequence[bytes], result: str, name: str) -> bytearray:
-    """What nvJitLink makes of inputs of one kind: a ``linked_cubin``, or ``linked_ptx``."""
+    """Return nvJitLink's result for inputs of one kind: a ``linked_cubin``, or ``linked_ptx``."""
     nvjitlink = bindings("nvjitlink")
     try:
         handle = nvjitlink.create(len(options), options)

@@ -1,9 +1,10 @@
-"""Buffers of a thread in LLVM: where they live, their elements, and matrix products of them.
+"""Buffers of a thread in LLVM: their memory, their elements, and matrix products of them.
 
-In: the buffers of a function and the LLVM function around its threads. Out: a pointer per buffer, valid for the whole
-chunk. Small buffers lie on the stack; what is beyond :data:`STACK_BYTES` in total comes from the heap, once a chunk, so
-that no tile can overrun a stack. Each lies on cache lines of its own. Every access says which buffer it is of: no two
-buffers overlap, and no array reaches into one, so that loops over them are vectorised without a test of addresses.
+For the buffers of a function and the LLVM function around its threads, :class:`Scratch` has a pointer per buffer, valid
+for the whole chunk. Small buffers are on the stack; beyond :data:`STACK_BYTES` in total they come from the heap, once a
+chunk, so that no tile can overrun a stack. Each lies on cache lines of its own. Every access is tagged with its buffer:
+no two buffers overlap, and no array reaches into one, so that loops over them are vectorised without a test of
+addresses.
 """
 
 from __future__ import annotations
@@ -43,6 +44,7 @@ class Scratch:
         self._tags: dict[tuple[Value, ...], tuple[Any, Any]] = {}
         left = stack_bytes
         heap: list[tuple[Value, int]] = []
+        # The smallest first: most buffers then fit on the stack.
         for v in sorted(buffers, key=_bytes):
             size = -(-_type(v).itemsize // line) * line
             if size <= left:
@@ -59,14 +61,17 @@ class Scratch:
     def _from_heap(self, heap: Sequence[tuple[Value, int]]) -> None:
         b = self.b
         malloc = self._function("malloc", PTR, [I64])
+        # The memory is fresh, so it cannot overlap anything; vectorisation relies on that.
         malloc.return_value.attributes.add("noalias")
         total = sum(size for _, size in heap)
         self.block = b.call(malloc, [i64(total + LINE)])
+        # Out of memory: there is no way to report it from here, and running on would corrupt memory.
         missing = b.icmp_unsigned("==", b.ptrtoint(self.block, I64), i64(0))
         with b.if_then(missing, likely=False):
             b.call(self.module.declare_intrinsic("llvm.trap", (), ir.FunctionType(VOID, [])), [])
             b.unreachable()
         start = b.ptrtoint(self.block, I64)
+        # malloc aligns to 16 bytes only, so the block is rounded up to a cache line by hand.
         pad = b.and_(b.sub(i64(0), start), i64(LINE - 1))
         base = b.gep(self.block, [pad], inbounds=True, source_etype=I8)
         offset = 0
@@ -75,7 +80,7 @@ class Scratch:
             offset += size
 
     def tag(self, instruction: Any, *used: Value) -> Any:
-        """Say of an instruction that it accesses these buffers and nothing else."""
+        """Declare that an instruction accesses these buffers and nothing else."""
         if used not in self._tags:
             own = self.module.add_metadata([self._scopes[v] for v in dict.fromkeys(used)])
             others = self.module.add_metadata([s for v, s in self._scopes.items() if v not in used])
@@ -86,25 +91,26 @@ class Scratch:
         return instruction
 
     def apart_from(self, arrays: Mapping[Value, ArrayRef]) -> dict[Value, ArrayRef]:
-        """The arrays, with the knowledge that they overlap no buffer."""
+        """Return the arrays, with the knowledge that they overlap no buffer."""
         if not self._scopes:
             return dict(arrays)
         out = {}
         for p, a in arrays.items():
             own, others = a.scopes or (None, None)
             known = () if others is None else others.operands
+            # An array keeps what was known of it before, and is outside of all buffers as well.
             every = self.module.add_metadata([*known, *self._scopes.values()])
             out[p] = dataclasses.replace(a, scopes=(own, every))
         return out
 
     def seen_from(self, builder: Builder, pointers: dict[Value, Any]) -> Scratch:
-        """The same memory for the code of another function, which knows some of the buffers by other pointers."""
+        """Return the same memory for the code of another function, which has other pointers to some of the buffers."""
         other = copy.copy(self)
         other.b, other.pointers = builder, pointers
         return other
 
     def get(self, v: Value, index: Any) -> list[Any]:
-        """The components of an element of a buffer."""
+        """Return the components of an element of a buffer."""
         t, s, pointer = _type(v), scalar_of(v.type), self._element(v, index)
         parts = (component(self.b, s, pointer, k) for k in range(element_size(t.dtype)))
         return [from_memory(self.b, s, self.tag(self.b.load(p, typ=memory_type(s)), v)) for p in parts]
@@ -121,7 +127,7 @@ class Scratch:
         return self.b.gep(self.pointers[v], [flat], inbounds=True, source_etype=memory_type(scalar_of(v.type)))
 
     def release(self) -> None:
-        """Give back what came from the heap; called where the function returns."""
+        """Free the memory from the heap; called where the function returns."""
         if self.block is not None:
             self.b.call(self._function("free", VOID, [PTR]), [self.block])
 

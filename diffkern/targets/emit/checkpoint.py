@@ -20,10 +20,10 @@ _NAME = "dk_next_checkpoint"
 
 
 def next_function(module: ir.Module) -> Any:
-    """``int64 next(int64 cur, int64 it, int64 free)``, defined in the module on first use.
+    """Return ``int64 next(int64 cur, int64 it, int64 free)``, defined in the module on first use.
 
     The common case, a slot for every step, is inlined. The schedule stays out of line on a processor, because a kernel
-    with many loops calls it at many places; on a GPU a call costs the registers of all that is alive around it.
+    with many loops calls it at many places; on a GPU a call costs the registers of all values that are alive around it.
     """
     known = module.globals.get(_NAME)
     return known if known is not None else _define_next(module)
@@ -54,8 +54,10 @@ def _define_schedule(module: ir.Module) -> Any:
     fn.attributes.add("nounwind")
     n, s = fn.args
     b = ir.IRBuilder(fn.append_basic_block("entry"))
+    # A slot for every step: the next snapshot is one step ahead.
     with b.if_then(b.icmp_unsigned(">=", s, n)):
         b.ret(i32(1))
+    # With the last slot there is nothing to choose: one snapshot at the last step.
     with b.if_then(b.icmp_unsigned("==", s, i32(1))):
         b.ret(b.sub(n, i32(1)))
     entry = b.block

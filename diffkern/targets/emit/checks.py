@@ -1,7 +1,8 @@
-"""What debug programs look for while they run, as LLVM; ``diffkern.abi`` describes the record they report in.
+"""The checks of debug programs at run time, as LLVM; ``diffkern.abi`` describes the record they report in.
 
-In: an op, the values it works on, the position in the builder. Out: code that reports an error, if it is the first of
-the launch, and for an access whether it may happen. Every place that can report has a number, in the order of emission.
+For an op and the values it works on, a check emits code at the builder's position that reports an error, if it is the
+first of the launch, and for an access returns whether it may happen. Every place that can report has a number, in the
+order of emission.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _REPORT = "dk_report"
 
 
 class Checking(enum.Enum):
-    """Which errors a program looks for."""
+    """The errors that a program looks for."""
 
     NONE = "none"
     MEMORY = "memory"  # indices, and two threads that store to one element
@@ -38,9 +39,9 @@ class Checks:
     Parameters
     ----------
     checking
-        Which ones.
+        The checks to emit.
     module, builder
-        Where the code goes.
+        The place for the code.
     record
         The record of the launch, and the thread.
 
@@ -60,11 +61,11 @@ class Checks:
 
     @property
     def thread(self) -> Any:
-        """Flattened index of the thread."""
+        """The flattened index of the thread."""
         return self.noted.thread
 
     def access(self, op: Op, array: ArrayRef, indices: Sequence[Any]) -> Any:
-        """Check an access; returns whether it is to happen."""
+        """Check an access; return whether it is to happen."""
         b = self.builder
         site = self._site(op)
         wrap = op.attrs.get("wrap", (False,) * len(indices))
@@ -73,11 +74,13 @@ class Checks:
         for i, n in zip(position, array.shape, strict=True):
             inside = b.and_(inside, b.icmp_unsigned("<", i, n))  # a negative index is a huge unsigned one
         within, outside, done = (b.append_basic_block(name) for name in ("within", "outside", "checked"))
+        # The report is out of line, so that the usual path stays short.
         b.cbranch(inside, within, outside)
         b.position_at_end(outside)
         self._report(abi.OUT_OF_BOUNDS, site, indices=indices, shape=array.shape)
         b.branch(done)
         b.position_at_end(within)
+        # Only an existing element has a stamp.
         alone = self._stamp(op, site, array, indices, position) if _is_stamped(op) else ir.Constant(I1, 1)
         end = b.block
         b.branch(done)
@@ -107,7 +110,7 @@ class Checks:
             self._report_if(self.builder.not_(holds), abi.ASSERTION, op)
 
     def none_found(self) -> Any:
-        """Whether no thread has found an error so far."""
+        """Return whether no thread has found an error so far."""
         b = self.builder
         return b.icmp_unsigned("==", b.load_atomic(self.record, "monotonic", 8, typ=I64), i64(0))
 
@@ -118,7 +121,7 @@ class Checks:
         return len(self.sites) - 1
 
     def _stamp(self, op: Op, site: int, array: ArrayRef, indices: Sequence[Any], position: Sequence[Any]) -> Any:
-        """Leave the thread's stamp on an element; returns whether no other thread's was there."""
+        """Leave the thread's stamp on an element; return whether no other thread's was there."""
         b = self.builder
         parameter = Access(op).array
         if parameter not in self.stamps:
@@ -127,6 +130,7 @@ class Checks:
         stamps = b.load(slot, typ=I64)
         before = b.block
         test, done = b.append_basic_block("stamp"), b.append_basic_block("stamped")
+        # A launch without stamps has a null address here.
         b.cbranch(b.icmp_unsigned("!=", stamps, i64(0)), test, done)
         b.position_at_end(test)
         flat: Any = i64(0)
@@ -134,6 +138,7 @@ class Checks:
             flat = b.add(b.mul(flat, n), i)
         own = b.add(self.thread, i64(1))
         element = b.gep(b.inttoptr(stamps, PTR), [flat], source_etype=I64)
+        # Exchanged atomically, so that of two threads at least one sees the other's stamp.
         old = b.atomic_rmw("xchg", element, own, "monotonic")
         other = b.and_(b.icmp_unsigned("!=", old, i64(0)), b.icmp_unsigned("!=", old, own))
         with b.if_then(other):
@@ -148,6 +153,7 @@ class Checks:
         return result
 
     def _report_zero(self, value: Any, code: int, op: Op) -> None:
+        # A literal divisor other than zero needs no test.
         if not (isinstance(value, ir.Constant) and value.constant != 0):
             self._report_if(self.builder.icmp_unsigned("==", value, ir.Constant(value.type, 0)), code, op)
 
@@ -166,7 +172,7 @@ class Checks:
         return self.builder.gep(record, [i64(k)], source_etype=I64)
 
     def _report_function(self) -> Any:
-        """``void dk_report(ptr record, int64 fields...)``: fill in the record unless another thread has."""
+        """Return ``void dk_report(ptr record, int64 fields...)``: fill in the record unless another thread has."""
         known = self.module.globals.get(_REPORT)
         if known is not None:
             return known
@@ -176,6 +182,7 @@ class Checks:
             fn.attributes.add(attribute)
         record, *fields = fn.args
         b = ir.IRBuilder(fn.append_basic_block("entry"))
+        # The first thread to exchange the code owns the record; later errors are dropped.
         claimed = b.cmpxchg(record, i64(0), fields[abi.RECORD_CODE], "monotonic", "monotonic")
         with b.if_then(b.extract_value(claimed, 1)):
             for k, value in enumerate(fields):
@@ -186,7 +193,7 @@ class Checks:
 
 
 def _is_stamped(op: Op) -> bool:
-    """Whether two threads must not both do it: a plain store to an array of the launch."""
+    """Return whether two threads must not both execute an op: a plain store to an array of the launch."""
     t = op.operands[0].type
     return op.name == "store" and isinstance(t, Array) and t.layout not in (SHARED, HELD)
 

@@ -1,7 +1,7 @@
-"""Facts about a function that the LLVM spelling needs before it starts.
+"""Facts about a function that emission needs before it starts.
 
-In: a function without composite mathematics. Out: which values are needed as exact 64-bit indices, which sites are
-summed per chunk, how large the loop stacks are, and which literals occur.
+For a function without composite mathematics, :func:`analyse` finds the values that are needed as exact 64-bit indices,
+the sites that are summed per chunk, the size of the loop stacks, and the literals.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
 
 @dataclass(slots=True)
 class Facts:
-    """What is known about a function.
+    """Facts about a function.
 
     Attributes
     ----------
     invariant
         Values that are the same for every thread, each with the op that computes it (None for a parameter).
     exact
-        Integer results of which an index is computed: they are computed once more in 64 bits, where nothing wraps.
+        Integer results from which an index is computed: they are computed once more in 64 bits, where nothing wraps.
     reduced
         ``atomic`` and ``accumulate`` ops whose address is the same for all threads: summed per chunk.
     stack_bytes
         Bytes of loop stacks per nesting level; stacks of one level are never alive together.
     buffers
-        Memory of a thread that its tiles have become.
+        The thread's memory for its tiles.
     literals
         The different floating-point literals, each of which a vectorised loop keeps in a register or on the stack.
     """
@@ -55,6 +55,7 @@ def analyse(fn: Function) -> Facts:
     facts = Facts()
     ops = list(walk(fn.body))
     for op in ops:
+        # Each literal of a vectorised loop occupies a register or is loaded from the stack.
         if op.name == "const" and op.attrs["type"].is_float:
             facts.literals.add(op.attrs["value"])
         elif op.name == "buffer_new":
@@ -64,24 +65,27 @@ def analyse(fn: Function) -> Facts:
             facts.stack_bytes[t.level] = max(facts.stack_bytes.get(t.level, 0), stack_size(t))
     facts.exact = _exact(ops)
     facts.invariant = launch_values(fn)
+    # Summed per chunk: such an address would otherwise be updated atomically by every thread.
     facts.reduced = uniform_sums(fn, facts.invariant, used_values(fn))
     return facts
 
 
 def stack_size(t: Stack) -> int:
-    """Bytes of a loop stack, each field padded to 8 bytes a block of all slots."""
+    """Return the bytes of a loop stack: per field a block of all slots, padded to 8 bytes."""
     return sum((f.itemsize * t.slots + 7) // 8 * 8 for f in t.fields)
 
 
 def _exact(ops: Iterable[Op]) -> set[Value]:
     wanted: set[Value] = set()
     exact: set[Value] = set()
+    # From uses to definitions, so that an index makes the sums and products before it exact as well.
     for op in reversed(list(ops)):
         if op.name in ACCESSES:
             wanted.update(Access(op).index)
         elif lookup(op.name).affine or op.name == "cast":
             (result,) = op.results
             if result in wanted and all(is_exact_index(v.type) for v in (result, *op.operands)):
+                # A narrowing cast wraps, so the value before it is not the index.
                 if op.name == "cast" and _bits(result) < _bits(op.operands[0]):
                     continue
                 exact.add(result)
@@ -94,5 +98,5 @@ def _bits(v: Value) -> int:
 
 
 def invariant_ops(op: Op, facts: Facts) -> list[Op]:
-    """The ops that the indices of an access are computed by, definitions before uses."""
+    """Return the ops that compute the indices of an access, definitions before uses."""
     return needed_for(op, facts.invariant)

@@ -1,7 +1,7 @@
-"""A function under construction that reads its parameters from the argument block: what all targets have in common.
+"""A function under construction that reads its parameters from the argument block, shared by all targets.
 
-In: a function's IR, and the LLVM function that is being built with the pointer to the block. Out: the parameters as
-arrays and values of LLVM, slots for the sums into uniform addresses, and where those sums go.
+For a function's IR, and the LLVM function that is being built with the pointer to the block, :class:`Frame` has the
+parameters as arrays and values of LLVM, slots for the sums into uniform addresses, and the destinations of those sums.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class Frame:
     Parameters
     ----------
     module, fn, facts
-        What it is part of, its IR, and what is known of that.
+        The module, the function's IR, and the facts about it.
     builder
-        At the entry of the LLVM function.
+        A builder at the entry of the LLVM function.
     block
         Pointer to the argument block.
     scalars
-        How scalars are computed.
+        Emits scalar operations.
     space : int, optional
         The address space of the arrays' elements.
     used : container of Value, optional
@@ -59,6 +59,7 @@ class Frame:
         self.builder, self.block, self.scalars = builder, block, scalars
         self.arrays: dict[Value, ArrayRef] = {}
         self.values: dict[Value, tuple[Any, ...]] = {}
+        # Everything is read at the entry, once for all threads that the function runs.
         fields, _ = abi.layout([p.type for p in fn.params])
         for p, place in zip(fn.params, fields, strict=True):
             if used is not None and p not in used:
@@ -69,27 +70,27 @@ class Frame:
                 self.values[p] = self.by_value(p.type, place.offset)  # type: ignore[arg-type]
 
     def header(self, offset: int) -> Any:
-        """A field of the header of the argument block."""
+        """Return a field of the header of the argument block."""
         b = self.builder
         return b.load(b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8), typ=I64)
 
     def extent(self, axis: int) -> Any:
-        """An extent of the launch, as an int32."""
+        """Return an extent of the launch, as an int32."""
         return self.builder.trunc(self.header(abi.DIMS + 8 * axis), ir.IntType(32))
 
     def by_value(self, t: Element, offset: int) -> tuple[Any, ...]:
-        """The components of a parameter by value."""
+        """Return the components of a parameter by value."""
         b = self.builder
         passed = abi.passed_type(t)
         pointer = b.gep(self.block, [i64(offset)], inbounds=True, source_etype=I8)
         return tuple(load_element(b, passed, pointer))  # type: ignore[arg-type]
 
     def stacks(self) -> dict[int, Any]:
-        """Memory for the loops' stacks, by level."""
+        """Return memory for the loops' stacks, by level."""
         return loop_stacks(lambda size: untyped(self.builder.alloca(ir.ArrayType(I64, size // 8))), self.facts)
 
     def accumulators(self) -> dict[int, list[Any]]:
-        """A slot, which holds 0, for each component of the sums into uniform addresses, by identity of the op."""
+        """Return zeroed slots for the components of the sums into uniform addresses, by identity of the op."""
         return {id(op): self._slots(op) for op in self.facts.reduced}
 
     def _slots(self, op: Op) -> list[Any]:
@@ -100,11 +101,12 @@ class Frame:
         return slots
 
     def summed(self, sums: dict[int, list[Any]]) -> list[tuple[Any, Scalar]]:
-        """All slots in the order of the program, each with its type."""
+        """Return all slots in program order, each with its type."""
         return [(slot, summed_type(op)) for op in self.facts.reduced for slot in sums[id(op)]]
 
     def destination(self, op: Op, body: BodyEmitter) -> tuple[ArrayRef, Any]:
-        """The array and the element that a sum is for; its index is computed once more, by what all threads share."""
+        """Return the array and the element of a sum; its index is recomputed from values that all threads share."""
+        # The loop over threads has ended, so values computed inside of it are not available here.
         for needed in invariant_ops(op, self.facts):
             body.op(needed)
         array = self.arrays[Access(op).array]
@@ -113,17 +115,17 @@ class Frame:
 
 
 def loop_stacks(take: Callable[[int], Any], facts: Facts, lanes: int = 1) -> dict[int, Any]:
-    """Memory for the stacks of the loops of so many threads, by level; `take` gives so many bytes, whole words."""
+    """Return memory for the loop stacks of some threads, by level; `take` allocates bytes, in whole words."""
     return {level: take((size + 7) // 8 * 8 * lanes) for level, size in sorted(facts.stack_bytes.items())}
 
 
 def width(op: Op) -> int:
-    """How many scalars an update adds."""
+    """Return how many scalars an update adds."""
     return element_size(_array(op).dtype)
 
 
 def summed_type(op: Op) -> Scalar:
-    """The scalar type in which an update is summed: that of its values."""
+    """Return the scalar type in which an update is summed: that of its values."""
     return scalar_of(held_type(_array(op).dtype))
 
 
@@ -134,6 +136,6 @@ def _array(op: Op) -> Array:
 
 
 def untyped(slot: Any) -> Any:
-    """A stack slot as an opaque pointer: llvmlite still gives ``alloca`` a typed one."""
+    """Return a stack slot as an opaque pointer: llvmlite still gives ``alloca`` a typed one."""
     slot.type = ir.PointerType()
     return slot

@@ -1,8 +1,8 @@
 """The body of a thread as LLVM: regions become basic blocks, carried values become phis.
 
-In: a function without composite mathematics, and the argument block. Out: code appended to an LLVM function. A value
-of the IR is held as the tuple of its scalar components, so composites live in registers; an array is an ``ArrayRef``
-and a loop stack a ``StackRef``.
+For a function without composite mathematics, and the argument block, code is appended to an LLVM function. A value of
+the IR is held as the tuple of its scalar components, so composites live in registers; an array is an ``ArrayRef`` and a
+loop stack a ``StackRef``.
 """
 
 from __future__ import annotations
@@ -64,10 +64,11 @@ class StackRef:
     base: Any
 
     def pointer(self, b: Builder, index: int, slot: Any) -> Any:
-        """Pointer to one field of a slot."""
+        """Return a pointer to one field of a slot."""
         offset = stack_size(Stack(self.type.fields[:index], self.type.slots))
         t = self.type.fields[index]
         assert not isinstance(t, Tile)
+        # Fields are stored in blocks of all slots, so each block can be aligned for its type.
         flat = b.mul(b.sext(slot, I64), i64(element_size(t)), flags=("nsw",))
         start = b.gep(self.base, [i64(offset)], inbounds=True, source_etype=I8)
         return b.gep(start, [flat], inbounds=True, source_etype=memory_type(scalar_of(t)))
@@ -90,13 +91,13 @@ class BodyEmitter:
     stacks
         One block of memory per nesting level of loop stacks.
     record, checks, output
-        Where threads report, what looks for errors at run time, and what prints; None where nothing does.
+        The record for reports, the emitter of checks, and the emitter of prints; None if unused.
     scratch
-        The buffers of the thread; None where tiles lie in arrays of the block.
+        The buffers of the thread; None if tiles are arrays of the block.
     vector_bytes
-        How wide the target's vectors are.
+        The width of the target's vectors.
     launch
-        In a kernel whose threads work in blocks: what the indices of the block are, by op.
+        In a kernel whose threads work in blocks: the values of the block's indices, by op.
     moved
         Ops that are emitted elsewhere, ahead of the code of the thread.
     extent_along
@@ -104,11 +105,11 @@ class BodyEmitter:
     constant_space
         The address space of memory that is part of the program.
     memory_space
-        That of what addresses lead to.
+        The address space of memory that addresses refer to.
     rolled
-        Whether LLVM unrolls no loop that all threads at hand go through together.
+        Whether LLVM is kept from unrolling loops that all current threads go through together.
     alone
-        A condition: whether no other thread updates what this one does. None where that is never known.
+        A condition: whether no other thread updates the same elements. None if that is never known.
     """
 
     builder: Builder
@@ -141,7 +142,7 @@ class BodyEmitter:
         return out
 
     def index(self, v: Value) -> Any:
-        """An integer value as an exact 64-bit index."""
+        """Return an integer value as an exact 64-bit index."""
         known = self.exact.get(v)
         if known is not None:
             return known
@@ -161,11 +162,11 @@ class BodyEmitter:
         return out
 
     def phis_for(self, values: Sequence[Value]) -> list[list[Any]]:
-        """Phis for the components of values."""
+        """Return phis for the components of values."""
         return self.phis([v.type for v in values])
 
     def merged(self, values: Sequence[Value], parts: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """Bring what values will be to the form of their phis; at the end of the block that it comes from."""
+        """Convert values to the form of their phis; at the end of the block that they come from."""
         return list(parts)
 
     def connect(self, phis: list[list[Any]], values: Sequence[tuple[Any, ...]], block: Any) -> None:
@@ -180,7 +181,7 @@ class BodyEmitter:
     # -- ops ---------------------------------------------------------------------------------------------------------
 
     def region(self, region: Region) -> list[tuple[Any, ...]]:
-        """Emit the ops of a region; returns what it yields."""
+        """Emit the ops of a region; return its yields."""
         for op in region.ops:
             if op not in self.moved:
                 self.op(op)
@@ -193,9 +194,11 @@ class BodyEmitter:
             if self.checks is not None:
                 self.checks.arithmetic(op, args, result)
             self.values[op.result] = (result,)
+            # The same integer again in 64 bits: LLVM sees through an index only if it does not wrap at 32.
             if op.result in self.facts.exact:
                 self.exact[op.result] = self.exact_form(op)
             return
+        # Every op that is not scalar has a method; passes before have removed all others.
         method = _SPELLED.get(op.name)
         if method is None:
             raise CompileError(f"operation {op.name} has no LLVM form", loc=op.loc)
@@ -206,11 +209,12 @@ class BodyEmitter:
             emit(op)
 
     def checked(self, op: Op, checks: Checks, emit: Callable[[Op], None]) -> None:
-        """Emit an access that is skipped where it is an error; what it would have read is 0 then."""
+        """Emit an access that is skipped if it is an error; a skipped load gives 0."""
         b = self.builder
         indices = [self.index(v) for v in Access(op).index]
         allowed = checks.access(op, self.arrays[Access(op).array], indices)
         before = b.block
+        # A wrong access is skipped rather than aborting the thread, which may be in a vectorised or nested loop.
         access, done = b.append_basic_block("access"), b.append_basic_block("skipped")
         b.cbranch(allowed, access, done)
         b.position_at_end(access)
@@ -226,6 +230,7 @@ class BodyEmitter:
         self.define(op.results, phis)
 
     def exact_form(self, op: Op) -> Any:
+        # Facts of no wrap hold for indices that are in bounds, which a debug program has yet to test.
         b, args = self.builder, [self.index(v) for v in op.operands]
         # Where an index is checked it must be a number, however far it is outside.
         exact = ("nsw",) if self.checks is None else ()
@@ -253,19 +258,20 @@ class BodyEmitter:
         self.values[op.result] = (self.extent_along(op.attrs["axis"]),)
 
     def shared_new(self, op: Op) -> None:
-        """Memory of the block, which is one thread here."""
+        """Allocate memory of the block, which is one thread here."""
         t, shape = op.result.type, op.attrs["shape"]
         assert isinstance(t, Array)
         s = scalar_of(t.dtype)
         count = element_size(t.dtype) * math.prod(shape)
         with self.builder.goto_entry_block():
+            # An alloca in a loop would grow the stack with each trip.
             data = self.builder.alloca(ir.ArrayType(I64, (count * s.itemsize + 7) // 8))
         data.type = ir.PointerType()  # llvmlite still gives alloca a typed pointer
         lengths = tuple(i64(n) for n in shape)
         self.arrays[op.result] = ArrayRef(t, data, lengths, tuple(i64(0) for _ in shape))
 
     def constant_array(self, op: Op) -> None:
-        """Memory of the program."""
+        """Define constant memory of the program."""
         t, shape, module = op.attrs["type"], op.attrs["shape"], self.builder.module
         memory = ir.ArrayType(I8, len(op.attrs["data"]))
         name = module.get_unique_name("constant_array")
@@ -276,30 +282,32 @@ class BodyEmitter:
         self.arrays[op.result] = ArrayRef(t, held, tuple(i64(n) for n in shape), tuple(i64(0) for _ in shape))
 
     def peek(self, op: Op) -> None:
-        """An element of memory that no array of the launch stands for, and that nothing writes meanwhile."""
+        """Load an element of memory outside of the launch's arrays, which nothing writes meanwhile."""
         b, t, (address, index) = self.builder, op.attrs["type"], op.operands
         start = b.inttoptr(self.scalar(address), ir.PointerType(addrspace=self.memory_space))
         place = b.gep(start, [self.index(index)], inbounds=True, source_etype=memory_type(t))
         raw = b.load(place, typ=memory_type(t))
         if not op.attrs.get("changing"):
+            # LLVM may hoist and merge loads of memory that never changes.
             raw.set_metadata("invariant.load", b.module.add_metadata([]))
         self.values[op.result] = (from_memory(b, t, raw),)
 
     def fetch(self, op: Op) -> None:
-        """A number at an address, as of peek."""
+        """Load a number at an address, like peek."""
         address, _, index = op.operands
         self.peek(Op("peek", (address, index), op.results, {"type": FLOAT32}, (), op.loc))
 
     def deposit(self, op: Op) -> None:
         """Add a number at an address, unless that is 0."""
         b, (address, index, value) = self.builder, (self.scalar(v) for v in op.operands)
+        # Address 0 stands for cotangents that nobody wants.
         with b.if_then(b.icmp_unsigned("!=", address, i64(0))):
             start = b.inttoptr(address, ir.PointerType(addrspace=self.memory_space))
             place = b.gep(start, [b.sext(index, I64)], source_etype=ir.FloatType())
             b.atomic_rmw("fadd", place, value, "monotonic")
 
     def array_at(self, op: Op) -> None:
-        """The array that a descriptor describes."""
+        """Define the array that a descriptor describes."""
         t, (address, *rest) = op.attrs["type"], self.values[op.operands[0]]
         data = self.builder.inttoptr(address, ir.PointerType(addrspace=self.memory_space))
         self.arrays[op.result] = ArrayRef(t, data, tuple(rest[: t.ndim]), tuple(rest[t.ndim :]))
@@ -309,16 +317,17 @@ class BodyEmitter:
         raise CompileError("a barrier has no form on this target", loc=op.loc)
 
     def buffer_product(self, op: Op) -> None:
-        """Call a library's product of matrices; a target with such a library does."""
+        """Call a library's product of matrices; a target with such a library overrides it."""
         raise CompileError("a library's matrix product has no form on this target", loc=op.loc)
 
     def lane_left(self, op: Op) -> None:
-        """Ask another thread of the warp; a target whose threads are in warps has them."""
+        """Exchange with another thread of the warp; a target whose threads are in warps overrides it."""
         raise CompileError("an exchange between threads has no form on this target", loc=op.loc)
 
     def shape(self, op: Op) -> None:
         length = self.arrays[op.operands[0]].shape[op.attrs["axis"]]
         self.values[op.result] = (self.builder.trunc(length, I32),)
+        # An extent is 64 bits in the argument block: an index computed from it needs no conversion back.
         self.exact[op.result] = length
 
     # -- memory ------------------------------------------------------------------------------------------------------
@@ -331,7 +340,7 @@ class BodyEmitter:
         return array if aligned is None else dataclasses.replace(array, align=aligned), pointer
 
     def aligned(self, op: Op) -> None:
-        """Whether an array begins at a multiple of so many bytes."""
+        """Emit a test whether an array begins at a multiple of so many bytes."""
         place = self.builder.ptrtoint(self.arrays[op.operands[0]].data, I64)
         rest = self.builder.and_(place, i64(op.attrs["bytes"] - 1))
         self.values[op.result] = (self.builder.icmp_unsigned("==", rest, i64(0)),)
@@ -361,6 +370,7 @@ class BodyEmitter:
             give_element(self.builder, array.type.dtype, pointer, parts)
             self.values[op.result] = tuple(parts[: len(parts) // 4])  # never used
             return
+        # The other components of an augmented assignment are neutral: adding zero to them could race with plain stores.
         if op.attrs.get("augmented") and len(parts) > 1:
             self.update_parts(op, scalar_of(array.type.dtype), pointer, parts)
             self.values[op.result] = tuple(parts)  # never used
@@ -384,11 +394,11 @@ class BodyEmitter:
             self.update(op, array.type.dtype, pointer, "add", parts)
 
     def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
-        """Update an element, atomically unless the launch is alone; returns the old components."""
+        """Update an element, atomically unless the launch is alone; return the old components."""
         return update_element(self.builder, t, pointer, kind, parts, self.alone)
 
     def summed(self, op: Op, kind: str) -> bool:
-        """Add to the accumulators of the chunk, if the op has some."""
+        """Add to the accumulators of the chunk, if the op has some; return whether it has."""
         accumulators = self.sums.get(id(op))
         if accumulators is None:
             return False
@@ -418,7 +428,7 @@ class BodyEmitter:
     # -- buffers -----------------------------------------------------------------------------------------------------
 
     def buffer_new(self, op: Op) -> None:
-        """Nothing: buffers are there before the first thread."""
+        """Emit nothing: buffers exist before the first thread."""
 
     def buffer_get(self, op: Op) -> None:
         assert self.scratch is not None
@@ -432,6 +442,7 @@ class BodyEmitter:
     def buffer_matmul(self, op: Op) -> None:
         shape = Shape(**{k: op.attrs[k] for k in ("m", "n", "k", "trans_a", "add")})
         module, dtype = self.scalars.module, scalar_of(op.operands[0].type)
+        # One function per shape, shared by all products of that shape in the module.
         function = matmul_function(module, dtype, shape, self.scalars.flags, self.vector_bytes)
         assert self.scratch is not None
         call = self.builder.call(function, [self.scratch.pointers[v] for v in op.operands])
@@ -458,6 +469,7 @@ class BodyEmitter:
 
     def branch(self, op: Op) -> None:
         b = self.builder
+        # Both arms are blocks of their own, even if empty: LLVM turns cheap ones into selections.
         then, orelse, done = (b.append_basic_block(n) for n in ("then", "else", "endif"))
         away = b.cbranch(self.scalar(If(op).condition), then, orelse)
         if op.attrs.get("rarely"):
@@ -476,6 +488,7 @@ class BodyEmitter:
 
     def way(self, op: Op, region: Region) -> list[tuple[Any, ...]]:
         """Emit a region of a branch. LLVM unrolls no loop where hardly any thread goes."""
+        # A rarely taken arm is not worth the code that unrolling makes.
         rolled = self.rolled
         self.rolled = rolled or (bool(op.attrs.get("rarely")) and region is If(op).then)
         values = self.region(region)
@@ -511,7 +524,7 @@ class BodyEmitter:
             branch.set_weights(ONCE)
 
     def goes_on(self, count: Any, trips: Any) -> Any:
-        """Whether a counted loop makes another trip."""
+        """Return whether a counted loop makes another trip."""
         return self.builder.icmp_unsigned("<", count, trips)
 
     def loop_for(self, op: Op) -> None:
@@ -520,6 +533,8 @@ class BodyEmitter:
         t = loop.start.type
         assert isinstance(t, Scalar)
         lo, hi, step = map(self.scalar, loop.bounds)
+        # Loops that count ahead are emitted by the lowering with bounds that cannot overflow, so no trip count is
+        # needed.
         ahead = bool(op.attrs.get("ahead"))  # the step is positive, and no index and step add up beyond the type
         trips = None if ahead else trip_count(b, t, lo, hi, step)
         if self.checks is not None and not ahead:
@@ -529,6 +544,7 @@ class BodyEmitter:
         head, body, done = (b.append_basic_block(n) for n in ("for", "body", "endfor"))
         b.branch(head)
         b.position_at_end(head)
+        # Trips are counted apart from the index: the index may wrap at the last step, a 64-bit count does not.
         count, i = b.phi(I64), b.phi(value_type(t))
         phis = self.phis_for(op.results)
         self.connect([[count], [i], *phis], [(i64(0),), (lo,), *init], before)
@@ -537,6 +553,7 @@ class BodyEmitter:
         b.position_at_end(body)
         self.define((loop.index, *loop.carried), [[i], *phis])
         if op.attrs.get("threads") and self.record is not None:
+            # The threads of a block run in this loop, so a report from inside it has to name the right one.
             self.record.thread = b.add(
                 b.mul(self.launch["block"], b.sext(self.launch["block_dim"], I64)), b.sext(i, I64)
             )

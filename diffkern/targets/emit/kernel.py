@@ -1,7 +1,7 @@
-"""The function of a kernel: the skeleton that all targets share. What differs between them are its hooks.
+"""The function of a kernel: the skeleton that all targets share, with hooks for their differences.
 
-In: a function that has been lowered for the target, and the settings of the program. Out: the LLVM function that runs
-all threads it is called for, and what must be known of the module besides its text.
+For a function that has been lowered for the target, and the settings of the program, it emits the LLVM function that
+runs all threads it is called for, and collects the facts about the module that its text does not show.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class KernelModule:
     sites : int
         Number of sums into uniform addresses.
     check_sites : tuple of Op
-        What is checked while running; the number of a site is its position here.
+        The ops that are checked at run time; the number of a site is its position here.
     stamped : tuple of Value
         The array parameters in which the writing threads are noted, in the order of the record.
     outputs : tuple of Op
-        What prints; the number of a place is its position here.
+        The ops that print; the number of a place is its position here.
     """
 
     text: str
@@ -56,9 +56,9 @@ _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 
 
 def float_flags(fn: Function, *, fast_math: bool) -> tuple[str, ...]:
-    """LLVM's flags for floating point.
+    """Return LLVM's flags for floating point.
 
-    A replayed value that is compared with a stored one must be the same to the last bit, so there is none then.
+    A replayed value that is compared with a stored one must be the same to the last bit, so there are none then.
     """
     if fn.unfused:
         return ()
@@ -82,11 +82,11 @@ class KernelFrame(Frame, ABC):
     Attributes
     ----------
     record
-        Where threads report, and which thread it is; None in release programs that print nothing.
+        The record of reports, and the current thread; None in release programs that print nothing.
     checks
-        What looks for errors at run time; None in release programs.
+        Emits the checks at run time; None in release programs.
     output
-        What prints; None where nothing is printed.
+        Emits prints; None if nothing is printed.
     """
 
     record: Record | None = None
@@ -94,19 +94,22 @@ class KernelFrame(Frame, ABC):
     output: Output | None = None
 
     def emit(self, checking: Checking) -> None:
-        """Emit all of the function."""
+        """Emit the whole function."""
         self.watch(checking)
+        # Stacks and accumulators are allocated at the entry, before any loop.
         stacks, sums = self.stacks(), self.accumulators()
         body = self.thread()
         body.sums, body.stacks = sums, stacks
         body.record, body.checks, body.output = self.record, self.checks, self.output
+        # The target's loops are emitted around the body; leaving the iteration closes them.
         for _ in self.threads(body):
             body.region(self.fn.body)
         self.finish(sums)
         self.builder.ret_void()
 
     def watch(self, checking: Checking) -> None:
-        """Begin what reports, where something does."""
+        """Set up the record, if anything reports."""
+        # Release programs without prints do not even read the record's address.
         prints = any(op.name == "output" for op in walk(self.fn.body))
         if checking is Checking.NONE and not prints:
             return
@@ -118,18 +121,18 @@ class KernelFrame(Frame, ABC):
 
     @abstractmethod
     def thread(self) -> BodyEmitter:
-        """Return what emits the code of a thread, with the memory that it needs."""
+        """Return the emitter of a thread's code, with the memory that it needs."""
 
     @abstractmethod
     def threads(self, body: BodyEmitter) -> Iterator[None]:
-        """Emit the loops around a thread; stop once, where the thread's code belongs, with its index known.
+        """Emit the loops around a thread; yield once, where the thread's code belongs, with its index known.
 
-        It does not stop where all threads run in lanes, whose code it emits itself.
+        It does not yield if all threads run in lanes, whose code it emits itself.
         """
 
     @abstractmethod
     def finish(self, sums: dict[int, list[Any]]) -> None:
-        """Emit what follows the loops: what becomes of the sums into uniform addresses."""
+        """Emit the code behind the loops: the sums into uniform addresses are added up."""
 
     def note(self, thread: Any) -> None:
         """Note the flattened index of the thread, for what it reports."""
@@ -143,5 +146,5 @@ class KernelFrame(Frame, ABC):
 
     @property
     def printed(self) -> tuple[Op, ...]:
-        """What prints, in the order of the numbers."""
+        """The ops that print, in the order of their numbers."""
         return () if self.output is None else tuple(self.output.sites)

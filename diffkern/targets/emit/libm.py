@@ -1,4 +1,4 @@
-"""Which function computes a transcendental operation: an own vectorisable one where there is one, otherwise libm's."""
+"""The function that computes a transcendental operation: an own vectorisable one if there is one, otherwise libm's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from diffkern.targets.emit.types import TargetModule, value_type
 
 
 def math_function(module: ir.Module, name: str, t: Scalar) -> Any:
-    """The function, declared or defined in ``module``, that computes operation ``name`` on values of type ``t``."""
+    """Return the function in ``module`` that computes operation ``name`` on values of type ``t``."""
+    # Masked forms let the vectoriser call the function in lanes that a branch has turned off.
     if name in vecmath.NAMES:
         fma = module.isa.fma if isinstance(module, TargetModule) else None
         return vecmath.declare(module, name, "float64" if t.bits == 64 else "float32", fma=fma, masked=True)

@@ -1,7 +1,7 @@
-"""Counted loops in LLVM's terms: how many trips they make, and what LLVM is told about their code.
+"""Counted loops in LLVM: the number of their trips, and metadata about their code.
 
-In: the bounds and the step of a range as LLVM values, or the branch back to the head of a loop. Out: the number of
-trips; or metadata of the branch.
+:func:`trip_count` takes the bounds and the step of a range as LLVM values; the other functions attach metadata to the
+branch back to the head of a loop.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ __all__ = ["left_alone", "not_unrolled", "trip_count"]
 
 
 def not_unrolled(module: Any, branch: Any) -> None:
-    """Keep LLVM from unrolling the loop that a branch goes back to the head of."""
+    """Keep LLVM from unrolling the loop to whose head a branch goes back."""
     _of_loop(module, branch, module.add_metadata(["llvm.loop.unroll.disable"]))
 
 
 def left_alone(module: Any, branch: Any) -> None:
-    """Keep LLVM from making vectors of the loop that a branch goes back to the head of, and from unrolling it."""
+    """Keep LLVM from vectorising and from unrolling the loop to whose head a branch goes back."""
     vectors = module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(I1, 0)])
     _of_loop(module, branch, vectors, module.add_metadata(["llvm.loop.unroll.disable"]))
 
@@ -37,7 +37,8 @@ def _of_loop(module: Any, branch: Any, *said: Any) -> None:
 
 
 def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
-    """The number of trips as an unsigned 64-bit number; 0 for a zero step."""
+    """Return the number of trips as an unsigned 64-bit number; 0 for a zero step."""
+    # Literal bounds are counted here, so that LLVM sees the number of trips as a constant.
     known = step.constant if isinstance(step, ir.Constant) else None
     if known is not None and isinstance(lo, ir.Constant) and isinstance(hi, ir.Constant):
         return i64(wrapped(INT64, trips.trip_count(trips.PYTHON, lo.constant, hi.constant, known, known)))
@@ -46,7 +47,7 @@ def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """Values of a type, and counts of 64 bits: where the type has less, no difference of two of its values wraps."""
+    """Values of a type, and counts of 64 bits: for narrower types, no difference of two of its values wraps."""
 
     b: Builder
     t: Scalar

@@ -2,8 +2,8 @@
 
 The result is computed in blocks of a few rows by two vectors of columns, which stay in registers while the loop runs
 over the inner index: for each of its values the vectors of a row of B are loaded once and multiplied by one element of
-A per row. Shapes are constants, so what is left over at the edges is code of its own, with shorter vectors. After
-Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), without packing: a tile is in cache.
+A per row. Shapes are constants, so the remainders at the edges have code of their own, with shorter vectors. After Goto
+and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), without packing: a tile is in cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Shape:
 
 
 def matmul_function(module: Any, dtype: Scalar, shape: Shape, flags: tuple[str, ...], vector_bytes: int) -> Any:
-    """The function ``void(c, a, b)`` for a shape, made once per module."""
+    """Return the function ``void(c, a, b)`` for a shape, made once per module."""
     letters = ("t" if shape.trans_a else "n") + ("a" if shape.add else "")
     name = f"matmul.{dtype}.{shape.m}x{shape.n}x{shape.k}.{letters}"
     known = module.globals.get(name)
@@ -40,6 +40,7 @@ def matmul_function(module: Any, dtype: Scalar, shape: Shape, flags: tuple[str, 
     function.linkage = "internal"
     function.attributes.add("nounwind")
     function.attributes.add("noinline")
+    # The lowering never passes the result's memory as a factor.
     for argument in function.args:
         argument.add_attribute("noalias")
     _Emitter(ir.IRBuilder(function.append_basic_block("entry")), dtype, shape, flags, vector_bytes).emit(*function.args)
@@ -51,6 +52,7 @@ class _Emitter:
         self.b, self.shape, self.flags = b, shape, flags
         self.t = value_type(dtype)
         self.itemsize = dtype.itemsize
+        # Even a target without vectors gets two columns at a time, which hides latencies.
         lanes = max(2, vector_bytes // dtype.itemsize)
         # 16 vector registers hold 6 x 2 results, 2 vectors of b and an element of a; 32 hold 12 x 2 and the rest.
         self.rows = 12 if vector_bytes == 64 else 6
@@ -58,6 +60,7 @@ class _Emitter:
 
     def emit(self, c: Any, a: Any, b: Any) -> None:
         s = self.shape
+        # Columns are the outer loop: the block of B stays in the first-level cache while all rows of A pass.
         full, rest = divmod(s.n, self.columns)
         if full:
             self.loop(full, lambda j: self.row_blocks(c, a, b, self.b.mul(j, i64(self.columns)), self.columns))
@@ -91,10 +94,11 @@ class _Emitter:
         b.position_at_end(done)
 
     def block(self, c: Any, a: Any, b: Any, i: Any, j: Any, height: int, width: int) -> None:
-        """One block of the result: the loop over the inner index with the results in registers."""
+        """Emit one block of the result: the loop over the inner index with the results in registers."""
         builder, s = self.b, self.shape
         vector = ir.VectorType(self.t, width) if width > 1 else self.t
         places = [self.at(c, builder.add(builder.mul(self.row(i, r), i64(s.n)), j)) for r in range(height)]
+        # An accumulating product starts from the old result.
         start = [self.load(p, vector) if s.add else ir.Constant(vector, self.zeros(width)) for p in places]
         before, head = builder.block, builder.append_basic_block("inner")
         done = builder.append_basic_block("stored")
@@ -106,6 +110,7 @@ class _Emitter:
         results = []
         for r, so_far in enumerate(sums):
             row = self.row(i, r)
+            # A transposed factor is read along its columns; one element per row of the block either way.
             if s.trans_a:
                 place = builder.add(builder.mul(k, i64(s.m)), row)
             else:
@@ -140,7 +145,7 @@ class _Emitter:
         return [0.0] * width if width > 1 else 0.0
 
     def spread(self, x: Any, width: int) -> Any:
-        """The same number in all lanes."""
+        """Return a vector of the same number in all lanes."""
         if width == 1:
             return x
         vector = ir.VectorType(self.t, width)

@@ -1,8 +1,8 @@
 """Arrays in LLVM: element addresses, loads, stores, atomics.
 
 An element of a C-contiguous array is addressed by its flattened index; otherwise by byte strides. Indices arrive as
-64-bit integers that are exact (no wrap-around at 32 bits), which is what lets LLVM see unit strides. A composite
-element is as many scalars one after the other.
+64-bit integers that are exact (no wrap-around at 32 bits), so that LLVM can see unit strides. A composite element is
+stored as its scalars one after the other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from diffkern.targets.emit.types import I8, I64, Builder, from_memory, i64, memo
 
 @dataclass(frozen=True, slots=True)
 class ArrayRef:
-    """An array parameter inside a function: where it is and how large, loaded from the argument block."""
+    """An array parameter inside a function: its address and extents, loaded from the argument block."""
 
     type: Array
     data: Any
@@ -49,25 +49,28 @@ class ArrayRef:
 
 
 def element_size(t: Element) -> int:
-    """How many scalars an element consists of."""
+    """Return the number of scalars of an element."""
     return t.size if isinstance(t, (Vec, Mat)) else 1
 
 
 def wrap_index(b: Builder, index: Any, length: Any) -> Any:
-    """A negative index counted from the end, as in Python."""
+    """Return a negative index counted from the end, as in Python."""
+    # Branch-free, so that the access stays vectorisable.
     negative = b.icmp_signed("<", index, i64(0))
     return b.select(negative, b.add(index, length, flags=("nsw",)), index)
 
 
 def address(b: Builder, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[bool], *, inbounds: bool = True) -> Any:
-    """Pointer to the first scalar of an element, which is in the array if it is `inbounds`."""
+    """Return a pointer to the first scalar of an element, which is in the array if it is `inbounds`."""
     exact = ("nsw",)
     index = [wrap_index(b, i, n) if w else i for i, n, w in zip(indices, array.shape, wrap, strict=True)]
+    # Strides in bytes: an element may lie anywhere, so addresses are computed in bytes too.
     if array.type.layout in ("A", HELD):
         offset: Any = i64(0)
         for i, stride in zip(index, array.strides, strict=True):
             offset = b.add(offset, b.mul(i, stride, flags=exact), flags=exact)
         return b.gep(array.data, [offset], inbounds=inbounds, source_etype=I8)
+    # Flattened without wrapping, which lets LLVM see neighbouring indices as neighbouring addresses.
     flat: Any = index[0] if index else i64(0)
     for i, n in zip(index[1:], array.shape[1:], strict=True):
         flat = b.add(b.mul(flat, n, flags=exact), i, flags=exact)
@@ -78,24 +81,25 @@ def address(b: Builder, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[
 
 
 def component(b: Builder, t: Scalar, pointer: Any, k: int) -> Any:
-    """Pointer to a component of an element."""
+    """Return a pointer to a component of an element."""
     return pointer if k == 0 else b.gep(pointer, [i64(k)], inbounds=True, source_etype=memory_type(t))
 
 
 def tag(array: ArrayRef | None, instruction: Any, k: int) -> Any:
-    """Say of the access to component ``k`` what is known about its array."""
+    """Attach the facts about an array to the access of component ``k``."""
     if array is not None and array.scopes is not None:
         own, others = array.scopes
         if own is not None:
             instruction.set_metadata("alias.scope", own)
         instruction.set_metadata("noalias", others)
     if array is not None and array.align:
+        # A component of an aligned element is aligned to the greatest common divisor of that and its offset.
         instruction.align = math.gcd(array.align, k * scalar_of(array.type.dtype).itemsize)
     return instruction
 
 
 def load_element(b: Builder, t: Element, pointer: Any, array: ArrayRef | None = None) -> list[Any]:
-    """The components of an element as values."""
+    """Return the components of an element as values."""
     s = scalar_of(t)
     out = []
     for k in range(element_size(t)):
@@ -115,13 +119,14 @@ def store_element(b: Builder, t: Element, pointer: Any, values: Sequence[Any], a
 
 def add_element(b: Builder, array: ArrayRef, pointer: Any, values: Sequence[Any], flags: tuple[str, ...]) -> None:
     """Add to an element that no other thread touches."""
+    # No other thread touches the element, so plain load, add and store suffice.
     old = load_element(b, array.type.dtype, pointer, array)
     new = [plus(b, o, v, flags) for o, v in zip(old, values, strict=True)]
     store_element(b, array.type.dtype, pointer, new, array)
 
 
 def plus(b: Builder, x: Any, y: Any, flags: tuple[str, ...] = ()) -> Any:
-    """A sum, of vectors too; of truth values whether one holds."""
+    """Return a sum, of vectors too; for truth values their disjunction."""
     t = x.type.element if isinstance(x.type, ir.VectorType) else x.type
     if isinstance(t, ir.IntType):
         return b.or_(x, y) if t.width == 1 else b.add(x, y)
@@ -133,7 +138,7 @@ def _difference(b: Builder, x: Any, y: Any) -> Any:
 
 
 def atomic_element(b: Builder, t: Element, pointer: Any, kind: str, values: Sequence[Any]) -> list[Any]:
-    """Update the components of an element atomically, each by itself; returns the old components."""
+    """Update the components of an element atomically, each by itself; return the old components."""
     s = scalar_of(t)
     return [_atomic(b, s, component(b, s, pointer, k), kind, v) for k, v in enumerate(values)]
 
@@ -141,10 +146,11 @@ def atomic_element(b: Builder, t: Element, pointer: Any, kind: str, values: Sequ
 def update_element(
     b: Builder, t: Element, pointer: Any, kind: str, values: Sequence[Any], alone: Any = None
 ) -> list[Any]:
-    """Update the components of an element; returns the old components.
+    """Update the components of an element; return the old components.
 
-    Atomically, but for launches that are `alone`: a condition, None where none can be.
+    Atomically, except in launches that are `alone`: a condition, None if none can be.
     """
+    # Never alone: only the atomic form is emitted.
     if alone is None:
         return atomic_element(b, t, pointer, kind, values)
     s = scalar_of(t)
@@ -175,9 +181,10 @@ def _merged(b: Builder, ways: Sequence[tuple[Sequence[Any], Any]]) -> list[Any]:
 
 
 def is_neutral(kind: str, value: Any) -> bool:
-    """Whether a value is a literal by which an atomic update changes nothing."""
+    """Return whether a value is a literal by which an atomic update changes nothing."""
     number = value.constant if isinstance(value, ir.Constant) else None
     if isinstance(number, float):
+        # Adding -0.0 changes nothing, while adding 0.0 turns -0.0 into 0.0; for subtraction it is the other way round.
         return number == 0 and math.copysign(1.0, number) == (-1.0 if kind == "add" else 1.0)
     return type(number) is int and number == 0 and kind in ("add", "sub", "or", "xor")
 
@@ -194,6 +201,7 @@ _NATIVE_FLOAT = {"add": "fadd", "sub": "fsub", "exch": "xchg"}
 
 
 def _atomic(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
+    # Types without atomic instructions of their own go through a loop of compare-and-swap.
     if t in STORAGE_ONLY or t.kind.value == "bool" or t.bits < b.module.isa.atomic_bits:
         return _compare_and_swap(b, t, pointer, kind, value)
     if t.is_float:
@@ -226,12 +234,12 @@ def _combination(t: Scalar, kind: str) -> Callable[[Builder, Any, Any], Any]:
 
 
 def _of_numbers(b: Builder, sign: str, old: Any, value: Any) -> Any:
-    """The new number where it compares so to the old one, or that is NaN; a new NaN changes nothing."""
+    """Return the new number if it compares so to the old one, or that is NaN; a new NaN changes nothing."""
     return b.select(b.or_(b.fcmp_ordered(sign, value, old), b.fcmp_unordered("uno", old, old)), value, old)
 
 
 def _kept(b: Builder, old: Any, flag: Any) -> Any:
-    """The old number where the flag is not 0, else 0."""
+    """Return the old number if the flag is not 0, else 0."""
     zero = ir.Constant(old.type, 0)
     is_set = (
         b.icmp_unsigned("!=", flag, zero) if isinstance(old.type, ir.IntType) else b.fcmp_unordered("!=", flag, zero)
@@ -240,20 +248,20 @@ def _kept(b: Builder, old: Any, flag: Any) -> Any:
 
 
 def _counted_up(b: Builder, old: Any, top: Any) -> Any:
-    """One more, and 0 after the top."""
+    """Return one more than the old number, and 0 after the top."""
     one, zero = ir.Constant(old.type, 1), ir.Constant(old.type, 0)
     return b.select(b.icmp_unsigned(">=", old, top), zero, b.add(old, one))
 
 
 def _counted_down(b: Builder, old: Any, top: Any) -> Any:
-    """One less, and the top after 0 and above it."""
+    """Return one less than the old number, and the top after 0 and above it."""
     one, zero = ir.Constant(old.type, 1), ir.Constant(old.type, 0)
     outside = b.or_(b.icmp_unsigned("==", old, zero), b.icmp_unsigned(">", old, top))
     return b.select(outside, top, b.sub(old, one))
 
 
 def compare_exchange(b: Builder, t: Scalar, pointer: Any, expected: Any, value: Any, alone: Any = None) -> Any:
-    """Replace a number if it equals what is expected; returns what it was. As :func:`update_element` otherwise."""
+    """Replace a number if it equals the expected one; return the old one. Otherwise as :func:`update_element`."""
     if alone is not None:
         ways = []
         with b.if_else(alone) as (plainly, atomically):
@@ -262,18 +270,20 @@ def compare_exchange(b: Builder, t: Scalar, pointer: Any, expected: Any, value: 
             with atomically:
                 ways.append(([compare_exchange(b, t, pointer, expected, value)], b.block))
         return _merged(b, ways)[0]
+    # Integers compare by bits, so the instruction's comparison is the right one; floats have two zeros and NaN.
     if t.is_integer and t.bits >= b.module.isa.exchange_bits:
         return _swap(b, pointer, expected, value)[0]
     return _compare_and_swap(b, t, pointer, "cas", (expected, value))
 
 
 def take_element(b: Builder, t: Element, pointer: Any, wanted: Sequence[Any]) -> list[Any]:
-    """Wait for those components of an element that are wanted until nobody holds them, and hold them.
+    """Wait for the wanted components of an element until nobody holds them, and hold them.
 
-    What is held has the bits of a signaling NaN, which no operation gives. Returns what the components were.
+    A held component has the bits of a signaling NaN, which no operation gives. Return the old components.
     """
     s = scalar_of(t)
     found = [_take(b, s, component(b, s, pointer, k), flag) for k, flag in enumerate(wanted)]
+    # Acquire and release order the accesses to the element's tangent between the holders.
     b.fence("acquire")
     return found
 
@@ -288,6 +298,7 @@ def _take(b: Builder, t: Scalar, pointer: Any, wanted: Any) -> Any:
     b.position_at_end(wait)
     seen = b.load_atomic(place, "monotonic", whole.width // 8, typ=whole)
     raw = part.get(seen) if part else seen
+    # Spin while another thread holds the component.
     b.cbranch(b.icmp_unsigned("==", raw, held), wait, swap)
     b.position_at_end(swap)
     _, swapped = _swap(b, place, seen, part.put(seen, held) if part else held)
@@ -301,12 +312,13 @@ def _take(b: Builder, t: Scalar, pointer: Any, wanted: Any) -> Any:
 
 
 def give_element(b: Builder, t: Element, pointer: Any, given: Sequence[Any]) -> None:
-    """Give components of an element back that are held: as they were, or as what has won."""
+    """Give back components of an element that are held: as they were, or as the winner's."""
     s, size = scalar_of(t), element_size(t)
     seen, state, _, new = (given[k * size : (k + 1) * size] for k in range(4))
     b.fence("release")
     for k, how in enumerate(state):
         with b.if_then(b.fcmp_ordered("!=", how, ir.Constant(how.type, 0))):
+            # A holder that lost meanwhile puts back the tangent that was there, for the winner to take.
             won = b.fcmp_ordered("==", how, ir.Constant(how.type, WON))
             _atomic(b, s, component(b, s, pointer, k), "exch", b.select(won, new[k], seen[k]))
 
@@ -351,6 +363,7 @@ def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any
     wanted = as_bits(to_memory(b, t, _combination(t, kind)(b, old, value)))
     if kind in _OFTEN_UNCHANGED:
         exchange = b.append_basic_block("cas.exchange")
+        # An update that would write the same bits again needs no exchange.
         b.cbranch(b.icmp_unsigned("==", raw, wanted), done, exchange)
         b.position_at_end(exchange)
     found, swapped = _swap(b, place, seen, part.put(seen, wanted) if part else wanted)
@@ -361,8 +374,9 @@ def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any
 
 
 def _swap(b: Builder, place: Any, expected: Any, value: Any) -> tuple[Any, Any]:
-    """Replace an integer if it is what is expected; what it was, and whether it was that."""
+    """Replace an integer if it is the expected one; return the old one, and whether it was."""
     isa = b.module.isa
+    # The target's own instruction for narrow exchanges, where LLVM's form would touch the neighbours.
     if isa.exchange is not None and expected.type.width < isa.atomic_bits:
         found = isa.exchange(b, place, expected, value)
         return found, b.icmp_unsigned("==", found, expected)
@@ -371,7 +385,7 @@ def _swap(b: Builder, place: Any, expected: Any, value: Any) -> tuple[Any, Any]:
 
 
 class _Part:
-    """An element in the aligned word around it, the narrowest that is exchanged."""
+    """An element in the aligned word around it, the narrowest that can be exchanged."""
 
     def __init__(self, b: Builder, pointer: Any, bits: Any) -> None:
         self.b, self.bits = b, bits
@@ -379,6 +393,7 @@ class _Part:
         last = self.whole.width // 8 - 1
         address = b.ptrtoint(pointer, I64)
         self.word = b.inttoptr(b.and_(address, i64(~last)), pointer.type)
+        # The shift in bits: the byte offset within the word times eight.
         self.shift = b.shl(b.and_(b.trunc(address, self.whole), self.number(last)), self.number(3))
         self.others = b.not_(b.shl(self.number((1 << bits.width) - 1), self.shift))
 
@@ -400,13 +415,14 @@ def load_array(b: Builder, block: Any, offset: int, t: Array, space: int = 0) ->
         return b.load(b.gep(block, [i64(offset + 8 * k)], inbounds=True, source_etype=I8), typ=I64)
 
     data = b.load(b.gep(block, [i64(offset)], inbounds=True, source_etype=I8), typ=ir.PointerType(addrspace=space))
+    # The layout of an array in the argument block: address, extents, and for strided arrays the strides.
     shape = tuple(field(1 + k) for k in range(t.ndim))
     strides = tuple(field(1 + t.ndim + k) for k in range(t.ndim)) if t.layout != "C" else ()
     return ArrayRef(t, data, shape, strides or tuple(i64(0) for _ in range(t.ndim)))
 
 
 def byte_range(b: Builder, array: ArrayRef) -> tuple[Any, Any]:
-    """Address of the first byte of an array that is not empty, and of the first byte behind it."""
+    """Return the address of the first byte of an array that is not empty, and of the first byte behind it."""
     low = high = b.ptrtoint(array.data, I64)
     size = i64(array.type.dtype.itemsize)
     if array.type.layout != "A":
@@ -415,6 +431,7 @@ def byte_range(b: Builder, array: ArrayRef) -> tuple[Any, Any]:
         return low, b.add(low, size)
     for n, stride in zip(array.shape, array.strides, strict=True):
         reach = b.mul(b.sub(n, i64(1)), stride)
+        # With a negative stride the array extends to lower addresses.
         ahead = b.icmp_signed(">", reach, i64(0))
         low = b.select(ahead, low, b.add(low, reach))
         high = b.select(ahead, b.add(high, reach), high)
@@ -422,8 +439,9 @@ def byte_range(b: Builder, array: ArrayRef) -> tuple[Any, Any]:
 
 
 def disjoint(b: Builder, some: Sequence[ArrayRef], others: Sequence[ArrayRef]) -> Any:
-    """Whether none of some arrays has a byte in common with any of the others."""
+    """Return whether none of some arrays has a byte in common with any of the others."""
     every: Any = ir.Constant(ir.IntType(1), 1)
+    # Half-open byte ranges: two are disjoint if one ends before the other begins.
     ranges = [byte_range(b, array) for array in others]
     for low, high in (byte_range(b, array) for array in some):
         for start, end in ranges:
@@ -434,6 +452,7 @@ def disjoint(b: Builder, some: Sequence[ArrayRef], others: Sequence[ArrayRef]) -
 
 def with_scopes(module: ir.Module, arrays: dict[Value, ArrayRef]) -> dict[Value, ArrayRef]:
     """Tell LLVM that accesses through different parameters do not alias."""
+    # Each array is a scope of its own; an access is in its array's scope and outside of all others.
     domain = module.add_metadata(["arrays"])
     scopes = {p: module.add_metadata([f"array {k}", domain]) for k, p in enumerate(arrays)}
     out = {}

@@ -1,7 +1,7 @@
-"""What threads print, as LLVM: each text goes as a few words into the buffer that ``diffkern.abi`` describes.
+"""Output of threads, as LLVM: each text goes as a few words into the buffer that ``diffkern.abi`` describes.
 
-In: an op that prints, its values, the position in the builder. Out: code that takes room in the buffer and stores the
-words there, or counts that there was none. Every op has a number, in the order of emission.
+For an op that prints and its values, code at the builder's position reserves space in the buffer and stores the words
+there, or counts that there was none. Every op has a number, in the order of emission.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _ROOM = "dk_room"
 
 
 class Output:
-    """Emits what prints.
+    """Emits prints.
 
     Parameters
     ----------
     module, builder
-        Where the code goes.
+        The place for the code.
     record
         The record of the launch, and the thread.
 
@@ -46,6 +46,7 @@ class Output:
         """Print a text."""
         b = self.builder
         self.sites.append(op)
+        # An entry names its op by number, then the thread; the values follow.
         words = [i64(len(self.sites)), self.record.thread]
         words += [_word(b, v.type, x) for v, x in zip(op.operands, values, strict=True)]
         place = b.call(self._room(), [self.record.pointer, i64(len(words))])
@@ -55,7 +56,7 @@ class Output:
                 b.store(word, b.gep(start, [i64(k)], source_etype=I64))
 
     def _room(self) -> Any:
-        """``int64 dk_room(ptr record, int64 words)``: the address of so many free words; 0 where there are none."""
+        """Return ``int64 dk_room(ptr record, int64 words)``: the address of so many free words; 0 if there are none."""
         known = self.module.globals.get(_ROOM)
         if known is not None:
             return known
@@ -74,6 +75,7 @@ class Output:
         start, size, lost = (
             b.gep(buffer, [i64(k)], source_etype=I64) for k in (abi.OUTPUT_NEXT, abi.OUTPUT_WORDS, abi.OUTPUT_LOST)
         )
+        # Space is reserved before it is known to suffice; the reader ignores what lies beyond the end.
         first = b.atomic_rmw("add", start, words, "monotonic")
         with b.if_then(b.icmp_unsigned(">", b.add(first, words), b.load(size, typ=I64))):
             b.atomic_rmw("add", lost, i64(1), "monotonic")
@@ -83,7 +85,7 @@ class Output:
 
 
 def _word(b: Builder, t: Any, x: Any) -> Any:
-    """A number as the bits of an int64."""
+    """Return a number as the bits of an int64."""
     assert isinstance(t, Scalar)
     if t.is_float:
         return b.bitcast(x if x.type == F64 else b.fpext(x, F64), I64)

@@ -1,6 +1,6 @@
-"""Where the threads of a program report, and which thread it is whose code is emitted.
+"""The record in which the threads of a program report, and the thread whose code is being emitted.
 
-In: the header of the argument block. Out: what :mod:`checks` and :mod:`output` share.
+It is found by the header of the argument block, and shared by :mod:`checks` and :mod:`output`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Record:
     Attributes
     ----------
     pointer
-        Where it is.
+        Its address.
     thread
         Flattened index of the thread, a 64-bit value.
     """

@@ -1,8 +1,8 @@
-"""Memory that a chunk needs while it runs: on the stack as long as that is little, else from the heap.
+"""Memory that a chunk needs while it runs: on the stack if it is little, else from the heap.
 
-In: an LLVM function at its entry. Out: pointers to blocks, each on cache lines of its own, valid until the function
-returns. No block overlaps another one or an array. A stack may be as small as 128 KiB, and what goes beyond its end
-need not hit the page that guards it.
+In an LLVM function at its entry, :class:`Room` gives pointers to blocks, each on cache lines of its own, valid until
+the function returns. No block overlaps another one or an array. A stack may be as small as 128 KiB, and an access
+beyond its end need not hit the page that guards it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class Room:
     Parameters
     ----------
     builder : Builder
-        At the entry of the function.
+        A builder at the entry of the function.
     on_stack : int, optional
-        Bytes that may lie on the stack in all.
+        The total bytes that may be on the stack.
     """
 
     def __init__(self, builder: Builder, on_stack: int = _ON_STACK) -> None:
@@ -45,16 +45,17 @@ class Room:
             return slot
         block = self.b.call(self._room(), [i64(size + LINE)])
         self._held.append(block)
+        # malloc aligns to less than a cache line.
         pad = self.b.and_(self.b.sub(i64(0), self.b.ptrtoint(block, I64)), i64(LINE - 1))
         return self.b.gep(block, [pad], inbounds=True, source_etype=I8)
 
     def release(self) -> None:
-        """Give back what came from the heap; to be called where the function returns."""
+        """Free the memory from the heap; to be called where the function returns."""
         for block in self._held:
             self.b.call(_function(self.b.module, "free", VOID, [PTR]), [block])
 
     def _room(self) -> Any:
-        """A function that gets memory from the heap: a test in the entry would end that block."""
+        """Return a function that allocates memory from the heap: a test in the entry would end that block."""
         module = self.b.module
         if "room" in module.globals:
             return module.globals["room"]

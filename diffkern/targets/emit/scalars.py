@@ -1,4 +1,4 @@
-"""The LLVM spelling of every scalar operation: operand values in, one value out, appended to a builder.
+"""The LLVM form of every scalar operation: operand values in, one value out, appended to a builder.
 
 No operation traps or has undefined behaviour: an integer division by zero gives 0, a cast from float to integer
 saturates (NaN gives 0), a shift by the width or more shifts everything out. ``diffkern.printing.prims`` is the pure
@@ -23,11 +23,10 @@ from diffkern.targets.emit.types import I1, I64, Builder, constant, from_memory,
 
 @dataclass(slots=True)
 class ScalarEmitter:
-    """Where scalar operations are appended, and with which licence for floating point.
+    """Emits scalar operations, with a licence for floating point.
 
-    ``contract`` lets LLVM fuse a product and a sum into one rounding; ``fast`` gives it every liberty. There is none in
-    arithmetic that is marked to be as written. ``chosen_by``
-    holds the tests for equality that have decided a choice.
+    ``contract`` lets LLVM fuse a product and a sum into one rounding; ``fast`` gives it every liberty. Arithmetic that
+    is marked to be as written has no licence. ``chosen_by`` holds the tests for equality that have decided a choice.
     """
 
     builder: Builder
@@ -36,36 +35,36 @@ class ScalarEmitter:
     chosen_by: set[Any] = field(default_factory=set)
 
     def emit(self, op: Op, args: list[Any]) -> Any:
-        """The value of a scalar op's only result."""
+        """Return the value of a scalar op's only result."""
         t = op.operands[0].type if op.operands else op.results[0].type
         assert isinstance(t, Scalar)
         return _TABLE.get(op.name, _from_library)(self, t, args, op)
 
     def intrinsic(self, name: str, t: Scalar, *args: Any) -> Any:
-        """A call of an LLVM intrinsic overloaded on the type of its operands."""
+        """Call an LLVM intrinsic overloaded on the type of its operands."""
         ty = value_type(t)
         fn = self.module.declare_intrinsic(f"llvm.{name}", [ty], ir.FunctionType(ty, [a.type for a in args]))
         return self.builder.call(fn, args, fastmath=self.flags)
 
     def elementary(self, name: str, t: Scalar, args: list[Any]) -> Any:
-        """A call of a function of the mathematics."""
+        """Call a mathematical function."""
         return self.builder.call(math_function(self.module, name, t), args, fastmath=self.flags)
 
     def converted(self, name: str, target: Any, source: Scalar, x: Any) -> Any:
-        """A call of an LLVM intrinsic that converts a number, overloaded on both types."""
+        """Call an LLVM intrinsic that converts a number, overloaded on both types."""
         fn = self.module.declare_intrinsic(name, [target, x.type], ir.FunctionType(target, [x.type]))
         return self.builder.call(fn, [x])
 
     def quotient(self, t: Scalar, x: Any, y: Any) -> Any:
-        """A quotient, correctly rounded or nearly so."""
+        """Return a quotient, correctly rounded or nearly so."""
         return self.builder.fdiv(x, y)
 
     def root(self, t: Scalar, x: Any) -> Any:
-        """A square root, correctly rounded or nearly so."""
+        """Return a square root, correctly rounded or nearly so."""
         return self.intrinsic("sqrt", t, x)
 
     def remainder(self, t: Scalar, x: Any, y: Any) -> Any:
-        """The exact remainder of a truncated division, with the sign of the dividend."""
+        """Return the exact remainder of a truncated division, with the sign of the dividend."""
         return self.builder.frem(x, y)
 
 
@@ -73,7 +72,7 @@ Spelling: TypeAlias = Callable[[ScalarEmitter, Scalar, "list[Any]", Op], Any]
 
 
 def is_scalar_op(name: str) -> bool:
-    """Whether the op is one of this module's."""
+    """Return whether the op is one of this module's."""
     return lookup(name).family == "scalar"
 
 
@@ -113,12 +112,13 @@ def _sign(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     b, zero, one, minus = e.builder, constant(t, 0), constant(t, 1), constant(t, -1)
     if not t.is_float:
         return b.select(b.icmp_signed(">", x, zero), one, b.select(b.icmp_signed("<", x, zero), minus, zero))
+    # A NaN stays NaN.
     nan_or_zero = b.select(b.fcmp_unordered("uno", x, x), x, zero)
     return b.select(b.fcmp_ordered(">", x, zero), one, b.select(b.fcmp_ordered("<", x, zero), minus, nan_or_zero))
 
 
 def extremum(b: Builder, t: Scalar, sign: str, x: Any, y: Any) -> Any:
-    """The first of two values where it compares ``sign`` (``<=`` or ``>=``) or is NaN, otherwise the second.
+    """Return the first of two values if it compares ``sign`` (``<=`` or ``>=``) or is NaN, otherwise the second.
 
     A NaN on either side is passed on; ties go to the first.
     """
@@ -133,7 +133,7 @@ def _extremum(sign: str) -> Spelling:
 
 
 def compare(b: Builder, t: Scalar, sign: str, x: Any, y: Any) -> Any:
-    """A comparison; with a NaN only ``!=`` holds."""
+    """Return a comparison; with a NaN only ``!=`` holds."""
     if t.is_float:
         return b.fcmp_unordered(sign, x, y) if sign == "!=" else b.fcmp_ordered(sign, x, y)
     if t.kind is Kind.INT:
@@ -142,8 +142,9 @@ def compare(b: Builder, t: Scalar, sign: str, x: Any, y: Any) -> Any:
 
 
 def _safe_divisor(e: ScalarEmitter, t: Scalar, y: Any) -> tuple[Any, Any, Any]:
-    """A divisor that cannot trap, and whether the given one was 0 and -1."""
+    """Return a divisor that cannot trap, and whether the given one was 0 and -1."""
     b = e.builder
+    # Division traps on x86 and is undefined in LLVM for these divisors, even where the result is discarded.
     zero = b.icmp_unsigned("==", y, constant(t, 0))
     if t.kind is Kind.UINT:
         return b.select(zero, constant(t, 1), y), zero, ir.Constant(I1, 0)
@@ -152,7 +153,7 @@ def _safe_divisor(e: ScalarEmitter, t: Scalar, y: Any) -> tuple[Any, Any, Any]:
 
 
 def _exponent(y: Any) -> int | None:
-    """The n of a constant integer 2**n; None of any other divisor."""
+    """Return the n of a constant integer 2**n; None for any other divisor."""
     value = y.constant if isinstance(y, ir.Constant) and isinstance(y.type, ir.IntType) else 0
     return value.bit_length() - 1 if isinstance(value, int) and value > 0 and not value & (value - 1) else None
 
@@ -162,14 +163,17 @@ def _floordiv(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     if t.is_float:
         return _float_divmod(e, t, x, y)[0]
     if t.kind is Kind.INT and (n := _exponent(y)) is not None:
+        # An arithmetic shift rounds toward minus infinity, as floor division does.
         return b.ashr(x, constant(t, n))
     divisor, zero, minus = _safe_divisor(e, t, y)
     if t.kind is Kind.UINT:
         return b.select(zero, constant(t, 0), b.udiv(x, divisor))
     quotient = b.sdiv(x, divisor)
     rest = b.sub(x, b.mul(quotient, divisor))
+    # LLVM's division truncates: where the remainder and the divisor have different signs it is one too high.
     down = b.and_(b.icmp_signed("!=", rest, constant(t, 0)), b.icmp_signed("<", b.xor(rest, divisor), constant(t, 0)))
     floored = b.sub(quotient, b.zext(down, value_type(t)))
+    # The safe divisor has replaced 0 and -1, so their quotients are selected here.
     return b.select(zero, constant(t, 0), b.select(minus, b.neg(x), floored))
 
 
@@ -178,6 +182,7 @@ def _mod(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     if t.is_float:
         return _float_divmod(e, t, x, y)[1]
     if t.kind is Kind.INT and _exponent(y) is not None:
+        # The remainder of a power of two is its low bits, for negative numbers too.
         return b.and_(x, constant(t, y.constant - 1))
     divisor, zero, minus = _safe_divisor(e, t, y)
     if t.kind is Kind.UINT:
@@ -206,8 +211,10 @@ def _rem(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
 
 
 def _float_divmod(e: ScalarEmitter, t: Scalar, x: Any, y: Any) -> tuple[Any, Any]:
-    """Python's ``x // y`` and ``x % y``: the remainder has the divisor's sign and is exact."""
+    """Return Python's ``x // y`` and ``x % y``: the remainder has the divisor's sign and is exact."""
     b, zero, one = e.builder, constant(t, 0), constant(t, 1)
+    # As CPython does it: adjust the remainder to the divisor's sign, and recompute the quotient from the exact
+    # difference.
     rest = e.remainder(t, x, y)
     other_sign = b.xor(b.fcmp_ordered("<", y, zero), b.fcmp_ordered("<", rest, zero))
     nonzero = b.fcmp_unordered("!=", rest, zero)
@@ -219,6 +226,7 @@ def _float_divmod(e: ScalarEmitter, t: Scalar, x: Any, y: Any) -> tuple[Any, Any
     floored = e.intrinsic("floor", t, quotient)
     floored = b.select(b.fcmp_ordered(">", b.fsub(quotient, floored), constant(t, 0.5)), b.fadd(floored, one), floored)
     floored = b.select(b.fcmp_ordered("==", quotient, zero), e.intrinsic("copysign", t, zero, plain), floored)
+    # A zero divisor gives what IEEE division gives for the quotient, and NaN for the remainder.
     by_zero = b.fcmp_ordered("==", y, zero)
     return b.select(by_zero, plain, floored), b.select(by_zero, constant(t, float("nan")), rest)
 
@@ -234,12 +242,14 @@ def _not(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
 def _shift(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     b, (x, n) = e.builder, args
     counted = scalar_of(op.operands[1].type)
+    # LLVM's shifts are undefined for counts of the width and more.
     inside = b.icmp_unsigned("<", n, constant(counted, t.bits))  # a negative count is a huge unsigned one
     count = b.select(inside, n, constant(counted, 0))
     if op.name == "shl":
         return b.select(inside, b.shl(x, count), constant(t, 0))
     if t.kind is Kind.UINT:
         return b.select(inside, b.lshr(x, count), constant(t, 0))
+    # A negative number shifts out to -1.
     return b.select(inside, b.ashr(x, count), b.ashr(x, constant(t, t.bits - 1)))
 
 
@@ -249,7 +259,7 @@ by which, so that the sum of two squares neither overflows nor loses digits."""
 
 
 def _hypot(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
-    """The length of a vector of two components; infinite where one of them is, as in C."""
+    """Return the length of a vector of two components; infinite where one of them is, as in C."""
     b, (x, y) = e.builder, (e.intrinsic("fabs", t, a) for a in args)
     high, down, low, up = _SCALES[64 if t.bits == 64 else 32]
     largest = b.select(b.fcmp_ordered(">", x, y), x, y)
@@ -263,6 +273,7 @@ def _hypot(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
     flags = tuple(flag for flag in e.flags if flag == "contract")  # reassociated, the scale would be squared by itself
     x1, y1 = (b.fmul(a, scale(1), flags=flags) for a in (x, y))
     total = b.fadd(b.fmul(x1, x1, flags=flags), b.fmul(y1, y1, flags=flags), flags=flags)
+    # Scaled by a power of two before squaring and back afterwards, which is exact.
     found = b.fmul(e.root(t, total), scale(-1))
     infinity = constant(t, float("inf"))
     infinite = b.or_(b.fcmp_ordered("==", x, infinity), b.fcmp_ordered("==", y, infinity))
@@ -297,7 +308,7 @@ def _against_infinity(sign: str) -> Spelling:
 
 
 def _select(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
-    """A choice; a second one by the same test for equality asks for the opposite.
+    """Return a choice; a second one by the same test for equality asks for the opposite.
 
     Outside of vector loops LLVM carries a test that two choices share through flags and general registers to the mask
     of an AVX-512 move, or branches: in a chain of cotangents that doubles the time. A test of its own goes straight
@@ -316,13 +327,14 @@ def _cast(e: ScalarEmitter, t: Scalar, args: list[Any], op: Op) -> Any:
 
 
 def cast(e: ScalarEmitter, source: Scalar, to: Scalar, x: Any) -> Any:
-    """A value as another scalar type. float16 and bfloat16 as targets round, and stay float32 in the register."""
+    """Return a value as another scalar type. Casts to float16 and bfloat16 round, and stay float32 in the register."""
     b = e.builder
     if to == BOOL:
         return compare(b, source, "!=", x, constant(source, 0))
     if source.is_float:
         return _cast_float(e, source, to, x)
     if to.is_float:
+        # Narrow floating-point types are float32 in registers; the caller rounds where one is stored.
         return (b.sitofp if source.kind is Kind.INT else b.uitofp)(x, value_type(to))
     target, held = value_type(to), value_type(source)
     if target.width == held.width:
@@ -338,6 +350,7 @@ def _cast_float(e: ScalarEmitter, source: Scalar, to: Scalar, x: Any) -> Any:
         if source == FLOAT32 and to == FLOAT64:
             return b.fpext(x, value_type(to))
         return b.fptrunc(x, value_type(to)) if source == FLOAT64 and to == FLOAT32 else x
+    # The plain conversions are undefined for numbers out of range; these saturate, and give 0 for NaN.
     name = "llvm.fptosi.sat" if to.kind is Kind.INT else "llvm.fptoui.sat"
     target = value_type(to)
     return e.converted(name, target, source, x)

@@ -1,4 +1,4 @@
-"""How scalar types look as LLVM values and as LLVM memory, and the conversions between the two.
+"""The forms of scalar types as LLVM values and in LLVM memory, and the conversions between the two.
 
 A bool is ``i1`` as a value and one byte in memory. float16 and bfloat16 exist in memory alone, as 16-bit integers: they
 are widened and rounded here by integer arithmetic, because a processor without the instructions would make LLVM call
@@ -33,7 +33,7 @@ Builder: TypeAlias = Any
 
 @dataclass(frozen=True, slots=True)
 class Isa:
-    """What the emitter must know of the instructions of a target.
+    """The facts about a target's instructions that the emitter needs.
 
     Attributes
     ----------
@@ -44,18 +44,18 @@ class Isa:
     halves
         Whether there are conversions between float16 and float32; LLVM would call a library's functions otherwise.
     signed_halves
-        Whether LLVM can be trusted with the sign of what is converted to float16.
+        Whether LLVM converts to float16 with the right sign.
     atomic_bits
         The narrowest number with atomic operations of its own; narrower ones are compared and swapped.
     exchange_bits
         The narrowest integer that can be compared and swapped; for narrower ones the word around takes part.
     exchange
-        Compares and swaps integers narrower than `atomic_bits`: takes a builder, an address, what is expected and what
-        replaces it, and returns what was there. None: as LLVM does.
+        Compares and swaps integers narrower than `atomic_bits`: takes a builder, an address, the expected integer and
+        its replacement, and returns the old one. None: as LLVM does.
     vector_bytes
-        How wide vectors should be.
+        The width of vectors.
     vector_registers
-        How many of them there are.
+        The number of vector registers.
     """
 
     triple: str
@@ -80,7 +80,7 @@ class TargetModule(ir.Module):  # type: ignore[misc]
 
 
 def value_type(t: Scalar) -> Any:
-    """The LLVM type of a value: what registers hold."""
+    """Return the LLVM type of a value in registers."""
     if t == BOOL:
         return I1
     if t.is_float:
@@ -89,7 +89,7 @@ def value_type(t: Scalar) -> Any:
 
 
 def memory_type(t: Scalar) -> Any:
-    """The LLVM type of an element in memory."""
+    """Return the LLVM type of an element in memory."""
     if t == BOOL:
         return I8
     if t in STORAGE_ONLY:
@@ -98,7 +98,7 @@ def memory_type(t: Scalar) -> Any:
 
 
 def constant(t: Scalar, value: float) -> Any:
-    """A literal of type ``t``; integers wrap to its width, floats are rounded to it."""
+    """Return a literal of type ``t``; integers wrap to its width, floats are rounded to it."""
     if t == BOOL:
         return ir.Constant(I1, int(bool(value)))
     if t.is_float:
@@ -107,7 +107,7 @@ def constant(t: Scalar, value: float) -> Any:
 
 
 def wrapped(t: Scalar, value: int) -> int:
-    """``value`` reduced to the range of an integer type."""
+    """Return ``value`` reduced to the range of an integer type."""
     value &= (1 << t.bits) - 1
     if t.kind is Kind.INT and value >> (t.bits - 1):
         value -= 1 << t.bits
@@ -123,7 +123,7 @@ def i64(value: int) -> Any:
 
 
 def from_memory(b: Builder, t: Scalar, raw: Any) -> Any:
-    """The value of an element that was loaded as ``memory_type(t)``."""
+    """Return the value of an element that was loaded as ``memory_type(t)``."""
     if t == BOOL:
         return b.icmp_unsigned("!=", raw, ir.Constant(I8, 0))
     if t not in STORAGE_ONLY:
@@ -132,12 +132,13 @@ def from_memory(b: Builder, t: Scalar, raw: Any) -> Any:
         value = b.bitcast(b.shl(b.zext(raw, I32), i32(16)), F32)
     else:
         value = _half_to_float(b, raw)
+    # Remembered, so that storing the value again needs no rounding.
     value.widened = (t, raw)
     return value
 
 
 def to_memory(b: Builder, t: Scalar, value: Any) -> Any:
-    """What to store for a value: rounded to nearest, ties to even, where the element is narrower."""
+    """Return the bits to store for a value: rounded to nearest, ties to even, if the element is narrower."""
     if t == BOOL:
         return b.zext(value, I8)
     if t not in STORAGE_ONLY:
@@ -155,9 +156,11 @@ def to_memory(b: Builder, t: Scalar, value: Any) -> Any:
 def _half_to_float(b: Builder, raw: Any) -> Any:
     if b.module.isa.halves:
         return b.fpext(b.bitcast(raw, F16), F32)
+    # Exponent and fraction of the half are moved to their places in a float32.
     bits = b.zext(raw, I32)
     sign = b.shl(b.and_(bits, i32(0x8000)), i32(16))
     magnitude = b.and_(bits, i32(0x7FFF))
+    # The exponent's bias changes from 15 to 127.
     normal = b.add(b.shl(magnitude, i32(13)), i32(112 << 23))
     infinite = b.add(normal, i32(112 << 23))  # infinity and NaN: the exponent becomes all ones
     # A subnormal half is an integer number of 2**-24, which float32 holds exactly.
@@ -176,6 +179,7 @@ def _float_to_half(b: Builder, value: Any) -> Any:
         # double to half.
         rounded = b.bitcast(b.fptrunc(b.bitcast(magnitude, F32), F16), I16)
         return b.or_(rounded, b.trunc(sign, I16))
+    # Round to nearest, ties to even: add just under half a unit, and the last kept bit.
     odd = b.and_(b.lshr(magnitude, i32(13)), i32(1))
     normal = b.lshr(b.sub(b.add(magnitude, b.add(odd, i32(0xFFF))), i32(112 << 23)), i32(13))
     # Below 2**-14: adding 0.5 leaves the value rounded to multiples of 2**-24 in the low bits.
@@ -191,5 +195,6 @@ def _float_to_bfloat(b: Builder, value: Any) -> Any:
     bits = b.bitcast(value, I32)
     high = b.lshr(bits, i32(16))
     rounded = b.lshr(b.add(bits, b.add(b.and_(high, i32(1)), i32(0x7FFF))), i32(16))
+    # Rounding could carry a NaN's fraction into infinity, so NaN is made quiet instead.
     nan = b.icmp_unsigned(">", b.and_(bits, i32(0x7FFFFFFF)), i32(0x7F800000))
     return b.trunc(b.select(nan, b.or_(high, i32(0x40)), rounded), I16)

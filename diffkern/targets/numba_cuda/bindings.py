@@ -1,7 +1,7 @@
-"""numba-cuda, named here and in what :mod:`diffkern.targets.cuda.device_library` gives to readable source.
+"""numba-cuda, used only here and in :mod:`diffkern.targets.cuda.device_library`, which serves readable source.
 
-In: the source of a module with a kernel, and the types of its parameters. Out: the LLVM modules that numba-cuda makes
-of it, as text. Nothing is compiled for a device that is there: device functions take the architecture from the kernel.
+The source of a module with a kernel, and the types of its parameters, give the LLVM modules that numba-cuda makes of
+it, as text. Nothing is compiled for a present device: device functions take the architecture from the kernel.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _NEGATION = re.compile(r"= fneg ((?:\w+ )*(?:float|double)) ")
 
 @dataclass(frozen=True)
 class Modules:
-    """What numba-cuda makes of a kernel.
+    """The LLVM modules that numba-cuda makes of a kernel.
 
     Attributes
     ----------
@@ -53,7 +53,7 @@ class Modules:
 
 @dataclass(frozen=True, eq=False)
 class Numba:
-    """What is used of numba-cuda: its modules, by the last part of their names."""
+    """The modules of numba-cuda that are used, by the last part of their names."""
 
     cuda: Any
     cgutils: Any
@@ -67,7 +67,7 @@ class Numba:
 
 @functools.cache
 def numba() -> Numba:
-    """Return what is used of numba-cuda.
+    """Return the modules of numba-cuda that are used.
 
     Raises
     ------
@@ -96,10 +96,11 @@ def numba() -> Numba:
 
 
 def _give_architecture(dispatcher: Any) -> None:
-    """Let device functions be compiled for the architecture that this thread asks for, and else for the device."""
+    """Make numba-cuda compile device functions for the architecture of this thread, and else for the device."""
     current = dispatcher.get_current_device
 
     def device() -> Any:
+        # Per thread, as several may compile for different architectures.
         asked = getattr(_asked, "architecture", None)
         return current() if asked is None else SimpleNamespace(compute_capability=asked)
 
@@ -140,9 +141,9 @@ def to_llvm(
     name : str
         The kernel's name in it.
     entry : Entry
-        What a launch calls.
+        The kernel that a launch calls.
     architecture : (int, int)
-        The least that the code is for.
+        The lowest architecture that the code is for.
     flags : tuple of str, optional
         LLVM's flags for floating point.
     launch_bounds : (int, int), optional
@@ -157,6 +158,7 @@ def to_llvm(
         For names that the source takes as given the library's function that multiplies tiles, and whether in float64.
     """
     found = numba()
+    # One compilation at a time: numba-cuda keeps global state, and its modules are changed here.
     with _lock, compiling_for(architecture):
         namespace: dict[str, Any] = {key: product(found, *one) for key, one in (products or {}).items()}
         exec(compile(source, f"<diffkern {name}>", "exec"), namespace)
@@ -169,6 +171,7 @@ def to_llvm(
         }
         namespace.update(own)
         namespace.update(forms(found, flags, namespace))
+        # The entry calls the readable kernel as a device function, which is inlined.
         outer: dict[str, Any] = {KERNEL: namespace[name]}
         outer.update((made.name, _maker(found, made.type, made.slots)) for made in entry.made)
         exec(compile(entry.source, f"<diffkern entry of {name}>", "exec"), outer)
@@ -184,8 +187,10 @@ def to_llvm(
         kernel = library.get_function(library._entry_name)
         _describe(kernel, entry, no_alias, alignments or {})
         if max_registers is not None:
+            # The compilation above has no option for it, so the annotation is added by hand.
             marks = kernel.module.add_metadata([kernel, "maxnreg", ir.IntType(32)(max_registers)])
             found.cgutils.get_or_insert_named_metadata(kernel.module, "nvvm.annotations").add(marks)
+        # The finished modules are those of the copies made above.
         for function in own.values():
             for compiled in function.overloads.values():
                 finish(compiled.library._module)
@@ -194,7 +199,7 @@ def to_llvm(
 
 
 def _old(text: str) -> str:
-    """The text of a module in the language of LLVM 7, which negates by subtraction."""
+    """Return the text of a module in the language of LLVM 7, which negates by subtraction."""
     return _NEGATION.sub(r"= fsub \1 0x8000000000000000, ", text)
 
 
@@ -203,7 +208,7 @@ def _modules(library: Any) -> list[Any]:
 
 
 def _describe(kernel: Any, entry: Entry, no_alias: bool, alignments: Mapping[int, int]) -> None:
-    """Say of the kernel's pointers what the launch makes sure of."""
+    """Attach to the kernel's pointers the properties that the launch ensures."""
     for slot, parameter in entry.pointers:
         attributes = kernel.args[slot].attributes
         if no_alias:
@@ -216,7 +221,7 @@ def _describe(kernel: Any, entry: Entry, no_alias: bool, alignments: Mapping[int
 
 
 def _scalar(found: Any, s: Scalar) -> Any:
-    """Numba's type of a scalar in memory."""
+    """Return numba's type of a scalar in memory."""
     name = "boolean" if s == BOOL else "uint16" if s == BFLOAT16 else s.name
     return getattr(found.types, name)
 
@@ -238,7 +243,7 @@ def _slot_types(found: Any, entry: Entry) -> list[Any]:
 
 
 def _maker(found: Any, t: Type, slots: int) -> Any:
-    """A function of numba that makes a parameter of its slots."""
+    """Return a function of numba that makes a parameter from its slots."""
     if isinstance(t, Array):
         made, emit = _array(found, t), functools.partial(_make_array, found, t)
     else:
@@ -262,7 +267,7 @@ def _intrinsic(found: Any, result: Any, count: int, emit: Callable[[Any, Any, li
 
 
 def _make_array(found: Any, t: Array, made: Any, context: Any, builder: Any, args: list[Any]) -> Any:
-    """Numba's array of an address, a shape and strides; components are its last axis."""
+    """Return numba's array from an address, a shape and strides; components are its last axis."""
     data, shape, strides = args[0], args[1 : 1 + t.ndim], args[1 + t.ndim :]
     size, count = scalar_of(t).itemsize, _components(t.dtype)
     if count is not None:
@@ -275,11 +280,12 @@ def _make_array(found: Any, t: Array, made: Any, context: Any, builder: Any, arg
 
 
 def _make_value(element: Any, count: int | None, made: Any, context: Any, builder: Any, args: Sequence[Any]) -> Any:
-    """A number, or the tuple of a composite's components, of the bytes in its slots."""
+    """Return a number, or the tuple of a composite's components, from the bytes in its slots."""
     bits = 8 if element.name == "bool" else element.bitwidth
     each = 64 // bits
     parts = []
     for k in range(count or 1):
+        # A slot has 8 bytes, so it holds several narrow components.
         word = args[k // each]
         if k % each:
             word = builder.lshr(word, _I64(k % each * bits))

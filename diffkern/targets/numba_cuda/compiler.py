@@ -1,8 +1,8 @@
 """The CUDA target by way of numba-cuda: a function of the IR to readable source, LTO code, PTX and a cubin.
 
-In and out as of :mod:`diffkern.targets.cuda.compiler`: the same passes, argument block and facts. What is compiled is
-the text that is printed. Numba-cuda makes LLVM modules of it, libNVVM LTO code of these, and nvJitLink inlines matrix
-products of a library into that. The cubin is assembled from the PTX that is kept.
+It has the interface of :mod:`diffkern.targets.cuda.compiler`: the same passes, argument block and facts. The compiled
+text is the printed one. Numba-cuda makes LLVM modules from it, libNVVM LTO code from these, and nvJitLink inlines
+matrix products of a library into that. The cubin is assembled from the PTX that is kept.
 """
 
 from __future__ import annotations
@@ -79,6 +79,7 @@ class NumbaCudaTarget(CudaArchitecture):
         named = tuple((name, (one.symbol, one.c == "float64")) for name, one in multiplied.items())
 
         def machine_code() -> tuple[str, str, bytes]:
+            # Everything the result depends on is an argument, since it is cached.
             made = _lto_code(
                 printed.text,
                 function_name(low),
@@ -113,7 +114,7 @@ class NumbaCudaTarget(CudaArchitecture):
 
 @dataclass(frozen=True)
 class _Lto:
-    """LTO code and the LLVM modules it was made of."""
+    """LTO code and the LLVM modules it was made from."""
 
     code: bytes
     text: str
@@ -133,7 +134,7 @@ def _lto_code(
     products: tuple[tuple[str, tuple[str, bool]], ...],
     checked: bool,
 ) -> _Lto:
-    """Compile a printed program as far as all architectures have in common, once for those that are asked for."""
+    """Compile a printed program as far as all architectures have in common, once for several of them."""
     made = to_llvm(
         text,
         name,
@@ -157,11 +158,11 @@ class Printed(KernelModule):
     Attributes
     ----------
     fn : Function
-        What was printed.
+        The printed function.
     block_dim : int or None
         The only number of threads in a block for which it is right; None if any is.
     dynamic_shared_bytes : int
-        Shared memory for which a launch has to ask.
+        The shared memory that a launch has to request.
     """
 
     fn: Function
@@ -170,7 +171,7 @@ class Printed(KernelModule):
 
 
 def _check(fn: Function, settings: Settings) -> None:
-    """Refuse what has no form here."""
+    """Refuse programs that have no form here."""
     remedy = TAKE_LLVM if settings.products is None else "leave it out, or take enable_mathdx_gemm=False"
     printing = next((op for op in walk(fn.body) if op.name == "output"), None)
     if printing is not None:

@@ -1,8 +1,8 @@
 """The kernel that a launch calls, around the readable one: the argument block of ``diffkern.abi``, slot by slot.
 
-In: the parameters of a function. Out: the source of a kernel that takes each 8-byte slot of the block as a parameter of
-its own, makes of them what the readable kernel takes, and calls it; and what each of its names means. Parameters of 8
-bytes lie in a kernel's parameter memory as the slots lie in the block.
+For the parameters of a function, :func:`entry_of` gives the source of a kernel that takes each 8-byte slot of the block
+as a parameter of its own, makes the readable kernel's arguments from them, and calls it; and the meaning of each of its
+names. Parameters of 8 bytes lie in a kernel's parameter memory as the slots lie in the block.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ KERNEL = "kernel"
 
 @dataclass(frozen=True)
 class Made:
-    """A value that is made of slots.
+    """A value that is made from slots.
 
     Attributes
     ----------
     name : str
-        What the source calls the function that makes it.
+        The name in the source of the function that makes it.
     type : Type
         The parameter's type.
     slots : int
-        How many slots it takes.
+        The number of slots it takes.
     """
 
     name: str
@@ -48,15 +48,15 @@ class Entry:
     Attributes
     ----------
     name : str
-        What it is called.
+        Its name.
     source : str
         Its definition.
     made : tuple of Made
-        What it calls besides the readable kernel, in the order of the parameters; last the one for a record.
+        The functions it calls besides the readable kernel, in the order of the parameters; last the one for a record.
     pointers : tuple of (int, int)
         The number of each slot that is the address of an array, and of the parameter that the array is.
     slots : int
-        How many there are.
+        The number of slots.
     """
 
     name: str
@@ -81,6 +81,7 @@ def entry_of(types: Sequence[Type], name: str = "entry", *, record: bool = False
         arguments.append(f"parameter_{k}({', '.join(slots[first : first + count])})")
     if record:
         made.append(Made("record", Array(INT64, 1), 3))
+        # Debug programs take the record first; its address is in the block's status field.
         arguments.insert(0, f"record({slots[abi.STATUS // 8]}, {_RECORD}, 8)")
     dims = slots[abi.DIMS // 8 : abi.DIMS // 8 + abi.MAX_DIMS]
     call = ", ".join([f"({', '.join(dims)})", *arguments])

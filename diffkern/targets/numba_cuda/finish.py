@@ -1,9 +1,9 @@
-"""What numba has no say in: division in float32, and which loops are copied.
+"""Changes to modules that numba offers no option for: division in float32, and which loops are copied.
 
-In: an LLVM module that numba-cuda made of printed source. Out: the same module, changed. Float32 is divided as the
-other compiler does it; NVIDIA's correctly rounded form takes ten times the instructions. No loop is unrolled: libNVVM
-makes six times the instructions of some by it. Nor is one made twice for the outcomes of a condition that it does not
-change: that doubles its atomic operations.
+An LLVM module that numba-cuda made from printed source is changed in place. Float32 is divided as the other compiler
+does it; NVIDIA's correctly rounded form takes ten times the instructions. No loop is unrolled: libNVVM makes six times
+the instructions of some by it. Nor is a loop duplicated for the outcomes of a condition that it does not change: that
+doubles its atomic operations.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def finish(module: Any) -> None:
                 if instruction.opname == "fdiv" and instruction.type == F32:
                     _divide(block, instruction)
             end = block.terminator
+            # A branch to an earlier block closes a loop.
             goes_back = any(place[b] <= k for b in getattr(end, "operands", ()) if isinstance(b, ir.Block))
             if goes_back and "llvm.loop" not in end.metadata:
                 not_unrolled(module, end)
@@ -49,7 +50,7 @@ def _divide(block: Any, instruction: Any) -> None:
 
 
 def _hold(block: Any) -> None:
-    """End a block with an instruction of no bytes that no compiler may copy to where fewer threads are."""
+    """End a block with an empty instruction that no compiler may copy to where fewer threads are."""
     b = ir.IRBuilder(block)
     b.position_before(block.terminator)
     nothing = ir.InlineAsm(ir.FunctionType(ir.VoidType(), ()), "", "", side_effect=True)

@@ -1,9 +1,9 @@
-"""What printed source calls, in the forms that the hardware has: numba's intrinsics and device functions.
+"""The primitives of printed source in the forms of the hardware: numba's intrinsics and device functions.
 
-In: numba-cuda, and the licence for floating point. Out: for names of primitives, which the source imports or defines,
-what is compiled in their place. They mean the same. Functions of numbers are emitted by the code that emits them for
-LLVM, so that both compilers give the same results; what a warp or a block does together goes by shuffles, which numba's
-simulator does not have and source that is to run in it cannot say.
+For names of primitives, which the source imports or defines, :func:`forms` gives the functions that are compiled in
+their place. They mean the same. Functions of numbers are emitted by the emitter for LLVM, so that both compilers give
+the same results; operations of a whole warp or block use shuffles, which numba's simulator does not have and source
+that is to run in it cannot express.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _COMPOSED = frozenset({"floordiv", "mod", "truncdiv", "rem", "min", "max", "sign
 
 @functools.lru_cache(maxsize=8)
 def _functions() -> tuple[str, ...]:
-    """The operations that are functions of one or two numbers of a kind and give one of that kind."""
+    """Return the operations that are functions of one or two numbers of a kind and give one of that kind."""
     rows = all_ops().items()
     return tuple(name for name, row in rows if name in _COMPOSED or (row.library is not None and row.arity in (1, 2)))
 
 
 def forms(found: Any, flags: tuple[str, ...], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what is compiled in place of names.
+    """Return the functions that are compiled in place of names.
 
     Parameters
     ----------
@@ -44,8 +44,9 @@ def forms(found: Any, flags: tuple[str, ...], given: Mapping[str, Any]) -> dict[
     flags : tuple of str
         LLVM's flags for floating point.
     given : mapping
-        What the names are in the source's module.
+        The objects that the names have in the source's module.
     """
+    # Only names that the source uses are replaced, as each is compiled by numba.
     made = {name: _number(found, name, flags, given[name]) for name in _functions() if name in given}
     if "next_checkpoint" in given:
         made["next_checkpoint"] = _next_checkpoint(found)
@@ -53,12 +54,12 @@ def forms(found: Any, flags: tuple[str, ...], given: Mapping[str, Any]) -> dict[
 
 
 def product(found: Any, symbol: str, wide: bool) -> Any:
-    """A matrix product of tiles by a library: ``product(c, a, b, add)``, called by all threads of a block.
+    """Return a matrix product of tiles by a library: ``product(c, a, b, add)``, called by all threads of a block.
 
     Parameters
     ----------
     found : Numba
-        As :func:`forms`.
+        As for :func:`forms`.
     symbol : str
         The library's function.
     wide : bool
@@ -97,7 +98,7 @@ _numbers: dict[tuple[str, tuple[str, ...]], Any] = {}
 
 
 def _number(found: Any, name: str, flags: tuple[str, ...], usual: Any) -> Any:
-    """A function of floating-point numbers; of integers it is the usual one."""
+    """Return a function of floating-point numbers; for integers it is the usual one."""
     if (name, flags) in _numbers:
         return _numbers[name, flags]
     types, known = found.types, {found.types.float32: FLOAT32, found.types.float64: FLOAT64}
@@ -134,7 +135,7 @@ def _number(found: Any, name: str, flags: tuple[str, ...], usual: Any) -> Any:
 
 @functools.lru_cache(maxsize=1)
 def _next_checkpoint(found: Any) -> Any:
-    """The schedule of snapshots, which stays out of line."""
+    """Return the schedule of snapshots, which stays out of line."""
     types = found.types
 
     def generate(context: Any, builder: Any, signature: Any, args: list[Any]) -> Any:
@@ -157,7 +158,7 @@ _EVERYONE = 0xFFFFFFFF
 
 @functools.lru_cache(maxsize=1)
 def _of_warps(found: Any) -> dict[str, Any]:
-    """What the threads of a block do together."""
+    """Return the operations that the threads of a block do together."""
 
     def block_sum(partials: Any, value: Any) -> Any:
         raise NotImplementedError("block_sum")
@@ -178,14 +179,14 @@ def _of_warps(found: Any) -> dict[str, Any]:
 
 
 def _word(found: Any, t: Any) -> Any:
-    """The type as which a number goes to another lane."""
+    """Return the type as which a number goes to another lane."""
     if isinstance(t, found.types.Float):
         return t
     return found.types.int64 if t.bitwidth == 64 else found.types.int32
 
 
 def _block_sum(found: Any, t: Any) -> Any:
-    """The sum of a value over the threads of a block, in its first thread."""
+    """Return the sum of a value over the threads of a block, in its first thread."""
     cuda, int32, word = found.cuda, found.types.int32, _word(found, t)
     inlined = cuda.jit(device=True, forceinline=True)
 
@@ -211,6 +212,7 @@ def _block_sum(found: Any, t: Any) -> Any:
             sums[me >> 5] = value
         cuda.syncthreads()
         value = of_warp(sums[lane], lane, (threads + WARP - 1) >> 5)
+        # The next sum of the block writes to the same shared memory.
         cuda.syncthreads()
         return value
 
@@ -218,6 +220,6 @@ def _block_sum(found: Any, t: Any) -> Any:
 
 
 def _lane_left(found: Any, t: Any) -> Any:
-    """The value of the thread that is so far before it in its warp; its own if there is none."""
+    """Return the value of the thread so many lanes before in its warp; its own if there is none."""
     cuda, word = found.cuda, _word(found, t)
     return lambda partials, value, distance: t(cuda.shfl_up_sync(_EVERYONE, word(value), distance))

@@ -1,7 +1,7 @@
-"""Atomic operations whose old value is not read: ``red`` in place of ``atom``.
+"""Replaces ``atom`` by ``red`` in atomic operations whose old value is not read.
 
-In and out: PTX with one kernel. Numba's atomic functions return the old value, and the assembler waits for it even if
-no instruction reads it.
+It changes PTX with one kernel. Numba's atomic functions return the old value, and the assembler waits for it even if no
+instruction reads it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _REGISTER = re.compile(r"%\w+")
 
 def without_old_values(ptx: str) -> str:
     """Return the text with reductions where an old value is not read."""
+    # A register that occurs only once in the text is written and never read.
     uses = Counter(_REGISTER.findall(ptx))
 
     def quiet(match: re.Match[str]) -> str:

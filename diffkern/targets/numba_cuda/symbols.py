@@ -1,8 +1,8 @@
 """Names in the modules that numba-cuda makes, made to depend on nothing but the program.
 
-In: LLVM modules as text, of which one has the kernel. Numba numbers functions and shared arrays over the whole process
-and keeps modules in sets, so that names and order depend on what was compiled before. Out: the modules that the kernel
-needs in the order in which they refer to one another, with names that count from the kernel on.
+Numba numbers functions and shared arrays over the whole process and keeps modules in sets, so that names and order
+depend on earlier compilations. From LLVM modules as text, of which one has the kernel, :func:`canonical` gives the
+modules that the kernel needs in the order in which they refer to one another, with names numbered from the kernel on.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ def canonical(modules: Sequence[str], kernel: str, symbol: str, kept: Mapping[st
     modules : sequence of str
         LLVM modules as text.
     kernel : str
-        What the kernel is called in one of them.
+        The kernel's name in one of them.
     symbol : str
-        What it is to be called.
+        The kernel's new name.
     kept : mapping, optional
         More names that are given.
     """
     texts = [_ENVIRONMENT.sub("", _COMMENTS.sub("", text)) for text in modules]
     homes = {a or b: k for k, text in enumerate(texts) for a, b in _DEFINED.findall(text)}
+    # Breadth first from the kernel, so that the order follows from the program alone.
     order, waiting = [], [homes[kernel]]
     names: dict[str, str] = {kernel: symbol, **(kept or {})}
     while waiting:

@@ -1,4 +1,4 @@
-"""What lanes do to memory: to arrays, whether neighbours or scattered, and to what each lane has of its own."""
+"""Memory accesses of lanes: to arrays, contiguous or scattered, and to each lane's own memory."""
 
 from __future__ import annotations
 
@@ -44,26 +44,29 @@ class LaneAccesses(LaneValues):
     """Emits loads, stores and updates of neighbouring threads."""
 
     def places(self, op: Op) -> tuple[ArrayRef, Places]:
-        """Where the elements of an access are."""
+        """Return the places of the elements of an access."""
         array = self.arrays[Access(op).array]
         index = Access(op).index
         wrap = op.attrs.get("wrap", (False,) * len(index))
 
+        # Facts about the array hold for each of its instructions, whatever their width.
         def tagged(instruction: Any) -> Any:
             return tag(array, instruction, 0)
 
         forms = [f for f in map(self.form, index) if f is not None]
         strides = [s for _, s in forms]
+        # An index that may count from the end is not affine across lanes: some may wrap and others not.
         if len(forms) < len(index) or not any(strides) or any(s and w for s, w in zip(strides, wrap, strict=True)):
             return array, Places(self.every(array, index, wrap), False, tagged)
         # The first lane may be off, and its element then outside the array.
         first = address(self.b.plain, array, [f for f, _ in forms], wrap, inbounds=self.mask is self.present)
+        # The last index grows by one per lane and the array is contiguous: a vector load or store.
         if array.type.layout != "A" and strides[-1] == 1 and not any(strides[:-1]):
             return array, Places(first, True, tagged)
         return array, Places(first, False, tagged, self.step(array, strides))
 
     def step(self, array: ArrayRef, strides: Sequence[int]) -> Any:
-        """How many bytes lie from each lane's element to the next one's; `strides` are those of its indices."""
+        """Return the bytes from each lane's element to the next one's; `strides` are those of its indices."""
         b, exact = self.b.plain, ("nsw",)
         if array.type.layout == "A":
             lengths: Sequence[Any] = array.strides
@@ -75,7 +78,7 @@ class LaneAccesses(LaneValues):
         return functools.reduce(lambda x, y: b.add(x, y, flags=exact), terms)
 
     def every(self, array: ArrayRef, index: Sequence[Value], wrap: Sequence[bool]) -> Any:
-        """The address of each lane's element, or one for all."""
+        """Return the address of each lane's element, or one for all."""
         b, exact = self.builder, ("nsw",)
         given = [self.index(v) for v in index]
         given = [wrap_index(b, i, n) if w else i for i, n, w in zip(given, array.shape, wrap, strict=True)]
@@ -88,6 +91,7 @@ class LaneAccesses(LaneValues):
             for i, n in zip(given[1:], array.shape[1:], strict=True):
                 offset = b.add(b.mul(offset, n, flags=exact), i, flags=exact)
             offset = b.mul(offset, i64(array.type.dtype.itemsize), flags=exact)
+        # Uniform indices: one address for all lanes.
         if not is_wide(offset):
             return b.gep(array.data, [offset], inbounds=True, source_etype=I8)
         return b.inttoptr(b.add(b.ptrtoint(array.data, I64), offset), PTR)
@@ -95,13 +99,14 @@ class LaneAccesses(LaneValues):
     def load(self, op: Op) -> None:
         array, places = self.places(op)
         self.note(op, places, How.GATHERED)
+        # All lanes load the same element: a scalar load.
         if places.is_shared:
             BodyEmitter.load(self, op)
             return
         self.values[op.result] = tuple(memory.load(self.b, array.type.dtype, places, self.mask))
 
     def note(self, op: Op, places: Places, apart: How) -> None:
-        """Note what becomes of a load or a store."""
+        """Note the form of a load or a store for reports."""
         if places.is_shared and op.name == "load":
             self.notes.add(How.SHARED, op)
             return
@@ -118,10 +123,12 @@ class LaneAccesses(LaneValues):
         memory.store(self.b, array.type.dtype, places, values, self.mask)
 
     def accumulate(self, op: Op) -> None:
+        # Sums into uniform addresses are kept in accumulators per lane and added up at the end of the chunk.
         if self.summed(op, "add"):
             return
         array, places = self.places(op)
         plain = op.attrs["mode"] == "plain"
+        # Plain accumulation means that no other lane has this element: read, add and write as vectors.
         if plain and places.is_run:
             self.notes.add(How.RUN, op)
             values = self.values[Access(op).value]
@@ -143,7 +150,7 @@ class LaneAccesses(LaneValues):
         self.values[op.result] = self.values[Access(op).value]  # never used
 
     def exchanged(self, op: Op, array: ArrayRef, places: Places) -> tuple[Any, ...]:
-        """Update the elements of the lanes in their order; return what was there before."""
+        """Update the elements of the lanes in their order; return the old values."""
         self.notes.add(How.BY_LANE, op)
         b, plain, s, kind = self.b, self.b.plain, scalar_of(array.type.dtype), op.attrs["kind"]
         count = element_size(array.type.dtype)
@@ -152,6 +159,7 @@ class LaneAccesses(LaneValues):
         held, t = value_type(s), memory_type(s)
         old = [memory.spilled(b, to_memory(b, s, zeros(b.wide_type(held)))) for _ in range(count)]
 
+        # Rows in memory rather than extracted elements, as the lane's number is a run-time index.
         def update(lane: Any) -> None:
             def of(row: Any) -> Any:
                 return plain.gep(row, [lane], inbounds=True, source_etype=t)
@@ -172,7 +180,8 @@ class LaneAccesses(LaneValues):
         return tuple(from_memory(b, s, plain.load(row, typ=b.wide_type(t))) for row in old)
 
     def one_by_one(self, op: Op, array: ArrayRef, places: Places, kind: str) -> None:
-        """Update the elements of the lanes in their order; what all add to one element is added up before."""
+        """Update the elements of the lanes in their order; additions to one shared element are summed before."""
+        # All lanes add to one element: one update of their sum.
         if places.is_shared and kind in ("plain", "add", "sub") and scalar_of(array.type.dtype) != BOOL:
             self.at_once(op, array, places.pointer, kind)
             return
@@ -181,6 +190,7 @@ class LaneAccesses(LaneValues):
         pointers = memory.every(b, s, element_size(array.type.dtype), places)
         rows = memory.spilled(b, self.builder.ptrtoint(pointers, I64))
         given = self.values[Access(op).value]
+        # Augmented assignments of vectors change some components only; adding zero to the others would be a race.
         changed = [k for k, v in enumerate(given) if not (op.attrs.get("augmented") and is_neutral(kind, v))]
         parts = {k: (memory.spilled(b, given[k]), b.spread(given[k]).type.element) for k in changed}
 
@@ -197,13 +207,14 @@ class LaneAccesses(LaneValues):
                 else:
                     update_element(plain, s, to, kind, [value], self.alone)
 
+        # Without divergence the active lanes are the first ones, so their count replaces the mask.
         if self.left is not None and self.mask is self.present:
             memory.each_of_first(b, self.left, update, rolled=self.rolled)
         else:
             memory.each_lane(b, self.mask, update)
 
     def at_once(self, op: Op, array: ArrayRef, pointer: Any, kind: str) -> None:
-        """Add what all lanes add to one element."""
+        """Add the contributions of all lanes to one element."""
         self.notes.add(How.SUMMED, op)
         b, plain, s = self.b, self.b.plain, scalar_of(array.type.dtype)
         given = self.values[Access(op).value]
@@ -228,6 +239,7 @@ class LaneAccesses(LaneValues):
             wide = b.spread(part)
             t = wide.type.element
             if self.mask is not None:
+                # Lanes that are off add zero to their own accumulator.
                 wide = b.select(self.mask, wide, ir.Constant(t, 0))
             old = b.plain.load(slot, typ=wide.type)
             whole = isinstance(t, ir.IntType)
@@ -239,16 +251,18 @@ class LaneAccesses(LaneValues):
     # -- loop stacks -------------------------------------------------------------------------------------------------
 
     def stack_places(self, stack: StackRef, k: int, slot: Any) -> Places:
-        """Where a field of a slot is."""
+        """Return the places of a field of a slot."""
         t = stack.type.fields[k]
         assert not isinstance(t, Tile)
+        # The layout of one thread's stack, with every scalar widened to one per lane.
         before = stack_size(Stack(stack.type.fields[:k], stack.type.slots))
         start = self.b.plain.gep(stack.base, [i64(before * self.b.lanes)], inbounds=True, source_etype=I8)
         return self.own_places(start, t, self.builder.sext(slot, I64))
 
     def own_places(self, start: Any, t: Element, index: Any) -> Places:
-        """Where an element of the lanes' own memory is: of each component the lanes, one after the other."""
+        """Return the places of an element of the lanes' own memory: per component, the lanes one after the other."""
         b = self.builder
+        # Component by component, so that a component of all lanes is contiguous.
         offset = b.mul(index, i64(t.itemsize * self.b.lanes), flags=("nsw",))
         if not is_wide(offset):
             return Places(b.gep(start, [offset], inbounds=True, source_etype=I8), True)
@@ -268,7 +282,7 @@ class LaneAccesses(LaneValues):
             memory.store(self.b, s, self.component(s, places, n), [part], self.own_mask(places))
 
     def own_mask(self, places: Places) -> Any:
-        """The lanes that may access their own memory: at their own row, those without a thread as well."""
+        """Return the lanes that may access their own memory: at their own row, those without a thread as well."""
         return None if places.is_run and self.mask is self.present else self.mask
 
     def buffer_get(self, op: Op) -> None:
@@ -285,6 +299,7 @@ class LaneAccesses(LaneValues):
         stack, k, slot = self.stack_refs[Slot(op).stack], op.attrs["field"], self.scalar(Slot(op).slot)
         t = stack.type.fields[k]
         assert not isinstance(t, Tile)
+        # A field that is the same for all lanes is stored once.
         if (Slot(op).stack, k) in self.common:
             self.values[op.result] = tuple(load_element(self.b.plain, t, self.stack_places(stack, k, slot).pointer))
             return
@@ -311,9 +326,10 @@ class LaneAccesses(LaneValues):
     def at_slot(
         self, slot: Any, at_one: Callable[[Any], tuple[Any, ...]], at_each: Callable[[], tuple[Any, ...]]
     ) -> tuple[Any, ...]:
-        """Do something at the lanes' slots: at one, where it turns out to be the same for all lanes that are on."""
+        """Access the lanes' slots: with one access if all active lanes have the same slot at run time."""
         if not is_wide(slot):
             return at_one(slot)
+        # The usual case is one slot for all, which is a contiguous access; the test costs less than a gather.
         b, plain = self.b, self.b.plain
         one = b.first(slot, self.mask)
         off = b.icmp_signed("!=", slot, one)
@@ -334,7 +350,7 @@ class LaneAccesses(LaneValues):
     # In a loop over the lanes, for it is rare that their slots differ, and states have many components.
 
     def load_each(self, stack: StackRef, k: int, slot: Any) -> tuple[Any, ...]:
-        """What the lanes keep of a field at slots of their own."""
+        """Load a field from slots that differ between the lanes."""
         b, plain, t = self.b, self.b.plain, stack.type.fields[k]
         s = scalar_of(t)
         held, nothing = memory_type(s), to_memory(b, s, zeros(b.wide_type(value_type(s))))
@@ -351,7 +367,7 @@ class LaneAccesses(LaneValues):
         return tuple(from_memory(b, s, plain.load(row, typ=b.wide_type(held))) for row in rows)
 
     def store_each(self, stack: StackRef, slot: Any, values: Sequence[Value]) -> tuple[Any, ...]:
-        """Keep values at slots of the lanes' own."""
+        """Store values to slots that differ between the lanes."""
         b, plain = self.b, self.b.plain
         types = [scalar_of(v.type) for v in values]
         slots = memory.spilled(b, slot)

@@ -1,9 +1,9 @@
 """The body of as many threads as a vector register has elements, as LLVM.
 
-In: a function for processors, of which :func:`~diffkern.targets.cpu.lanes.choice.refusal` says nothing. Out: code that
-does for all lanes what :class:`~diffkern.targets.emit.function.BodyEmitter` does for one thread. What all lanes share
-stays a scalar; what differs is a vector. Where lanes go different ways each way is taken with a mask of those that go
-there, and skipped if none does; a loop goes on until all lanes are done, and a lane that is done keeps its values.
+For a function that :func:`~diffkern.targets.cpu.lanes.choice.refusal` accepts, the code does for all lanes what
+:class:`~diffkern.targets.emit.function.BodyEmitter` does for one thread. Uniform values stay scalars; varying ones are
+vectors. Where lanes diverge each path is executed with a mask of the lanes that take it, and skipped if none does; a
+loop goes on until all lanes are done, and a lane that is done keeps its values.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CHEAP = 12.0
 
 @dataclass(slots=True)
 class LaneBody(LaneAccesses):
-    """Emits the ops of neighbouring threads at the builder's position, and which of them go where."""
+    """Emits the ops of neighbouring threads at the builder's position, under the masks of diverging control flow."""
 
     def branch(self, op: Op) -> None:
         condition = self.scalar(If(op).condition)
@@ -58,13 +58,15 @@ class LaneBody(LaneAccesses):
         self.define(op.results, chosen)
 
     def under(self, mask: Any, region: Region, results: Sequence[Value], rarely: bool | None) -> list[tuple[Any, ...]]:
-        """What a region yields in the lanes of a mask; it is skipped if there are none."""
+        """Return a region's yields in the lanes of a mask; it is skipped if there are none."""
         b = self.b
         self.mask = mask
+        # Cheap pure code is executed for all lanes without testing the mask.
         if _is_cheap(region):
             return self.merged(results, self.region(region))
         before = b.plain.block
         inside, done = (b.plain.append_basic_block(n) for n in ("some", "joined"))
+        # A uniform branch around the arm: skipped only if no lane takes it.
         some = b.plain.cbranch(b.any(mask), inside, done)
         if rarely:
             some.set_weights(RARELY)
@@ -75,6 +77,7 @@ class LaneBody(LaneAccesses):
         b.plain.position_at_end(done)
         phis = self.phis_for(results)
         self.connect(phis, values, after)
+        # In the skipped case lanes hold zeros: they are selected away, but must not be undefined.
         self.connect(phis, [tuple(zeros(p.type) for p in group) for group in phis], before)
         return [tuple(group) for group in phis]
 
@@ -85,6 +88,7 @@ class LaneBody(LaneAccesses):
             BodyEmitter.loop_for(self, op)
             return
         self.notes.add(How.LOOP, op)
+        # Reversed loops of different lengths: starting from the longest, accesses at the index stay uniform.
         if is_wide(lo) and not is_wide(hi) and _is_minus_one(step):
             self.loop_down(op, lo, hi)
             return
@@ -95,6 +99,7 @@ class LaneBody(LaneAccesses):
         def goes_on(index: Any, count: Any) -> Any:
             return b.icmp_signed("<", index, hi) if ahead else b.icmp_unsigned("<", count, trips)
 
+        # Each lane has its own trip count, so a lane leaves the loop by turning its mask off.
         if is_wide(step):
             lo = self.b.spread(lo)
         live = self.b.both(outside, self.b.spread(goes_on(lo, i64(0))))
@@ -110,6 +115,7 @@ class LaneBody(LaneAccesses):
         b.position_at_end(body)
         self.mask = on
         self.define((loop.index, *loop.carried), [[i], *phis])
+        # Lanes that are done keep the values of their own last trip.
         values = self.kept(on, phis, self.region(loop.body))
         following, counted = b.add(i, step), b.add(count, i64(1))
         left = b.and_(on, goes_on(following, counted))
@@ -120,10 +126,12 @@ class LaneBody(LaneAccesses):
         self.define(op.results, phis)
 
     def loop_down(self, op: Op, lo: Any, hi: Any) -> None:
-        """A loop down to one end from different beginnings: a lane joins in at its own, so all have the same index."""
+        """Emit a loop down to a common end from different starts: a lane joins at its own, so the index is uniform."""
         loop, b, outside = For(op), self.builder, self.mask
         t = lo.type.element
+        # Inactive lanes start at the end, so they never become active.
         live = lo if outside is None else self.b.select(outside, lo, hi)
+        # The first index is the greatest start of all active lanes; with none active it is the end itself.
         first = self.b.intrinsic(f"llvm.vector.reduce.smax.v{self.b.lanes}i{t.width}", t, [live])
         init = self.merged(op.results, [self.values[v] for v in loop.init])
         before = b.block
@@ -152,6 +160,7 @@ class LaneBody(LaneAccesses):
             return
         self.notes.add(How.LOOP, op)
         b, outside = self.builder, self.mask
+        # The loop starts with all lanes of the current mask, and only ever turns lanes off.
         live = self.b.whole(outside)
         init = self.merged(op.results, [self.values[v] for v in loop.init])
         before = b.block
@@ -163,12 +172,15 @@ class LaneBody(LaneAccesses):
         self.connect([[on], *phis], [(live,), *init], before)
         self.mask = on
         self.define(loop.tested, phis)
+        # The test is executed under the mask of the lanes still in the loop.
         ((go,),) = self.region(loop.test)
+        # A lane leaves when its own condition fails, and does not come back.
         left = b.and_(on, self.b.spread(go))
         b.cbranch(self.b.any(left), body, done)
         b.position_at_end(body)
         self.mask = left
         self.define(loop.carried, phis)
+        # Lanes that have left keep the values of their own last trip.
         values = self.kept(left, phis, self.region(loop.body))
         self.connect([[on], *phis], [(left,), *values], b.block)
         b.branch(head)
@@ -177,7 +189,7 @@ class LaneBody(LaneAccesses):
         self.define(op.results, phis)
 
     def kept(self, on: Any, old: list[list[Any]], new: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
-        """The new values in the lanes that are on, the old ones in the others."""
+        """Return the new values in the lanes that are on, the old ones in the others."""
         return [
             tuple(self.builder.select(on, y, x) for x, y in zip(group, parts, strict=True))
             for group, parts in zip(old, new, strict=True)
@@ -189,7 +201,7 @@ def _is_minus_one(step: Any) -> bool:
 
 
 def _is_cheap(region: Region) -> bool:
-    """Whether a region is done faster than skipped, and may be done by every lane."""
+    """Return whether a region is executed faster than skipped, and may be executed by every lane."""
     if any(not is_pure(op) or op.name in ("stack_get", "stack_set") for op in region.ops):
         return False
     return sum(1.0 + lookup(op.name).cost for op in region.ops) <= _CHEAP

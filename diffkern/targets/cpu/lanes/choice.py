@@ -1,11 +1,11 @@
-"""Which kernels run in lanes.
+"""The decision which kernels run in lanes.
 
-In: a function for processors. Out: why it cannot run in lanes, how many of them there are, and whether that pays.
+For a function for processors: why it cannot run in lanes, how many of them there are, and whether that pays.
 
-Lanes pay where a thread has loops, or touches memory in branches. LLVM makes vectors of a straight thread by itself,
-out of the loop over threads, but of no loop around another one, nor around accesses that only some threads make.
-Against the arithmetic that becomes so many times cheaper stands what each lane does by itself: gathers, scatters,
-updates of shared elements, and trips that a lane waits for.
+Lanes pay where a thread has loops, or accesses memory in branches. LLVM vectorises straight-line threads by itself, by
+the loop over threads, but no loop around another one, nor around accesses that only some threads make. The cheaper
+arithmetic is weighed against work that each lane does by itself: gathers, scatters, updates of shared elements, and
+trips that a lane waits for.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ _WITH_LANES = frozenset(
 def refusal(fn: Function, lanes: int) -> str | None:
     """Return why a function cannot run in so many lanes, None if it can.
 
-    Elements of tiles lie one behind the other, so that their loops are of vectors already; those of neighbouring blocks
-    do not, and would be loaded and stored lane by lane.
+    Elements of tiles are contiguous, so that their loops are vectorised already; those of neighbouring blocks are not,
+    and would be loaded and stored lane by lane.
     """
     if fn.tiled:
         return "each is a block that works on tiles"
@@ -98,7 +98,7 @@ def refusal(fn: Function, lanes: int) -> str | None:
 
 
 def _waits_for_others(fn: Function) -> str | None:
-    """Whether what atomic updates return depends on more than the order of the threads, or a thread may wait for it."""
+    """Return why results of atomic updates depend on more than the order of threads, or a thread may wait for one."""
     used = used_values(fn)
     exchanged = [op for op in walk(fn.body) if op.name == "atomic" and op.result in used]
     if not exchanged:
@@ -108,6 +108,7 @@ def _waits_for_others(fn: Function) -> str | None:
         if is_loop(loop) and loop not in inside:  # what is in a loop that is in another one has been met
             inside.update(op for region in loop.regions for op in walk(region))
     arrays = [Access(op).array for op in walk(fn.body) if op.name in ACCESSES]
+    # With lanes in lockstep a later trip of one lane would come before an earlier trip of another.
     for op in exchanged:
         if op in inside:
             return "it looks at what an atomic update in a loop returns"
@@ -117,12 +118,14 @@ def _waits_for_others(fn: Function) -> str | None:
 
 
 def _looks_at_others(fn: Function) -> str | None:
-    """Whether a thread may read what another thread writes: one after the other they see the earlier ones' work."""
+    """Return why a thread may read another one's writes: in sequence, threads see the work of earlier ones."""
+    # Lanes are neighbours along the last axis.
     forms, own = AffineForms(fn), tid_term(fn.tid_arity - 1)
 
     def is_own(column: Sequence[Affine]) -> bool:
-        """Whether an index is the same in all accesses, and another one for each lane."""
+        """Return whether an index is the same in all accesses, and differs between lanes."""
         first = column[0]
+        # Different lanes must access different elements, and each lane only its own, for the order not to matter.
         fixed = all(isinstance(t, tuple) and t[0] == "tid" or forms.invariant(t) for t in first.terms)
         return own in first.terms and fixed and all(form == first for form in column[1:])
 
@@ -132,6 +135,7 @@ def _looks_at_others(fn: Function) -> str | None:
             accesses.setdefault(Access(op).array, []).append(op)
     for array, ops in accesses.items():
         kinds = {op.name == "load" for op in ops}
+        # Arrays that are only read, or only written, need no order between lanes.
         if len(kinds) == 1:
             continue
         columns = zip(*(map(forms.of, Access(op).index) for op in ops), strict=True)
@@ -154,11 +158,11 @@ class Form:
     Attributes
     ----------
     threads : int
-        How many run together.
+        The number of threads that run together.
     masked : bool
-        Whether fewer do as well, under a mask, so that none is left.
+        Whether fewer do as well, under a mask, so that none remains.
     rest : bool
-        Whether it only runs what another form has left.
+        Whether it only runs the threads that another form has left.
     """
 
     threads: int
@@ -168,18 +172,18 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """How the threads of a kernel run.
+    """The way in which the threads of a kernel run.
 
     Attributes
     ----------
     lanes : int
-        How many run in a vector register; 1 where they run one by one.
+        The number that run in a vector register; 1 if they run one by one.
     faster : float
-        How many times less work a thread is so, by estimate.
+        The estimated factor by which lanes reduce the work of a thread.
     why : str
         The reason, for reports.
     registers : int
-        How many registers side by side first take as many threads each.
+        The number of registers side by side that first take as many threads each.
     masked : bool
         Whether threads that do not fill a register run in lanes; else they run one by one.
     always : bool
@@ -187,7 +191,7 @@ class Choice:
     by_itself : bool
         Whether a row of one thread runs without lanes.
     uniformity : Uniformity, optional
-        What differs between lanes, where threads run in these.
+        The values that differ between lanes, if threads run in lanes.
     """
 
     lanes: int
@@ -209,6 +213,7 @@ class Choice:
     @property
     def forms(self) -> tuple[Form, ...]:
         """The loops over threads in lanes, one after the other."""
+        # Without masks the last threads run one by one.
         if not self.masked:
             return tuple(Form(n, masked=False, rest=k > 0) for k, n in enumerate(self.groups))
         if self.always:
@@ -226,15 +231,18 @@ class Choice:
 
 def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
     """Return how the threads of a kernel run."""
+    # The widest type decides, so that values of all types fit whole registers.
     lanes = lane_count(fn, isa.vector_bytes)
     if settings.lanes is False:
         return Choice(1, 1.0, "lanes=False")
+    # A report has to name one thread, and no later one may have had effects.
     if settings.checking is not Checking.NONE:
         return Choice(1, 1.0, "the program says which thread is in error")
     why = refusal(fn, lanes)
     if why is not None:
         return Choice(1, 1.0, why)
     ops = list(walk(fn.body))
+    # Cheap reasons first: the estimate below walks the function and computes uniformity.
     if not settings.lanes and (why := _seldom_pays(ops)) is not None:
         return Choice(1, 1.0, why)
     work = _Work(fn, lanes)
@@ -251,25 +259,26 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
 
 
 def _one_costs_more(work: _Work, ops: Sequence[Op], *, always: bool) -> bool:
-    """Whether one thread of several lanes takes longer than by itself.
+    """Return whether one thread in several lanes takes longer than without lanes.
 
-    Under a mask it goes through what each lane does, waits for what it has written before it loads it again, and fills
-    as many registers as others.
+    Under a mask it executes the work of each lane, waits for its own stores before it loads them again, and fills as
+    many registers as many threads would.
     """
     return always or any(map(work.pieces, ops)) or any(map(work.writes_run, _innermost(work.fn.body)))
 
 
 def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bool:
-    """Whether one form under a mask serves for all threads.
+    """Return whether one form under a mask serves for all threads.
 
-    With several registers that costs a launch of few threads time, above all for what each lane does by itself; rows of
-    a launch with several axes may all be as short. It costs others none if there are registers for masks, and no trip
-    loads what the one before it wrote under a mask, which is not at hand then.
+    With several registers that costs a launch of few threads time, above all for work that each lane does by itself;
+    rows of a launch with several axes may all be as short. It costs others none if there are registers for masks, and
+    no trip loads what the one before it wrote under a mask, which is not forwarded then.
     """
     if registers == 1:
         return len(ops) > _BRIEF or any(map(work.pieces, ops)) or any(map(is_loop, ops))
     if len(ops) > _TWO_FORMS:
         return True
+    # Short code may as well exist twice: a fast form for whole groups and a masked one for the rest.
     few = _TWICE * registers.bit_length()
     if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= few:
         return False
@@ -277,7 +286,7 @@ def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bo
 
 
 def _innermost(region: Region) -> Iterator[Op]:
-    """What is usually done most often: in loops of several trips that have no such loops in them."""
+    """Iterate over the ops that are usually executed most often: in innermost loops of several trips."""
     for loop in filter(_repeats, _usual(region)):
         inside = [op for sub in loop.regions for op in _usual(sub)]
         if not any(map(_repeats, inside)):
@@ -285,7 +294,7 @@ def _innermost(region: Region) -> Iterator[Op]:
 
 
 def _usual(region: Region) -> Iterator[Op]:
-    """All ops of a region but those that hardly any thread comes to."""
+    """Iterate over all ops of a region except those in regions that are rarely entered."""
     for op in region.ops:
         yield op
         for sub in usual_ways(op):
@@ -297,24 +306,25 @@ def _repeats(op: Op) -> bool:
 
 
 def _too_many(work: _Work, ops: Sequence[Op]) -> bool:
-    """Whether the code in lanes, which is in one piece, would take long to compile."""
+    """Return whether the code in lanes, which is in one piece, would take long to compile."""
     length = len(ops) + _LOOP_OPS * sum(map(is_loop, ops)) + _ALONE_OPS * work.lanes * sum(map(work.pieces, ops))
     length += _MATH_OPS * sum(lookup(op.name).elementary for op in ops)
     return length > LONGEST
 
 
 def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
-    """How many registers may hold a value of all lanes.
+    """Return how many registers may hold a value of all lanes.
 
-    What is the same for all lanes is then done for more of them, and they do not wait for one another's results. Lanes
-    that make different numbers of trips wait for the slowest, so there is but one register for these. What each lane
-    does by itself is code for each of them. Where a loop adds to elements that all lanes share, more registers make
-    adding up over lanes and updating memory cheaper for each thread. Fewer hold what would not fit all of them.
+    Uniform work is then done for more lanes, and they do not wait for one another's results. Lanes that make different
+    numbers of trips wait for the slowest, so there is only one register for these. Work that each lane does by itself
+    is code for each of them. Where a loop adds to elements that all lanes share, more registers make adding up over
+    lanes and updating memory cheaper for each thread. Fewer registers are used if the values would not fit.
     """
     if len(ops) > LARGEST or any(is_loop(op) and not work.varying.isdisjoint(deciding(op)) for op in ops):
         return 1
     if not any(map(is_loop, ops)) and any(map(work.pieces, ops)):
         return 1
+    # A quarter of the registers, so that accumulators, operands and addresses fit as well.
     adds = any(map(work.adds_in_trips, ops))
     count = min(isa.vector_registers // 4 if adds else _SIDE_BY_SIDE, max(1, _MOST_BYTES // isa.vector_bytes))
     alive = most_alive(work.fn, work.varying.__contains__) / isa.vector_registers
@@ -327,7 +337,7 @@ def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
 
 
 def _own_bytes(fn: Function) -> int:
-    """The memory that each thread has of its own."""
+    """Return the memory that each thread has of its own."""
     total = 0
     for op in walk(fn.body):
         if op.name == "stack_new":
@@ -345,7 +355,7 @@ def _seldom_pays(ops: Sequence[Op]) -> str | None:
 
 
 def _keeps_memory(op: Op) -> bool:
-    """Whether it is a branch that touches memory: LLVM makes no vectors of what may not be done for all threads."""
+    """Return whether an op is a branch that accesses memory, which keeps LLVM from vectorising."""
     return op.name == "if" and any(inner.name in ACCESSES for region in op.regions for inner in walk(region))
 
 
@@ -359,12 +369,12 @@ class _Work:
         self.summed = set(uniform_sums(fn, launch_values(fn), used_values(fn)))
 
     def gain(self) -> float:
-        """How many times less work a thread is in lanes."""
+        """Return the factor by which lanes reduce the work of a thread."""
         alone, together = self.region(self.fn.body)
         return alone * self.lanes / max(together, 1.0)
 
     def region(self, region: Region) -> tuple[float, float]:
-        """The work of a region for one thread, and for all lanes together."""
+        """Return the work of a region for one thread, and for all lanes together."""
         alone = together = 0.0
         for op in region.ops:
             one, all_of_them = self.control(op) if op.regions else self.simple(op)
@@ -374,6 +384,7 @@ class _Work:
     def control(self, op: Op) -> tuple[float, float]:
         parts = [self.region(sub) for sub in usual_ways(op)]
         alone, together = sum(p[0] for p in parts), sum(p[1] for p in parts)
+        # A diverging branch executes both arms for all lanes, and one arm for a thread on average.
         apart = not self.varying.isdisjoint(deciding(op))
         if is_loop(op):
             trips = usual_trips(op)
@@ -393,24 +404,26 @@ class _Work:
     def access(self, op: Op) -> tuple[float, float]:
         count = _components(op)
         update = op.name in ("accumulate", "atomic")
+        # An update costs a load and a store.
         alone = count * (2.0 if update else 1.0)
         if op in self.summed or self.is_run(op):
             return alone, alone + count
+        # A uniform address is loaded once; updates of it need a reduction over lanes.
         if self.varying.isdisjoint(Access(op).index):
             return alone, alone * (3.0 if update else 1.0)
         return alone, alone * self.lanes * _BY_ITSELF
 
     def adds_in_trips(self, op: Op) -> bool:
-        """Whether it is a loop that adds up over lanes in every trip."""
+        """Return whether an op is a loop that adds up over lanes in every trip."""
         return is_loop(op) and any(map(self.adds_up, walk(op.regions[-1])))
 
     def adds_up(self, op: Op) -> bool:
-        """Whether what all lanes add to one element is added up where it is added."""
+        """Return whether the contributions of all lanes to one element are summed where they are added."""
         update = op.name in ("accumulate", "atomic") and op not in self.summed
         return update and self.varying.isdisjoint(Access(op).index)
 
     def pieces(self, op: Op) -> int:
-        """How many instructions each lane needs for itself."""
+        """Return how many instructions each lane needs for itself."""
         if op in self.summed:
             return 0
         if op.name not in ("load", "store", "accumulate", "atomic"):
@@ -420,7 +433,7 @@ class _Work:
         return 0 if self.is_run(op) or self.varying.isdisjoint(Access(op).index) else _components(op)
 
     def writes_run(self, op: Op) -> bool:
-        """Whether lanes write neighbouring elements."""
+        """Return whether lanes write neighbouring elements."""
         return op.name in WRITES and self.is_run(op)
 
     def is_run(self, op: Op) -> bool:
@@ -431,7 +444,7 @@ class _Work:
 
 
 def _components(op: Op) -> int:
-    """How many numbers the element has that an op accesses."""
+    """Return the number of components of the element that an op accesses."""
     array = Access(op).array.type
     assert isinstance(array, Array)
     return element_size(array.dtype)

@@ -1,6 +1,6 @@
-"""Elements of arrays in lanes: runs of neighbours, gathers and scatters, and updates one lane after the other.
+"""Elements of arrays in lanes: contiguous runs, gathers and scatters, and updates one lane after the other.
 
-In: where the elements of the lanes are, and which lanes are on. Out: loads and stores. A lane that is off touches no
+Loads and stores take the places of the lanes' elements, and a mask of active lanes. A lane that is off touches no
 memory. Where several lanes write one element, the last lane's value stays, as if the threads ran in their order.
 """
 
@@ -40,20 +40,20 @@ _PART = 8
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the first scalars of the lanes' elements are.
+    """The places of the first scalars of the lanes' elements.
 
     Attributes
     ----------
     pointer
-        That of the first lane, if the elements of the lanes are neighbours; else a vector of addresses, or one address
+        That of the first lane, if the elements of the lanes are contiguous; else a vector of addresses, or one address
         for all lanes.
     is_run
-        Whether the elements are neighbours.
+        Whether the elements are contiguous.
     tag
-        Says of an instruction what is known about the array.
+        Attaches the facts about the array to an instruction.
     step
-        How many bytes lie from each lane's element to the next one's, where `pointer` is that of the first lane and the
-        elements are no neighbours.
+        The bytes from each lane's element to the next one's, if `pointer` is that of the first lane and the elements
+        are not contiguous.
     """
 
     pointer: Any
@@ -63,7 +63,7 @@ class Places:
 
     @property
     def is_shared(self) -> bool:
-        """Whether all lanes access one element."""
+        """True if all lanes access one element."""
         return not self.is_run and self.step is None and not is_wide(self.pointer)
 
 
@@ -72,7 +72,7 @@ def _name(t: Any, lanes: int) -> str:
 
 
 def load(b: LaneBuilder, t: Element, places: Places, mask: Any) -> list[Any]:
-    """The components of the lanes' elements; 0 or the element in lanes that are off."""
+    """Return the components of the lanes' elements; 0 or the element in lanes that are off."""
     s, count = scalar_of(t), element_size(t)
     if places.is_run and count <= MOST_SHUFFLED:
         raw = _load_run(b, s, count, places, mask)
@@ -83,10 +83,11 @@ def load(b: LaneBuilder, t: Element, places: Places, mask: Any) -> list[Any]:
 
 
 def _load_run(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any) -> list[Any]:
-    """The components of neighbours, loaded in parts whose lengths are powers of two, and shuffled.
+    """Load the components of a contiguous run in parts whose lengths are powers of two, and shuffle them.
 
-    Of a vector with another length LLVM makes single numbers where it lives on in another block.
+    LLVM splits a vector of another length into scalars where it is live in another block.
     """
+    # The largest power of two first; the rest of up to as many numbers is loaded separately.
     plain, total = b.plain, b.lanes * count
     first = 1 << total.bit_length() - 1
     loaded = _load_part(b, s, count, places, mask, range(first))
@@ -100,13 +101,14 @@ def _load_run(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any) 
 
 
 def _load_part(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any, part: range) -> Any:
-    """Some of the numbers of neighbours; `count` is how many an element has."""
+    """Load some of the numbers of a contiguous run; `count` is how many an element has."""
     plain, held, pointer = b.plain, memory_type(s), places.pointer
     t = ir.VectorType(held, len(part))
     if part.start:
         # Where some lanes are off, the first one's element or those of the last ones may be outside the array.
         pointer = plain.gep(pointer, [i64(part.start)], inbounds=mask is None, source_etype=held)
     if mask is None:
+        # Only the alignment of a scalar is certain.
         return places.tag(plain.load(pointer, typ=t, align=s.itemsize))
     args = [pointer, i32(s.itemsize), _repeated(b, mask, count, part), zeros(t)]
     loaded = places.tag(b.intrinsic(f"llvm.masked.load.{_name(held, len(part))}.p0", t, args))
@@ -117,7 +119,7 @@ def _load_part(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any,
 
 
 def _repeated(b: LaneBuilder, mask: Any, count: int, part: range) -> Any:
-    """For some of the numbers of neighbours whether their lane is on."""
+    """Return for some of the numbers of a contiguous run whether their lane is on."""
     if count == 1:
         return mask
     return b.plain.shuffle_vector(mask, mask, _chosen([k // count for k in part]))
@@ -128,7 +130,7 @@ def _chosen(places: Sequence[int]) -> Any:
 
 
 def _gather(b: LaneBuilder, s: Scalar, pointers: Sequence[Any], k: int, tag: Callable[[Any], Any]) -> Any:
-    """A component at the lanes' addresses: loaded one by one, faster than by an instruction that gathers."""
+    """Return a component at the lanes' addresses: loaded one by one, which is faster than a gather instruction."""
     held, plain = memory_type(s), b.plain
     loaded = [tag(plain.load(component(plain, s, p, k), typ=held, align=s.itemsize)) for p in pointers]
     parts = [_joined(b, held, loaded[start : start + _PART]) for start in range(0, b.lanes, _PART)]
@@ -139,7 +141,7 @@ def _gather(b: LaneBuilder, s: Scalar, pointers: Sequence[Any], k: int, tag: Cal
 
 
 def _joined(b: LaneBuilder, t: Any, values: Sequence[Any]) -> Any:
-    """A vector of numbers."""
+    """Return a vector of numbers."""
     out = literals.undefined(ir.VectorType(t, len(values)))
     for lane, value in enumerate(values):
         out = b.with_element(out, value, lane)
@@ -150,22 +152,25 @@ def _scatter(
     b: LaneBuilder, s: Scalar, pointers: Sequence[Any], k: int, values: Any, tag: Callable[[Any], Any]
 ) -> None:
     """Write a component to the lanes' addresses, one by one in their order."""
+    # In the order of the lanes, so that the last one wins as with threads in sequence.
     for lane, pointer in enumerate(pointers):
         tag(b.plain.store(b.element(values, lane), component(b.plain, s, pointer, k), align=s.itemsize))
 
 
 def _pointers(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any, off: str) -> Sequence[Any]:
-    """The addresses of the lanes' elements; of lanes that are off that of zeros, or of memory that nobody reads."""
+    """Return the addresses of the lanes' elements; for lanes that are off, that of zeros, or of memory nobody reads."""
+    # A regular stride needs no vector of addresses, but scalar additions.
     if mask is None and not is_wide(places.pointer):
         return _in_steps(b, places.pointer, i64(count * s.itemsize) if places.step is None else places.step)
     pointers = every(b, s, count, places)
     if mask is not None:
+        # Instead of branching around the access of each lane, lanes that are off access dummy memory.
         pointers = b.select(mask, pointers, b.own(off, count * s.itemsize))
     return [b.element(pointers, lane) for lane in range(b.lanes)]
 
 
 def _in_steps(b: LaneBuilder, first: Any, step: Any) -> Sequence[Any]:
-    """Addresses that lie so many bytes apart, in pairs: a processor adds one of the two where it uses it."""
+    """Return addresses at equal distances, in pairs: a processor adds one of the two where it uses it."""
     plain = b.plain
     if isinstance(step, ir.Constant):
         return [plain.gep(first, [i64(k * step.constant)], source_etype=I8) for k in range(b.lanes)]
@@ -201,10 +206,11 @@ def _store_run(b: LaneBuilder, s: Scalar, places: Places, raw: Sequence[Any], ma
 
 
 def _interleaved(b: LaneBuilder, raw: Sequence[Any]) -> Any:
-    """The components of all elements, one element after the other."""
+    """Return the components of all elements, one element after the other."""
     count, lanes = len(raw), b.lanes
     if count == 1:
         return raw[0]
+    # Shuffles take two vectors, so the components are joined in pairs; an odd one is padded.
     padded = [*raw, *[raw[-1]] * (-count % 2)]
     wide = _chosen(range(2 * lanes))
     joined = [b.plain.shuffle_vector(x, y, wide) for x, y in zip(padded[::2], padded[1::2], strict=True)]
@@ -218,7 +224,7 @@ def _order(lanes: int, count: int) -> Any:
 
 
 def every(b: LaneBuilder, s: Scalar, count: int, places: Places) -> Any:
-    """The address of each lane's element."""
+    """Return the address of each lane's element."""
     if is_wide(places.pointer):
         return places.pointer
     start = b.plain.ptrtoint(places.pointer, I64)
@@ -230,11 +236,13 @@ def every(b: LaneBuilder, s: Scalar, count: int, places: Places) -> Any:
 
 
 def spilled(b: LaneBuilder, value: Any) -> Any:
-    """A row in memory with what a value is in each lane."""
+    """Return a row in memory with the value of each lane."""
     wide = b.spread(value)
     held = I8 if wide.type.element == I1 else wide.type.element
     with b.plain.goto_entry_block():
+        # A bit per lane is not addressable, so masks are kept as bytes.
         slot = b.plain.alloca(ir.ArrayType(held, b.lanes))
+        # The row is read as one vector afterwards, hence the alignment of the widest register.
         slot.align = 64
     slot.type = PTR
     b.plain.store(b.zext(wide, I8) if held == I8 and wide.type.element == I1 else wide, slot)
@@ -242,19 +250,19 @@ def spilled(b: LaneBuilder, value: Any) -> Any:
 
 
 def place_of_lane(b: LaneBuilder, row: Any, lane: Any, t: Any) -> Any:
-    """The address of a lane's element in a row of elements of a type."""
+    """Return the address of a lane's element in a row of elements of a type."""
     return b.plain.gep(row, [lane], inbounds=True, source_etype=t)
 
 
 def of_lane(b: LaneBuilder, row: Any, lane: Any, t: Any) -> Any:
-    """A lane's element in a row."""
+    """Return a lane's element in a row."""
     return b.plain.load(place_of_lane(b, row, lane, t), typ=t)
 
 
 def each_lane(b: LaneBuilder, mask: Any, work: Callable[[Any], None], *, rarely: bool = False) -> None:
     """Emit work for each lane that is on, one after the other; it is given the lane's number, an int64.
 
-    What is done rarely is code for one lane; LLVM repeats the rest for each of them.
+    Rare work is emitted once, in a loop; LLVM unrolls the rest for each lane.
     """
     row = None if mask is None else spilled(b, mask)
     _in_order(b, row, i64(b.lanes), work, rarely=rarely)
@@ -266,6 +274,7 @@ def each_of_first(b: LaneBuilder, count: Any, work: Callable[[Any], None], *, ro
     That they are fewer than the lanes is rare, unless it is `rolled`.
     """
     plain = b.plain
+    # A loop that is rarely full stays one, with a count that is at most the number of lanes.
     if rolled:
         fewer = plain.icmp_signed("<", count, i32(b.lanes))
         _in_order(b, None, plain.zext(plain.select(fewer, count, i32(b.lanes)), I64), work, rarely=True)
@@ -279,7 +288,7 @@ def each_of_first(b: LaneBuilder, count: Any, work: Callable[[Any], None], *, ro
 
 
 def _in_order(b: LaneBuilder, row: Any, count: Any, work: Callable[[Any], None], *, rarely: bool) -> None:
-    """A loop over the first lanes; over those of them that are on, if there is a row that says so."""
+    """Emit a loop over the first lanes; over the active ones, if there is a row with a mask."""
     plain = b.plain
     before = plain.block
     head, body, following, done = (plain.append_basic_block(n) for n in ("lane", "active", "next", "lanes"))

@@ -1,6 +1,6 @@
-"""What of a kernel became vectors, and what did not, by the lines of its source: for reports.
+"""A report on which operations of a kernel became vectors, by the lines of its source.
 
-In: operations, as their code for lanes is emitted. Out: lines of text.
+Operations are noted as their code for lanes is emitted.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["How", "Notes"]
 
 
 class How(Enum):
-    """What becomes of an operation in lanes."""
+    """The form of an operation in lanes."""
 
     RUN = "loaded or stored as vectors"
     SHARED = "read once for all lanes"
@@ -30,12 +30,12 @@ class How(Enum):
 
 @dataclass(slots=True)
 class Notes:
-    """What has become of the operations of a kernel.
+    """The forms of the operations of a kernel.
 
     Attributes
     ----------
     found
-        For each way the arrays or operations that go it, each with its lines.
+        For each form the arrays or operations that have it, each with its lines.
     """
 
     found: dict[How, dict[str, dict[int, None]]] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Notes:
             lines[op.loc.line] = None
 
     def lines(self) -> list[str]:
-        """The text: a line for each way that there is."""
+        """Return the text: a line for each form that occurs."""
         return [
             f"  {how.value}: {', '.join(_named(*item) for item in self.found[how].items())}"
             for how in How

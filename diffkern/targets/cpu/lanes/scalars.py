@@ -1,7 +1,7 @@
-"""Scalar operations in lanes: the same spelling as for one thread, on vectors where an operand differs between lanes.
+"""Scalar operations in lanes: the same emission as for one thread, on vectors where an operand differs between lanes.
 
-In: operand values of :mod:`~diffkern.targets.cpu.lanes.builder`. Out: a value. Elementary functions are the vector
-forms of the scalar ones, by the same formulas. What has no vector form is computed lane by lane.
+Operands are values of :mod:`~diffkern.targets.cpu.lanes.builder`. Elementary functions are the vector forms of the
+scalar ones, by the same formulas. Operations without a vector form are computed lane by lane.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ class LaneScalars(ScalarEmitter):
         self.one = ScalarEmitter(builder.plain, module, flags)
 
     def emit(self, op: Op, args: list[Any]) -> Any:
+        # Uniform operands: one scalar instruction for all lanes.
         if not any(map(is_wide, args)):
             return self.one.emit(op, args)
         return self._by_lane(op, args) if self.is_by_lane(op, args) else super().emit(op, args)
 
     def is_by_lane(self, op: Op, args: list[Any]) -> bool:
-        """Whether an operation on such operands is computed lane by lane; LLVM divides vectors by integer literals."""
+        """Return whether an operation is computed lane by lane; LLVM vectorises division by an integer literal."""
         by_literal = op.name in _DIVISIONS and isinstance(args[1], ir.Constant) and isinstance(args[1].type, ir.IntType)
         return is_by_lane(op) and not by_literal
 
     def _by_lane(self, op: Op, args: list[Any]) -> Any:
         b = self.lanes
+        # Each lane gets a scalar instruction or call; the elements are put back together.
         out = b.undefined(value_type(scalar_of(op.result.type)))
         for lane in range(b.lanes):
             out = b.with_element(out, self.one.emit(op, [b.element(a, lane) for a in args]), lane)
@@ -74,7 +76,7 @@ class LaneScalars(ScalarEmitter):
 
 
 def is_by_lane(op: Op) -> bool:
-    """Whether an operation is computed lane by lane, whatever its operands are."""
+    """Return whether an operation is computed lane by lane, whatever its operands are."""
     row, types = lookup(op.name), [scalar_of(v.type) for v in (*op.operands, op.result)]
     if op.name in _BY_LANE or not STORAGE_ONLY.isdisjoint(types):
         return True

@@ -1,8 +1,8 @@
 """Sums over lanes.
 
-In: vectors. Out: for each the sum of its elements. Of a vector in several registers, these are added first. Several
-vectors are added up together: two of them become one, whose elements are in turn sums of the one's and of the other's,
-so that four take hardly more instructions than one.
+For each of some vectors, the sum of its elements. A vector in several registers is first reduced to one. Several
+vectors are added up together: two of them become one, whose elements are alternately partial sums of the one and of the
+other, so that four take hardly more instructions than one.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ _GROUP_BITS = 128
 
 
 def add_up(b: LaneBuilder, values: Sequence[Any], flags: Sequence[str]) -> list[Any]:
-    """The sums over the lanes of values that are 0 in those that do not count."""
+    """Return the sums over the lanes of values that are 0 in inactive lanes."""
     found: list[Any] = []
     rest = [b.spread(v) for v in values]
+    # Integers have a reduction instruction of their own, which needs no grouping.
     group = 1 if not rest or isinstance(rest[0].type.element, ir.IntType) else _group(b, rest[0].type.element)
     while rest:
         several, rest = rest[:group], rest[group:]
@@ -34,7 +35,7 @@ def add_up(b: LaneBuilder, values: Sequence[Any], flags: Sequence[str]) -> list[
 
 
 def _group(b: LaneBuilder, t: Any) -> int:
-    """How many values are added up together: as many as there are elements in a group."""
+    """Return how many values are added up together: as many as there are elements in a group."""
     return min(b.lanes, _GROUP_BITS // _bits(t))
 
 
@@ -47,11 +48,12 @@ def _alone(b: LaneBuilder, wide: Any, flags: Sequence[str]) -> Any:
     name = f"v{b.lanes}{t.intrinsic_name}"
     if isinstance(t, ir.IntType):
         return b.intrinsic(f"llvm.vector.reduce.add.{name}", t, [wide])
+    # -0.0 is the neutral element of floating-point addition: it keeps the sign of a zero sum.
     return b.intrinsic(f"llvm.vector.reduce.fadd.{name}", t, [ir.Constant(t, -0.0), wide], fastmath=("reassoc", *flags))
 
 
 def _together(b: LaneBuilder, values: Sequence[Any], group: int, flags: Sequence[str]) -> list[Any]:
-    """The sums of at most as many values as a group has elements."""
+    """Return the sums of at most as many values as a group has elements."""
     plain, period, licence = b.plain, 1, ("reassoc", *flags)
 
     def shuffled(x: Any, y: Any, places: Sequence[int]) -> Any:
@@ -64,10 +66,12 @@ def _together(b: LaneBuilder, values: Sequence[Any], group: int, flags: Sequence
             x = plain.fadd(low, high, flags=licence)
         return x
 
+    # Vectors in several registers are first folded to one, which needs no shuffles within a register.
     register = 8 * b.plain.module.isa.vector_bytes // _bits(values[0].type.element)
     sums = [folded(v, max(group, register)) for v in values]
     length = sums[0].type.count
     while period < group:
+        # An odd vector is paired with itself.
         sums += [sums[-1]] * (len(sums) % 2)
         halves = [_interleaved(length, group, period, half) for half in (0, 1)]
         sums = [
@@ -80,7 +84,7 @@ def _together(b: LaneBuilder, values: Sequence[Any], group: int, flags: Sequence
 
 
 def _interleaved(lanes: int, group: int, period: int, half: int) -> list[int]:
-    """One half of each group of two vectors: parts of so many elements, of the one and of the other in turn."""
+    """Return one half of each group of two vectors: parts of so many elements, alternately of the one and the other."""
     places = []
     for start in range(0, lanes, group):
         for part in range(start + half * group // 2, start + (half + 1) * group // 2, period):

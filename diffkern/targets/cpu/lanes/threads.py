@@ -1,7 +1,7 @@
-"""The loop over the threads of a row in lanes, and what it sums.
+"""The loop over the threads of a row in lanes, and its sums.
 
-In: the function of a chunk under construction. Out: a loop that runs as many threads at a time as a vector register has
-elements. Fewer threads run in it as well, under a mask, or are left to whoever asks for the loop.
+In the function of a chunk under construction, a loop runs as many threads at a time as a vector register has elements.
+Fewer threads run in it as well, under a mask, or are left to the caller.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = ["Lanes"]
 
 
 class Lanes:
-    """What a chunk needs to run its threads in lanes; to be made at the beginning of its function.
+    """The state with which a chunk runs its threads in lanes; created at the beginning of its function.
 
     Parameters
     ----------
     chunk : Chunk
         The function.
     form : Form
-        How many threads run together, and what becomes of fewer.
+        How many threads run together, and how fewer are handled.
     flags : tuple of str
         The licence for floating point.
     uniformity : Uniformity
-        What differs between lanes.
+        The values that differ between lanes.
     """
 
     def __init__(self, chunk: Chunk, form: Form, flags: tuple[str, ...], uniformity: Uniformity) -> None:
@@ -49,6 +49,7 @@ class Lanes:
         self.notes, self.used = Notes(), used_values(chunk.fn)
         self.stacks = loop_stacks(chunk.room.take, chunk.facts, self.count)
         self.buffers = {v: self._memory(v.type) for v in chunk.facts.buffers}
+        # Accumulators have a lane each, so that adding to them needs no reduction per trip.
         self.totals = {id(op): self._slots(op) for op in chunk.facts.reduced}
 
     def _memory(self, t: Any) -> Any:
@@ -67,17 +68,19 @@ class Lanes:
         Parameters
         ----------
         one : BodyEmitter
-            What emits the code of a single thread, with the values that are computed ahead of the threads.
+            The emitter of a single thread, with the values that are computed ahead of the threads.
         leading : sequence
             The leading components of the thread index.
         lo, hi
             The last component, int32.
         """
         b = self.chunk.builder
+        # A masked form runs all threads that remain; an unmasked one leaves an incomplete group to the next form.
         if self.form.masked:
             self._run_all(one, leading, lo, hi)
             return hi
         count = b.sub(hi, lo)
+        # The number of threads rounded down to whole groups; the count of lanes is a power of two.
         whole = b.and_(count, i32(-self.count))
         end = b.select(b.icmp_signed(">", count, i32(0)), b.add(lo, whole), lo)
         with self.chunk.loop(lo, end, i32(self.count), scalar=True) as i:
@@ -87,7 +90,7 @@ class Lanes:
         return end
 
     def _run_all(self, one: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any) -> None:
-        """The loop over all threads; the last ones may be fewer than the lanes."""
+        """Emit the loop over all threads; the last ones may be fewer than the lanes."""
         b = self.chunk.builder
         # Registers are counted, for the first thread of one more might not have a number.
         some = b.icmp_signed("<", lo, hi)
@@ -98,6 +101,7 @@ class Lanes:
             body = self._body(one)
             body.tid = (*leading, i)
             body.left = b.sub(hi, i)
+            # In the last group lanes beyond the end have no thread and are masked off from the start.
             body.mask = body.present = self.builder.icmp_unsigned("<", self.builder.steps(I32, 1), body.left)
             body.region(self.chunk.fn.body)
 
@@ -115,7 +119,7 @@ class Lanes:
         return body
 
     def add_up(self, sums: dict[int, list[Any]]) -> None:
-        """Add what the lanes have summed to the sums of the chunk."""
+        """Add the sums of the lanes to those of the chunk."""
         b = self.builder.plain
         for op in self.chunk.facts.reduced:
             t = value_type(summed_type(op))

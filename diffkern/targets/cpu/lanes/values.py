@@ -1,4 +1,4 @@
-"""The values of the lanes: one for all, or a vector; and indices that grow evenly from lane to lane."""
+"""The values of the lanes: one for all, or a vector; and indices that are affine in the lane."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Form = tuple[Any, int]
 
 @dataclass(slots=True)
 class LaneValues(BodyEmitter):
-    """What is known of neighbouring threads at the builder's position.
+    """The state of neighbouring threads at the builder's position.
 
     Attributes
     ----------
@@ -41,19 +41,19 @@ class LaneValues(BodyEmitter):
     mask
         The lanes that are on; None for all.
     present
-        The lanes that have a thread; None where all have one. The mask where no lane has gone its own way.
+        The lanes that have a thread; None if all have one. Equal to the mask where no lane has diverged.
     left
-        How many threads there still are, these included, where not all lanes need have one.
+        The number of remaining threads, these included, if some lanes may have none.
     forms
-        Indices that grow evenly from lane to lane.
+        Indices that are affine in the lane.
     buffers
         The lanes' buffers.
     totals
         For each op summed per chunk: the accumulators of its components, for each lane.
     notes
-        What has become of the ops, for reports.
+        The forms of the ops, for reports.
     used
-        The values that something is made of.
+        The values that have uses.
     """
 
     varying: set[Value] = field(default_factory=set)
@@ -93,7 +93,7 @@ class LaneValues(BodyEmitter):
         return self.builder.sext(x, I64) if t.kind is Kind.INT else self.builder.zext(x, I64)
 
     def form(self, v: Value) -> Form | None:
-        """The index as one that grows evenly from lane to lane, if it does."""
+        """Return an index as an affine form in the lane, None if it is not one."""
         known = self.forms.get(v)
         if known is not None:
             return known
@@ -111,22 +111,24 @@ class LaneValues(BodyEmitter):
             self.forms[op.result] = self.builder.sext(self.tid[op.attrs["axis"]], I64), 1
 
     def is_by_lane(self, op: Op) -> bool:
-        """Whether an operation has been computed lane by lane."""
+        """Return whether an operation has been computed lane by lane."""
         assert isinstance(self.scalars, LaneScalars)
         return is_wide(self.scalar(op.result)) and self.scalars.is_by_lane(op, [self.scalar(v) for v in op.operands])
 
     def next_checkpoint(self, op: Op, args: list[Any]) -> Any:
-        """Where the next snapshot goes: what is simple for all lanes at once, the schedule in a loop over the others.
+        """Return the next snapshot's position: the simple cases for all lanes at once, others in a loop.
 
-        It is simple where there is a slot for each step, or none; and with 0 for all, in lanes that are off.
+        It is simple if there is a slot for each step, or none; and with 0 for all, in lanes that are off.
         """
         if not any(map(is_wide, args)):
             return self.scalars.emit(op, args)
         assert isinstance(self.scalars, LaneScalars)
         of_one, b, plain, held = self.scalars.one, self.builder, self.b.plain, value_type(scalar_of(op.result.type))
+        # Comparisons are made in at least 32 bits, in which slots are counted.
         t = held if held.width > I32.width else I32
         one = ir.Constant(t, 1)
         cur, it, free = (a if _of_one(a) == t else b.sext(a, t) for a in args)
+        # With a slot for every step the next snapshot is one step ahead, with none it is beyond the end.
         every = b.icmp_signed(">", free, b.sub(it, cur))
         none = b.icmp_signed("<=", free, ir.Constant(t, 0))
         simple = b.select(every, b.add(cur, one), b.add(it, one))
@@ -150,15 +152,16 @@ class LaneValues(BodyEmitter):
         return phi if held == t else plain.trunc(phi, self.b.wide_type(held))
 
     def where_on(self, value: Any) -> Any:
-        """A value with 0 in the lanes that are off."""
+        """Return a value with 0 in the lanes that are off."""
         if self.mask is None or not is_wide(value):
             return value
         return self.b.select(self.mask, value, zeros(value.type))
 
     def exact_form(self, op: Op) -> Any:
-        """The exact form, which is only noted where the index grows evenly from lane to lane."""
+        """Return the exact form, which is only noted if the index is affine in the lane."""
         given = [self.form(v) for v in op.operands]
         if None not in given:
+            # An affine index is kept as its first lane and stride, so that no vector of indices is computed.
             form = self.combined(op.name, [g for g in given if g is not None])
             if form is not None:
                 self.forms[op.result] = form
@@ -174,11 +177,13 @@ class LaneValues(BodyEmitter):
             return b.sub(i64(0), x, flags=exact), -s
         if name in ("add", "sub"):
             return getattr(b, name)(x, y, flags=exact), s + t if name == "add" else s - t
+        # The product of two indices that both grow is quadratic in the lane.
         if name != "mul" or (s and t):
             return None
         if not s and not t:
             return b.mul(x, y, flags=exact), 0
         factor = y if s else x
+        # The growth per lane has to be a literal, for addresses and run detection.
         if not isinstance(factor, ir.Constant):
             return None
         return b.mul(x, y, flags=exact), (s or t) * int(factor.constant)
@@ -188,6 +193,7 @@ class LaneValues(BodyEmitter):
         for v in values:
             s = held_type(v.type)  # type: ignore[arg-type]
             t = value_type(scalar_of(s))
+            # Only values that may differ between lanes take a vector register.
             wide = self.b.wide_type(t) if v in self.varying else t
             out.append([self.builder.phi(wide) for _ in range(element_size(s))])
         return out
@@ -197,11 +203,12 @@ class LaneValues(BodyEmitter):
 
     def thread_index(self, op: Op) -> None:
         base, axis = self.tid[op.attrs["axis"]], op.attrs["axis"]
+        # Only the last axis differs between lanes, by one from each to the next.
         if axis == len(self.tid) - 1:
             base = self.builder.add(self.b.spread(base), self.b.steps(I32, 1))
         self.values[op.result] = (base,)
 
 
 def _of_one(value: Any) -> Any:
-    """The LLVM type of what a value is in a lane."""
+    """Return the LLVM type of a lane's element of a value."""
     return value.type.element if is_wide(value) else value.type
