@@ -103,7 +103,7 @@ def _of_flow(
     up = [hand for hand in crossing if hand.caller.module.name in reached[hand.callee.module.name]]
     entered = sorted({hand.callee.module.name for hand in crossing})
     if with_objects:
-        text = f"{start.parameter} of {start.function}, in objects made with it too: handed on, upwards"
+        text = f"{start.parameter} of {start.function}: the same with objects that are made with it"
         yield Measure(f"{start.key}-objects", text, len(crossing), places=_places(crossing))
         yield Measure(f"{start.key}-objects-up", "  of these to a module above the caller", len(up), places=_places(up))
         return
