@@ -17,6 +17,8 @@ from .choice_kernels import CASES
 from .choices import CORES, choices
 from .golden import check_golden
 
+pytestmark = pytest.mark.skipif(not pool.functions(), reason="there is no native pool: nothing is sorted or replayed")
+
 
 @pytest.fixture
 def nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:

@@ -13,6 +13,7 @@ from support.traces import operations, traced
 
 import diffkern as dk
 from diffkern.runtime import state
+from diffkern.runtime.native import pool
 
 from .golden import ROOT, check_golden
 from .traced import devices, functions, kernels, objects, records, rollouts, streams, tapes
@@ -31,6 +32,7 @@ def devices_of_all() -> Iterator[None]:
         yield
 
 
+@pytest.mark.skipif(not pool.functions(), reason="there is no native pool: replays do one step after the other")
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_trace(name: str, request: pytest.FixtureRequest) -> None:
     if name.startswith("devices_"):
