@@ -413,7 +413,9 @@ class Tape(TapeRecording, Scope, Uncopied):
         begun = [sweep.begun(goal) for goal, _ in seeds]
         if len(begun) > 1:
             check_apart(seeds, begun)
-        left = [grad for memory in self._written if (grad := self._left_over(memory)) is not None]
+        # In the order of the arrays: that of a set would differ from run to run.
+        written = [memory for memory in self._owners if memory in self._written]
+        left = [grad for memory in written if (grad := self._left_over(memory)) is not None]
         # Seeds may be gradients of other arrays, which are set as well.
         if len(begun) == 1 and not left and current.recorder is None and not isinstance(seeds[0][1], array):
             begun[0]._overwrite(begun[0]._stored(seeds[0][1]))  # before anything else may change the values

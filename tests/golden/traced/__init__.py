@@ -1,0 +1,1 @@
+"""Programs whose effects on arrays are traced, by what they use."""
