@@ -90,8 +90,8 @@ class Func(ByPath, KnownToNumba):
         own = _annotations(self)
         self.overloads: tuple[Func, ...] = (*(f for f in others if _annotations(f) != own), self)
 
-    def on(self, simt: bool) -> Func | None:
-        """The func that a processor or a GPU runs where this one is called; None if there is none."""
+    def on(self, simt: bool) -> Func | str:
+        """The func that a processor or a GPU runs where this one is called, or why there is none."""
         return self
 
     def overload(self, pyfunc: Callable[..., Any]) -> Func:

@@ -55,15 +55,18 @@ class TranslatedFunction(Func):
 
     Attributes
     ----------
-    on_gpu : Func or None
-        The func that GPUs run in its place: itself, where the texts for both say the same.
+    on_gpu : Func or str
+        The func that GPUs run in its place: itself, where the texts for both say the same; or why there is none.
+    on_cpu : Func or str
+        The func that processors run, as well.
     """
 
-    on_gpu: Func | None
+    on_gpu: Func | str
+    on_cpu: Func | str
 
-    def on(self, simt: bool) -> Func | None:
-        """The func that a processor or a GPU runs where this one is called; None if there is none."""
-        return self.on_gpu if simt else self
+    def on(self, simt: bool) -> Func | str:
+        """The func that a processor or a GPU runs where this one is called, or why there is none."""
+        return self.on_gpu if simt else self.on_cpu
 
 
 def _written(function: Callable[..., Any], lines: list[str], kind: type[Func]) -> Func:
@@ -73,9 +76,11 @@ def _written(function: Callable[..., Any], lines: list[str], kind: type[Func]) -
     text = f"def {function.__name__}({', '.join(inspect.signature(function).parameters)}):\n{body}"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     import diffkern.warp as wp
-    from diffkern.warp import c_functions
+    from diffkern.warp import c_functions, c_warps
 
-    space: dict[str, Any] = {"wp": wp, "c_functions": c_functions, "__name__": function.__module__}
+    space: dict[str, Any] = {
+        "wp": wp, "c_functions": c_functions, "c_warps": c_warps, "__name__": function.__module__
+    }  # fmt: skip
     exec(compile(text, file, "exec"), space)
     made = space[function.__name__]
     made.__annotations__ = {n: a for n, a in inspect.get_annotations(function, eval_str=True).items() if n != "return"}
@@ -152,18 +157,22 @@ def func_native(
                 raise OtherTextError("it has an adjoint in C++", 1)
             return translated(snippet, kinds[0], gpu, axes, kinds[1])
 
-        try:
-            on_cpu = body(gpu=False)
-        except OtherTextError as reason:
-            return NativeFunction(function, f"line {reason.args[1]} of it: {reason.args[0]}")
-        made = _written(function, on_cpu, TranslatedFunction)
+        def read(gpu: bool) -> list[str] | str:
+            try:
+                return body(gpu)
+            except OtherTextError as reason:
+                return f"line {reason.args[1]} of it: {reason.args[0]}"
+
+        on_cpu, on_gpu = read(gpu=False), read(gpu=True)
+        if isinstance(on_cpu, str) and isinstance(on_gpu, str):
+            return NativeFunction(function, on_cpu)
+        made = _written(function, on_gpu if isinstance(on_cpu, str) else on_cpu, TranslatedFunction)  # type: ignore[arg-type]
         assert isinstance(made, TranslatedFunction)
-        try:
-            on_gpu = body(gpu=True)
-        except OtherTextError:
-            made.on_gpu = None
+        made.on_cpu = on_cpu if isinstance(on_cpu, str) else made
+        if isinstance(on_gpu, str):
+            made.on_gpu = on_gpu
         else:
-            made.on_gpu = made if on_gpu == on_cpu else _written(function, on_gpu, Func)
+            made.on_gpu = made if isinstance(on_cpu, str) or on_gpu == on_cpu else _written(function, on_gpu, Func)
         return made
 
     return decorate
