@@ -121,7 +121,7 @@ def inline(
     if any(frame.pyfunc is func.pyfunc and not frame.lowered for frame in cx.stack):
         cx.type_error(node, f"{func.name} calls itself", "write a loop; recursion is not supported in kernels")
     source = get_source(func.pyfunc)
-    if cx.frame.scalar is not None:  # a part of a library function
+    if cx.frame.scalar is not None or func.at_caller:  # a part of a library function
         source = source.at(cx.loc(node))
     given = _bound(cx, func, node, positional, keywords)
     if places:

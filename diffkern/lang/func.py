@@ -77,9 +77,12 @@ class Func(ByPath, KnownToNumba):
     overloads : tuple of Func
         The funcs among which a call of it chooses by the types of the arguments, in the order of their definition, the
         func itself last.
+    at_caller : bool
+        Whether messages about its body name the line that calls it: no user has written it.
     """
 
     __name__: str
+    at_caller = False
 
     def __init__(self, pyfunc: Callable[..., Any], dialect: Dialect = NATIVE, others: Iterable[Func] = ()) -> None:
         check_function(pyfunc, "@dk.func")

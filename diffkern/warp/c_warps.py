@@ -94,3 +94,7 @@ def _tried(a: wp.array[wp.float32], i: wp.int32, old: wp.int32, given: wp.int32)
         return given, found
     found = wp.cast(wp.atomic_cas(a, i, wp.cast(old, wp.float32), wp.cast(given, wp.float32)), wp.int32)
     return wp.where(found == old, given, found), given
+
+
+for _function in (shuffle, shuffle_up, shuffle_down, shuffle_xor, atomic_max_of_bits, atomic_min_of_bits, _tried):
+    _function.at_caller = True

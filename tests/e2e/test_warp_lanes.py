@@ -1,5 +1,6 @@
 """Texts in C++ whose threads work together in warps: executed PTX, compared with what CUDA says of each lane."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,8 +9,13 @@ from support.ptx.programs import PtxProgram
 from support.seeds import run_seed
 
 import diffkern.warp as wp
+from diffkern.build.ahead import arrays_with_gradients
+from diffkern.build.compiled import compile_for
+from diffkern.build.specialize import Specialization
 from diffkern.compilation import Compilation
-from diffkern.options import Variant
+from diffkern.errors import AutodiffError, KernelTypeError
+from diffkern.options import Batch, Variant
+from diffkern.tangent_kernel import TangentKernel
 
 LANES = np.arange(32)
 WIDTHS = (32, 16, 8, 4, 2, 1)
@@ -326,3 +332,162 @@ def test_extremes_by_the_bits_of_numbers() -> None:
     bits = np.concatenate([x.view(np.int32).reshape(-1, 5), start.view(np.int32)[None]])
     np.testing.assert_array_equal(high.view(np.int32), bits.max(0))
     np.testing.assert_array_equal(low.view(np.int32), bits.min(0))
+
+
+# -- waiting for a block, and tiles ------------------------------------------------------------------------------------
+
+
+@wp.func_native("""
+#if defined(__CUDA_ARCH__)
+__syncthreads();
+#endif
+""")
+def wait(): ...
+
+
+@wp.kernel
+def turned_where_asked(asked: wp.array(dtype=int), x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    n = wp.block_dim()
+    block = i // n
+    if asked[block] == 0:
+        return
+    y[i] = x[i]
+    wait()
+    other = block * n + n - 1 - i % n
+    found = y[other]
+    wait()
+    y[i] = found
+
+
+def test_a_barrier_where_a_whole_block_has_returned() -> None:
+    x = random(7).normal(size=256).astype(np.float32)
+    y = np.zeros_like(x)
+    on_gpu(turned_where_asked, [np.array([1, 0, 1, 0], np.int32), x, y], 256, 64)
+    expected = np.where([[1], [0], [1], [0]], x.reshape(4, 64)[:, ::-1], 0).ravel()
+    np.testing.assert_array_equal(y, expected)
+
+
+@wp.kernel
+def squares(
+    chosen: wp.array(dtype=int),
+    x: wp.array2d(dtype=float),
+    scratch: wp.array3d(dtype=float),
+    y: wp.array3d(dtype=float),
+    trace: wp.array(dtype=float),
+):
+    w, lane = wp.tid()
+    if chosen[w] == 0:
+        return
+    for k in range(lane, 64, 32):
+        scratch[w, k // 8, k % 8] = x[w, k]
+    wait()
+    a = wp.tile_load(scratch[w], shape=(8, 8), storage="shared")
+    product = wp.tile_zeros(shape=(8, 8), dtype=float, storage="shared")
+    wp.tile_matmul(a, a, product)
+    for k in range(lane, 64, 32):
+        y[w, k // 8, k % 8] = product[k // 8, k % 8]
+    if lane < 8:
+        wp.atomic_add(trace, w, product[lane, lane])
+    wait()
+    if lane == 31:
+        y[w, 0, 0] = -y[w, 0, 0]
+
+
+def test_threads_that_share_tiles_and_wait_for_each_other() -> None:
+    x = random(8).integers(-4, 4, (3, 64)).astype(np.float32)
+    chosen = np.array([1, 0, 1], np.int32)
+    scratch, y, trace = np.zeros((3, 8, 8), np.float32), np.zeros((3, 8, 8), np.float32), np.zeros(3, np.float32)
+    on_gpu(squares, [chosen, x, scratch, y, trace], (3, 32), 32)
+    a = x.reshape(3, 8, 8) * chosen[:, None, None]
+    expected = a @ a
+    np.testing.assert_array_equal(trace, np.trace(expected, axis1=1, axis2=2))
+    expected[:, 0, 0] *= -1
+    np.testing.assert_array_equal(y, expected)
+
+
+@wp.kernel
+def some_of_a_tile(x: wp.array(dtype=float), last: wp.array(dtype=int), y: wp.array(dtype=float)):
+    i = wp.tid()
+    n = wp.block_dim()
+    world = i // n
+    lane = i % n
+    if last[world] < 0:
+        return
+    scan = wp.tile_scan_inclusive(wp.tile(x[i]))
+    total = wp.tile_sum(wp.tile(x[i]))
+    if lane <= last[world]:
+        y[i] = wp.untile(scan) + 1000.0 * scan[last[world] - lane]
+        if lane == 5:
+            y[i] = -total[0]
+    again = wp.tile_scan_inclusive(scan)
+    if lane == 0:
+        y[i] += again[n - 1]
+
+
+def test_threads_read_elements_of_tiles_in_branches_of_their_own() -> None:
+    x = random(9).integers(0, 9, 192).astype(np.float32)
+    last, y = np.array([40, -1, 7], np.int32), np.zeros(192, np.float32)
+    on_gpu(some_of_a_tile, [x, last, y], 192, 64)
+    expected = np.zeros((3, 64), np.float32)
+    for w, n in enumerate(last):
+        scan = np.cumsum(x[64 * w : 64 * w + 64])
+        if n >= 0:
+            expected[w, : n + 1] = scan[: n + 1] + 1000 * scan[: n + 1][::-1]
+            expected[w, 5] = -scan[-1]
+            expected[w, 0] += np.cumsum(scan)[-1]
+    np.testing.assert_array_equal(y, expected.ravel())
+
+
+@wp.kernel
+def work_that_some_miss(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+    i = wp.tid()
+    if i % 3 == 0:
+        y[i] = wp.tile_sum(wp.tile(x[i]))[0]
+
+
+def test_work_on_tiles_that_some_threads_miss_is_refused() -> None:
+    with pytest.raises(KernelTypeError, match="some threads of a block may miss this work on a tile"):
+        on_gpu(work_that_some_miss, [np.zeros(32, np.float32), np.zeros(32, np.float32)], 32, 32)
+
+
+# -- what has no derivative --------------------------------------------------------------------------------------------
+
+
+def of_gpu(kernel: Any, **options: Any) -> Any:
+    made = Specialization(kernel.func, tuple(kernel.argument_types()), kernel.variant).for_block(32, None)
+    return compile_for(made.with_variant(**options), "sm_90")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "message"),
+    [
+        (sums, r"part_sum \d+>:5: work of a warp in a text in C\+\+.*\n.*shuffle_xor"),
+        (turned_where_asked, "a barrier in a text"),
+        (squares, "a barrier in a text"),
+    ],
+)
+def test_a_derivative_on_a_gpu_is_refused(kernel: Any, message: str) -> None:
+    active = arrays_with_gradients(kernel.argument_types())
+    with pytest.raises(AutodiffError, match=message):
+        of_gpu(kernel, active=active)
+
+
+def test_a_processor_differentiates_the_text_for_it() -> None:
+    x = wp.array(np.arange(4, dtype=np.float32), requires_grad=True, device="cpu")
+    y = wp.zeros(4, dtype=float, requires_grad=True, device="cpu")
+    with wp.Tape() as tape:
+        wp.launch(sums, 4, inputs=[x, 4, y], device="cpu")
+    tape.backward(grads={y: wp.array(np.array([1, 2, 3, 4], np.float32), device="cpu")})
+    np.testing.assert_array_equal(x.grad.numpy(), [1, 2, 3, 4])
+
+
+def test_forward_mode_and_batches_are_refused() -> None:
+    x, n, y = sums.argument_types()
+    batch = Batch((0, 2), (), False)
+    rows = [replace(t, ndim=2) for t in (x, y)]
+    layered = TangentKernel(sums)
+    for types, layer in (([*layered.argument_types()], layered.layer), ([rows[0], n, rows[1]], batch)):
+        made = Specialization(sums.func, tuple(types), replace(sums.variant, layers=(layer,))).for_block(32, None)
+        with pytest.raises(AutodiffError, match="work of a warp in a text"):
+            compile_for(made, "sm_90")
