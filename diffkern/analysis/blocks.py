@@ -39,9 +39,13 @@ def blockwise_op(fn: Function) -> Op | None:
     return next((op for op in walk(fn.body) if lookup(op.name).family == "block"), None)
 
 
-def is_simt(fn: Function) -> bool:
-    """Whether the threads of a block work together, and one by one rather than on tiles."""
-    families = {lookup(op.name).family for op in walk(fn.body)}
+def is_simt(fn: Function, *, knowing: bool = False) -> bool:
+    """Whether the threads of a block work together, and one by one rather than on tiles.
+
+    Or at least know how many there are; ``knowing``: not if that is all.
+    """
+    ops = [op for op in walk(fn.body) if not (knowing and op.name == "block_dim")]
+    families = {lookup(op.name).family for op in ops}
     return "block" in families and "tile" not in families
 
 
