@@ -1,4 +1,4 @@
-"""Short functions in C as Python: formulas, and what makes the threads of a block wait.
+"""Short functions in C as Python: formulas, and on a GPU what threads do together.
 
 In: the text of a function's body, for a processor or a GPU, and how many axes its arrays have. Out: the body in
 Python, or None for a text of another kind. Of the language there are statements as of

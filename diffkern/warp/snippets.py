@@ -1,7 +1,7 @@
 """``@wp.func_native``: functions whose bodies are text in C++.
 
-Formulas and what makes the threads of a block wait are written in Python, for a processor and for a GPU; a function
-with another body can be declared, and a kernel that calls it is refused where it does.
+Formulas, and on a GPU what threads of a warp or a block do together, are written in Python, for a processor and for a
+GPU; a function with another body can be declared, and a kernel that calls it is refused where it does.
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ def func_native(
         The body. Declarations, assignments, branches, loops, ``return``, arithmetic, casts, elements of arrays
         (``a.data[k]``), fields, calls of Warp's functions (``wp::dot(a, b)``), and bits read as another type are
         written in Python; a text of another kind is not compiled, and the function cannot be called. Nor is one that
-        reads an element and writes it after that, which in C for a processor no other thread disturbs.
+        reads an element and writes it after that, which in C for a processor no other thread disturbs. The text for
+        a GPU may have more: what threads of a warp do together, barriers, atomic updates, shared arrays.
     adj_snippet, replay_snippet : str
         Texts in C++ for its adjoint. A function that has one is not compiled.
 
