@@ -141,8 +141,9 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
     if isinstance(obj, Special):
         return b"special:" + obj.name.encode()
     if isinstance(obj, Func):
-        on_gpu = obj.on(True)
-        other = b"" if on_gpu is obj else b" on a GPU:" + (b"none" if on_gpu is None else b"%d" % number_of(on_gpu))
+        ways = [(where, obj.on(simt)) for where, simt in ((b" on a CPU:", False), (b" on a GPU:", True))]
+        told = [(where, b"none" if isinstance(f, str) else b"%d" % number_of(f)) for where, f in ways if f is not obj]
+        other = b"".join(part for pair in told for part in pair)
         return b"func:" + b",".join(b"%d" % number_of(overload) for overload in obj.overloads) + other
     if isinstance(obj, Transformation):
         return b"derivative:" + obj.form.value.encode()

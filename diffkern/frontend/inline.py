@@ -105,10 +105,10 @@ def inline(
     Its arguments are those of the call, behind the terms ``first``; or ``terms`` alone.
     """
     found = func.on(cx.simt)
-    if found is None:
-        cx.type_error(
-            node, f"{func.name} has a body in C++ for GPUs, which is not compiled here", "write it as a @wp.func"
-        )
+    if isinstance(found, str):
+        where = "GPUs" if cx.simt else "processors"
+        what = f"{func.name} has a body in C++ for {where}, which is not compiled here ({found})"
+        cx.type_error(node, what, "write it as a @wp.func")
     func = found
     places: dict[str, ast.expr] = {}
     if refs := references_of(func):
@@ -121,7 +121,7 @@ def inline(
     if any(frame.pyfunc is func.pyfunc and not frame.lowered for frame in cx.stack):
         cx.type_error(node, f"{func.name} calls itself", "write a loop; recursion is not supported in kernels")
     source = get_source(func.pyfunc)
-    if cx.frame.scalar is not None:  # a part of a library function
+    if cx.frame.scalar is not None or func.at_caller:  # a part of a library function
         source = source.at(cx.loc(node))
     given = _bound(cx, func, node, positional, keywords)
     if places:

@@ -41,12 +41,14 @@ class BlockLowering(Lowering):
         together: Mapping[str, Callable[[BlockLowering, Op], None]],
         library: HasLibrary,
         of_threads: int = 0,
+        apart: frozenset[Op] = frozenset(),
     ) -> None:
         super().__init__(known, ops)
         self.ops_together = together
         self.m = Together(self.b)
         self.library = library
         self.of_threads = of_threads
+        self.apart = apart
 
     def threads(self) -> None:
         """The thread in its block."""
@@ -57,6 +59,10 @@ class BlockLowering(Lowering):
     def op(self, op: Op) -> None:
         if self.m.depth:
             super().op(op)
+        elif op.name == "barrier":
+            self.m.barrier()
+        elif op in self.apart:
+            self.m.step(lambda: Lowering.op(self, op))
         elif op.name == "block_dim":
             self.env[op.result] = self.b.const(self.of_threads or 1, INT32)
         elif self.of_threads and lookup(op.name).family != "tile" and not any(map(_on_tiles, _all(op))):

@@ -20,6 +20,7 @@ from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import FLOAT32, Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access, For, If, Slot, While
+from diffkern.ops import warps
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checks
 from diffkern.targets.emit.facts import ACCESSES, Facts, stack_size
@@ -316,6 +317,10 @@ class BodyEmitter:
         """Ask another thread of the warp; a target whose threads are in warps has them."""
         raise CompileError("an exchange between threads has no form on this target", loc=op.loc)
 
+    def of_warp(self, op: Op) -> None:
+        """Work with the other threads of the warp; a target whose threads are in warps has it."""
+        raise CompileError(f"{op.name} has no form on this target", loc=op.loc)
+
     def shape(self, op: Op) -> None:
         length = self.arrays[op.operands[0]].shape[op.attrs["axis"]]
         self.values[op.result] = (self.builder.trunc(length, I32),)
@@ -569,6 +574,7 @@ _SPELLED: Mapping[str, str] = {
     "assertion": "assertion",
     "lane_left": "lane_left",
     "aligned": "aligned",
+    **dict.fromkeys((row.name for row in warps.ROWS), "of_warp"),
     "shape": "shape",
     "load": "load",
     "store": "store",
