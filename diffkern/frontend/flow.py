@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from diffkern.frontend.survey import walk
 from diffkern.lang.library import COMPOSED
 
 __all__ = [
@@ -61,7 +62,7 @@ def assigned(stmts: Iterable[ast.AST], called: Changing = lambda _: None) -> lis
     """Names that the statements assign, each once, in the order of the source."""
     found: dict[str, None] = {}
     for stmt in stmts:
-        for node in ast.walk(stmt):
+        for node in walk(stmt):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 found[node.id] = None
             elif isinstance(node, (ast.Subscript, ast.Attribute)) and isinstance(node.ctx, ast.Store):
@@ -90,7 +91,7 @@ def changed_through_views(stmts: Iterable[ast.stmt], called: Called) -> list[str
     """Names of tiles of which the statements make views and change these."""
     of: dict[str, set[str]] = {}
     pending: list[str] = []
-    for node in (node for stmt in stmts for node in ast.walk(stmt)):
+    for node in (node for stmt in stmts for node in walk(stmt)):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             shown = _shown(node.value, called)
             of.setdefault(node.targets[0].id, set()).update(() if shown is None else (shown,))
@@ -131,7 +132,7 @@ def _root(node: ast.expr) -> str | None:
 
 def names_read(node: ast.AST) -> Names:
     """Names read anywhere in an expression or statement."""
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    return frozenset(n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
 def contains(stmts: Sequence[ast.stmt], kinds: tuple[Escape, ...]) -> bool:
@@ -275,8 +276,9 @@ def _uses(stmt: ast.stmt) -> tuple[set[str], set[str]]:
     """Names that a simple statement reads, and names it sets."""
     read: set[str] = set()
     stored: set[str] = set()
-    by_chance = {node.target for node in ast.walk(stmt) if isinstance(node, ast.NamedExpr)}
-    for node in ast.walk(stmt):
+    parts = walk(stmt)
+    by_chance = {node.target for node in parts if isinstance(node, ast.NamedExpr)}
+    for node in parts:
         if isinstance(node, ast.Name) and node not in by_chance:
             (stored if isinstance(node.ctx, ast.Store) else read).add(node.id)
     if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):

@@ -24,7 +24,7 @@ from diffkern.ops import warps
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checks
 from diffkern.targets.emit.facts import ACCESSES, Facts, stack_size
-from diffkern.targets.emit.loops import not_unrolled, trip_count
+from diffkern.targets.emit.loops import not_unrolled, rolled_if_long, trip_count
 from diffkern.targets.emit.matmul import Shape, matmul_function
 from diffkern.targets.emit.memory import (
     ArrayRef,
@@ -505,7 +505,7 @@ class BodyEmitter:
         self.define(loop.carried, phis)
         values = self.merged(op.results, self.region(loop.body))
         self.connect(phis, values, b.block)
-        b.branch(head)
+        rolled_if_long(b.module, head, b.branch(head))
         b.position_at_end(done)
         self.define(op.results, phis)
 
@@ -553,6 +553,8 @@ class BodyEmitter:
         back = b.branch(head)
         if self.rolled or op.attrs.get("rolled"):
             not_unrolled(b.module, back)
+        else:
+            rolled_if_long(b.module, head, back)
         b.position_at_end(done)
         self.define(op.results, phis)
 
