@@ -24,7 +24,7 @@ from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step, Steps, copied
-from diffkern.runtime.race_checks import Races
+from diffkern.runtime.race_checks import Races, StoredOnce
 from diffkern.runtime.regions import Regions
 from diffkern.runtime.schedule import USUAL, Blocks, Cut, cut, cut_blocks, cut_groups, normalize_dim
 
@@ -103,8 +103,13 @@ class Executable:
         Of an adjoint: when another program of it may run, whose threads gather; None where there is none.
     sorts : bool
         Of an adjoint: whether there is another program of it whose contributions can be added up by destinations.
-    stamped : set of tuple
-        Of an adjoint: what decides about launches of which stamps have shown that no two threads race.
+    stored_once : StoredOnce or None
+        Of an adjoint: which of its stores a launch makes once to an element, None where that is certain of all.
+    stamped : dict
+        Of an adjoint: of launches of which stamps have shown that no two threads race, by what decides about that,
+        whether several threads store to one element, the same value.
+    looks_ahead : bool
+        Whether a tape has to know the adjoint before it runs a launch.
     sweeps : dict
         Of an adjoint: what was decided for launches of one shape.
     """
@@ -112,8 +117,9 @@ class Executable:
     __slots__ = (
         "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "apart", "block_dim",
         "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish", "gathering",
-        "grids", "is_in_place", "layout", "manifest", "may_share", "races", "reads", "regions", "sites", "sorts",
-        "stamped", "sweeps", "together", "updates", "uses", "whole", "writes", "writes_elements",
+        "grids", "is_in_place", "layout", "looks_ahead", "manifest", "may_share", "races", "reads", "regions", "sites",
+        "sorts", "stamped", "stored_once", "sweeps", "together", "updates", "uses", "whole", "writes",
+        "writes_elements",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
@@ -152,7 +158,9 @@ class Executable:
         self.extents = Extents(manifest, self.layout) if manifest.accesses else None
         self.regions = Regions(manifest)
         self.races = Races(manifest) if manifest.races else None
-        self.stamped: set[tuple[object, ...]] = set()
+        self.stored_once = StoredOnce(manifest) if manifest.stores else None
+        self.stamped: dict[tuple[object, ...], bool] = {}
+        self.looks_ahead = manifest.log is not None or self.is_in_place or manifest.scatters
         self.gathering = Gathering(manifest) if manifest.gather is not None else None
         self.sorts = bool(manifest.sums)
 

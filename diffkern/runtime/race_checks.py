@@ -15,10 +15,10 @@ from typing import TypeAlias
 
 from diffkern.errors import AutodiffError
 from diffkern.ir.types import Kind, Scalar, Type, parse_type
-from diffkern.manifest import Manifest, RaceCheck
+from diffkern.manifest import Manifest, RaceCheck, TwoStores
 from diffkern.race_search import Numbers, Threads, needed, racing
 
-__all__ = ["Races", "check_races", "number_in"]
+__all__ = ["Races", "StoredOnce", "check_races", "number_in"]
 
 _CACHED = 256
 _Race: TypeAlias = tuple[RaceCheck, Threads]
@@ -75,6 +75,44 @@ class Races:
         race = self._found[dims, found]
         if race is not None:
             raise _refusal(kernel, self._names, numbers, race)
+
+
+class StoredOnce:
+    """Of which stores of an adjoint's launch is it known by its numbers that no two threads make them to one element?
+
+    Parameters
+    ----------
+    manifest : Manifest
+        The program's facts.
+    """
+
+    __slots__ = ("_found", "_places", "_stores", "_types")
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._stores = manifest.stores
+        self._places = needed([one.check for one in manifest.stores if one.check is not None])
+        self._types = {k: parse_type(manifest.params[k].type) for k, axis in self._places if axis < 0}
+        self._found: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[TwoStores, ...]] = {}
+
+    def others(self, dims: tuple[int, ...], part: Callable[[int], bytes]) -> tuple[TwoStores, ...]:
+        """Return those of which it is not known.
+
+        Parameters
+        ----------
+        dims : tuple of int
+            The launch's dimensions.
+        part : callable
+            Returns the bytes of a parameter in the argument block.
+        """
+        found = tuple(number_in(part(k), self._types.get(k), axis) for k, axis in self._places)
+        left = self._found.get((dims, found))
+        if left is None:
+            numbers = dict(zip(self._places, found, strict=True))
+            left = tuple(s for s in self._stores if s.check is None or racing(s.check, dims, numbers) is not None)
+            if len(self._found) >= _CACHED:
+                self._found.clear()
+            self._found[dims, found] = left
+        return left
 
 
 def number_in(part: bytes, t: Type | None, axis: int) -> int:

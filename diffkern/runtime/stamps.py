@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 
 from diffkern.errors import AutodiffError, Loc
-from diffkern.ir.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, STORED, UPDATED, VALUE
+from diffkern.ir.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, SOURCE, STORED, UPDATED, VALUE
 from diffkern.ir.types import Scalar, parse_type
 from diffkern.manifest import Stamped
 from diffkern.runtime.array import array
@@ -63,7 +63,7 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
         program = made.adjoint(active)
     except AutodiffError:
         raise error from None  # which stands first in the kernel's way
-    arrays = tuple(sorted({pair.array for pair in program.manifest.unproved}))
+    arrays = _taken_for_granted(launch, program)
     if any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
         raise error  # one element has several indices, by which the stamps are found
     if arrays and not trusted:
@@ -91,10 +91,10 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
     AutodiffError
         If two threads race.
     """
-    trusted = program.manifest.trusted
-    arrays = tuple(sorted({pair.array for pair in trusted}))
-    overlapping = any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None)
-    if launch.kernel.race_free or overlapping or not _can_look(launch):
+    if launch.kernel.race_free or not _can_look(launch):
+        return launch
+    arrays = _taken_for_granted(launch, program)
+    if not arrays or any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
         return launch
     try:
         launch.stamper(arrays)
@@ -102,14 +102,22 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
         return launch
     if not _look(launch, program, arrays):
         return launch
-    pair = trusted[0]
+    manifest = program.manifest
+    loc = next(iter([*(pair.write for pair in manifest.trusted), *(one.second for one in manifest.stores)]))
     error = AutodiffError(
         f"kernel {launch.kernel.name!r}: several threads store to one element, and the adjoint takes for granted that "
-        f"one does (line {'?' if pair.write is None else pair.write.line})",
-        loc=pair.load,
+        "one does",
+        loc=loc,
         remedy=_ONE_WRITER,
     )
     return checked_by_stamps(launch, active, error)
+
+
+def _taken_for_granted(launch: PackedLaunch, program: Executable) -> tuple[int, ...]:
+    """The arrays for which an adjoint takes something for granted of a launch, which its numbers do not show."""
+    manifest, once = program.manifest, program.stored_once
+    stores = () if once is None else once.others(launch.dims, launch.parts.__getitem__)
+    return tuple(sorted({one.array for one in (*manifest.trusted, *manifest.unproved, *stores)}))
 
 
 def _can_look(launch: PackedLaunch) -> bool:
@@ -131,31 +139,42 @@ def _look(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) ->
     axes = manifest.tid_arity
     if not manifest.stamped[0].blocks and any(extent > 1 for extent in launch.dims[axes:]):
         raise _same_index(launch)
-    key = _key(launch, manifest.stamped)
-    if key is not None and key in program.stamped:
-        return False
+    key, shared_key = (_key(launch, manifest.stamped, arrays, with_sources=each) for each in (False, True))
+    for known in (key, shared_key):
+        if known is not None and known in program.stamped:
+            return program.stamped[known]
     stamping, copies = launch.stamping(stamper)
     for operation in (*copies, stamping):
         perform(operation)
+    pairs = {pair.array for pair in (*program.manifest.trusted, *program.manifest.unproved)}
+    only_stored = {one.array for one in program.manifest.stores} - pairs
     shared = False
     for one, held in zip(manifest.stamped, stamping.log or (), strict=True):
         found = _Stamps(launch, one, held._elements())
-        found.check()
+        if one.array not in only_stored:
+            found.check_reads()
+        found.check_stores()
         shared = shared or found.shared
-    if key is not None and not shared:  # threads that write the same value may write different ones the next time
+    # Threads that share no element do so whatever they store; those that do may store other values the next time.
+    found_key = shared_key if shared else key
+    if found_key is not None:
         if len(program.stamped) >= _CACHED:
             program.stamped.clear()
-        program.stamped.add(key)
+        program.stamped[found_key] = shared
     return shared
 
 
-def _key(launch: PackedLaunch, stamped: Sequence[Stamped]) -> tuple[Any, ...] | None:
-    """What decides which elements the threads of a launch access; None where that is not known."""
-    deciding = stamped[0].deciding
-    if deciding is None:
+def _key(
+    launch: PackedLaunch, stamped: Sequence[Stamped], arrays: tuple[int, ...], *, with_sources: bool
+) -> tuple[Any, ...] | None:
+    """What decides which elements the threads of a launch access, and from which others they compute what they store;
+    None where that is not known.
+    """
+    deciding, sources = stamped[0].deciding, stamped[0].sources if with_sources else ()
+    if deciding is None or sources is None:
         return None
-    found: list[Any] = [launch.dims, launch.blocks.block_dim]
-    for index in deciding:
+    found: list[Any] = [launch.dims, launch.blocks.block_dim, arrays, with_sources]
+    for index in dict.fromkeys((*deciding, *sources)):
         held = launch.arrays[index]
         found.append(launch.parts[index])
         if held is not None:
@@ -208,8 +227,8 @@ class _Stamps:
         self.several = several
         self.shared = bool(several.any())
 
-    def check(self) -> None:
-        """Raise if two threads race for an element."""
+    def check_reads(self) -> None:
+        """Raise if a thread reads or updates an element to which another one writes."""
         rows, read = self.rows, self.rows[:, READ] > 0
         alone = (self.last > 0) & ~self.several
         late, early = rows[:, READ], LEAST - rows[:, READ + 1]
@@ -222,14 +241,26 @@ class _Stamps:
             for stores in (self.last, self.first):
                 racing = (rows[:, UPDATED] > 0) & (self.last > 0) & (_thread(updates) != _thread(stores))
                 self._refuse(racing, stores, updates, "updates atomically", "stores to")
-        differing = self.several & (rows[:, VALUE] != LEAST - rows[:, VALUE + 1])
-        for k in np.flatnonzero(differing)[:1]:
-            raise self._two_values(int(k))
+
+    def check_stores(self) -> None:
+        """Raise if threads store to one element what is not the same, or was read there."""
+        rows = self.rows
+        for k in np.flatnonzero(self._differ(VALUE))[:1]:
+            raise self._two_values(int(k), "another value")
         # A thread that has not stored there itself, or not yet, may read the old value or another thread's. Which
         # threads these are is known only where they run one after the other.
-        before = rows[:, EARLY] if self.launch.device is CPU else late
+        before = rows[:, EARLY] if self.launch.device is CPU else rows[:, READ]
         writing = np.where(_thread(before) != _thread(self.last), self.last, self.first)
         self._refuse(self.several & (before > 0), before, writing)
+        for k in np.flatnonzero(self._differ(SOURCE))[:1]:
+            raise self._two_values(int(k), "an equal value, computed in another way or from other elements")
+        for k in np.flatnonzero(self.several)[:1] if self.stamped.rows > 1 else ():
+            raise self._two_values(int(k), "the same")
+
+    def _differ(self, field: int) -> Numbers:
+        """Of which elements several threads have different numbers."""
+        found: Numbers = self.several & (self.rows[:, field] != LEAST - self.rows[:, field + 1])
+        return found
 
     def _refuse(
         self, which: Numbers, reading: Numbers, writing: Numbers, verb: str = "writes", first: str = "reads"
@@ -245,11 +276,11 @@ class _Stamps:
                 remedy="read from a copy of the array, or split the kernel in two launches",
             )
 
-    def _two_values(self, k: int) -> AutodiffError:
+    def _two_values(self, k: int, what: str) -> AutodiffError:
         one, other = self._side(int(self.first[k])), self._side(int(self.last[k]))
         return AutodiffError(
             f"kernel {self.launch.kernel.name!r}: thread {one.thread} writes {self._element(k)} here, and thread "
-            f"{other.thread} another value{other.line}{self._numbers()}; the gradient of such a launch depends on "
+            f"{other.thread} {what}{other.line}{self._numbers()}; the gradient of such a launch depends on "
             "which comes last",
             loc=one.loc,
             remedy=_ONE_WRITER,
@@ -274,8 +305,9 @@ class _Stamps:
         """An element, as the source would have it."""
         held, leaf = self.launch.arrays[self.stamped.array], self.launch.leaves[self.stamped.array]
         assert held is not None
-        index = np.unravel_index(k, held.shape)
-        return f"{leaf.name}[{', '.join(map(str, index))}]"
+        rows = self.stamped.rows
+        index = np.unravel_index(k // rows, held.shape)
+        return f"{leaf.name}[{', '.join(map(str, index))}]" + (f"[{k % rows}]" if rows > 1 else "")
 
     def _side(self, number: int) -> _Side:
         thread, site = (number - 1) // SITES, (number - 1) % SITES
