@@ -1,4 +1,4 @@
-"""Numbers that say how a value was computed, and from which elements: equal numbers, equal values with equal derivatives.
+"""Numbers for the ways in which values are computed: of equal numbers, values and derivatives are equal.
 
 In: a function, and floats in it. Out: the function with 64-bit numbers for them, in place. Two threads may store the
 same number by chance, as zeros are; they are one writer only if they have computed it from the very same elements.

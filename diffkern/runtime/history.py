@@ -98,7 +98,7 @@ class LaunchStep:
             program = launch.adjoint(self.active)
             if self._is_ahead and program.races is not None:
                 program.races.check(launch.kernel.name, launch.dims, launch.parts.__getitem__)
-            if self._is_ahead and (program.manifest.trusted or program.stored_once is not None):
+            if self._is_ahead and program.granted is not None:
                 self.launch = with_one_writer(launch, self.active, program)
             return program if self.launch is launch else None
         except AutodiffError as error:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -63,11 +64,15 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
         program = made.adjoint(active)
     except AutodiffError:
         raise error from None  # which stands first in the kernel's way
-    arrays = _taken_for_granted(launch, program)
+    arrays = () if program.granted is None else program.granted.arrays(launch.dims, launch.parts.__getitem__)
     if any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
         raise error  # one element has several indices, by which the stamps are found
     if arrays and not trusted:
-        _look(launch, program, arrays)
+        stamper = _stamper(launch, program, arrays)
+        if stamper is None:
+            launch.stamper(arrays)  # says why there is none
+        else:
+            _look(launch, program, stamper)
     return made
 
 
@@ -93,14 +98,12 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
     """
     if launch.kernel.race_free or not _can_look(launch):
         return launch
-    arrays = _taken_for_granted(launch, program)
+    granted = program.granted
+    arrays = () if granted is None else granted.arrays(launch.dims, launch.parts.__getitem__)
     if not arrays or any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
         return launch
-    try:
-        launch.stamper(arrays)
-    except AutodiffError:  # stamps would not tell what the launch does
-        return launch
-    if not _look(launch, program, arrays):
+    stamper = _stamper(launch, program, arrays) or _partial_stamper(launch, program, arrays)
+    if stamper is None or not _look(launch, program, stamper):
         return launch
     manifest = program.manifest
     loc = next(iter([*(pair.write for pair in manifest.trusted), *(one.second for one in manifest.stores)]))
@@ -113,67 +116,86 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
     return checked_by_stamps(launch, active, error)
 
 
-def _taken_for_granted(launch: PackedLaunch, program: Executable) -> tuple[int, ...]:
-    """The arrays for which an adjoint takes something for granted of a launch, which its numbers do not show."""
-    manifest, once = program.manifest, program.stored_once
-    stores = () if once is None else once.others(launch.dims, launch.parts.__getitem__)
-    return tuple(sorted({one.array for one in (*manifest.trusted, *manifest.unproved, *stores)}))
-
-
 def _can_look(launch: PackedLaunch) -> bool:
     """Whether what the launch does can be looked at: not if it is repeated, and may do other things then."""
     is_repeated = current.recorder is not None or launch.device.is_capturing
     return not (is_repeated or launch.executable.by_id)
 
 
-def _look(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> bool:
-    """Raise if two threads of a launch race for an element of one of some arrays.
+def _stamper(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> Executable | None:
+    """The program that stamps elements of some arrays; None if stamps would not tell what the launch does."""
+    if arrays not in program.stampers:
+        try:
+            program.stampers[arrays] = launch.stamper(arrays)
+        except AutodiffError:
+            program.stampers[arrays] = None
+    return program.stampers[arrays]
+
+
+def _partial_stamper(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> Executable | None:
+    """The program for those of some arrays for which there is one."""
+    left = tuple(k for k in arrays if _stamper(launch, program, (k,)) is not None)
+    return _stamper(launch, program, left) if left else None
+
+
+def _look(launch: PackedLaunch, program: Executable, stamper: Executable) -> bool:
+    """Raise if two threads of a launch race for an element of an array that a program stamps.
 
     Returns
     -------
     bool
         Whether several threads store to one element, the same number.
     """
-    stamper = launch.stamper(arrays)
     manifest = stamper.manifest
     axes = manifest.tid_arity
     if not manifest.stamped[0].blocks and any(extent > 1 for extent in launch.dims[axes:]):
         raise _same_index(launch)
-    key, shared_key = (_key(launch, manifest.stamped, arrays, with_sources=each) for each in (False, True))
-    for known in (key, shared_key):
-        if known is not None and known in program.stamped:
-            return program.stamped[known]
+    key = _key(launch, manifest.stamped, with_sources=False)
+    if key in program.stamped:
+        return False
+    shared_key = _key(launch, manifest.stamped, with_sources=True)
+    found = program.stamped.get(shared_key) if shared_key is not None else None
+    if found is None:
+        found = _seen(launch, program, stamper)
+        # Threads that share no element do so whatever they store; those that do may store other values the next time.
+        known = shared_key if found is not False else key
+        if known is not None:
+            if len(program.stamped) >= _CACHED:
+                program.stamped.clear()
+            program.stamped[known] = found
+    if isinstance(found, AutodiffError):
+        raise copy(found)  # without what its traceback holds
+    return found
+
+
+def _seen(launch: PackedLaunch, program: Executable, stamper: Executable) -> bool | AutodiffError:
+    """Run the program that stamps, and say whether threads store to one element, or how they race."""
     stamping, copies = launch.stamping(stamper)
     for operation in (*copies, stamping):
         perform(operation)
     pairs = {pair.array for pair in (*program.manifest.trusted, *program.manifest.unproved)}
     only_stored = {one.array for one in program.manifest.stores} - pairs
     shared = False
-    for one, held in zip(manifest.stamped, stamping.log or (), strict=True):
-        found = _Stamps(launch, one, held._elements())
-        if one.array not in only_stored:
-            found.check_reads()
-        found.check_stores()
-        shared = shared or found.shared
-    # Threads that share no element do so whatever they store; those that do may store other values the next time.
-    found_key = shared_key if shared else key
-    if found_key is not None:
-        if len(program.stamped) >= _CACHED:
-            program.stamped.clear()
-        program.stamped[found_key] = shared
+    try:
+        for one, held in zip(stamper.manifest.stamped, stamping.log or (), strict=True):
+            found = _Stamps(launch, one, held._elements())
+            if one.array not in only_stored:
+                found.check_reads()
+            found.check_stores()
+            shared = shared or found.shared
+    except AutodiffError as error:
+        return copy(error)
     return shared
 
 
-def _key(
-    launch: PackedLaunch, stamped: Sequence[Stamped], arrays: tuple[int, ...], *, with_sources: bool
-) -> tuple[Any, ...] | None:
+def _key(launch: PackedLaunch, stamped: Sequence[Stamped], *, with_sources: bool) -> tuple[Any, ...] | None:
     """What decides which elements the threads of a launch access, and from which others they compute what they store;
     None where that is not known.
     """
     deciding, sources = stamped[0].deciding, stamped[0].sources if with_sources else ()
     if deciding is None or sources is None:
         return None
-    found: list[Any] = [launch.dims, launch.blocks.block_dim, arrays, with_sources]
+    found: list[Any] = [launch.dims, launch.blocks.block_dim, with_sources]
     for index in dict.fromkeys((*deciding, *sources)):
         held = launch.arrays[index]
         found.append(launch.parts[index])
@@ -183,7 +205,8 @@ def _key(
                 return None
             found += (memory.born, memory.now, memory.lendings)
     # Of the arrays themselves the extents alone: from them negative indices count.
-    found += [launch.parts[one.array][_EXTENTS:] for one in stamped]
+    for one in stamped:
+        found += one.array, launch.parts[one.array][_EXTENTS:]
     return tuple(found)
 
 
