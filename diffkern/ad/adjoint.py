@@ -89,6 +89,8 @@ class Swept:
         the launch have shown.
     stores
         Stores that two threads may make to one element.
+    hidden
+        Indices of arrays of which stamps would not tell who stores to an element, as the order of threads decides.
     """
 
     fn: Function
@@ -101,6 +103,7 @@ class Swept:
     prologue: Sequence[Op]
     disjoint: Sequence[Unproved] = ()
     stores: Sequence[TwoStores] = ()
+    hidden: frozenset[int] = frozenset()
 
     def tidied(self) -> Swept:
         """The same without what nothing uses, in place; until then the function is of no stage."""
@@ -156,6 +159,7 @@ class Swept:
         facts = (*self.loads, *used)
         races = dict.fromkeys(check for fact in facts for check in fact.checks)
         unproved = dict.fromkeys([*(pair for fact in facts for pair in fact.unproved), *self.disjoint])
-        trusted = dict.fromkeys(pair for fact in facts for pair in fact.trusted)
-        facts_of = (tuple(races), tuple(unproved), tuple(trusted), tuple(dict.fromkeys(self.stores)))
+        trusted = dict.fromkeys(pair for fact in facts for pair in fact.trusted if pair.array not in self.hidden)
+        stores = dict.fromkeys(pair for pair in self.stores if pair.array not in self.hidden)
+        facts_of = (tuple(races), tuple(unproved), tuple(trusted), tuple(stores))
         return Adjoint(out, saved, final, self.cotangents, *facts_of)

@@ -28,6 +28,7 @@ from diffkern.ad.memory import check_memory, check_one_writer, check_stacks, sto
 from diffkern.ad.replay import Replay, ReplayContext
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
+from diffkern.ad.stamps import decided_by_order
 from diffkern.ad.tiles import (
     reverse_atomic,
     reverse_extract,
@@ -186,9 +187,18 @@ class _Reverse:
 
     def find_collisions(self) -> list[Collision]:
         """Stores of active values which two threads may make to one element."""
-        return collisions(
-            self.fn, lambda op: Access(op).array in self.ct_params and self.activity.active(Access(op).value)
-        )
+
+        def is_active(store: Op) -> bool:
+            return Access(store).array in self.ct_params and self.activity.active(Access(store).value)
+
+        return collisions(self.fn, is_active)
+
+    def find_hidden(self) -> frozenset[int]:
+        """The arrays of which stamps would not tell who stores to an element, among those for which one would ask."""
+        params = self.fn.params
+        asked = {Access(one.first).array for one in self.collisions}
+        asked.update(params[pair.array] for fact in self.context.facts.values() for pair in fact.trusted)
+        return frozenset(params.index(array) for array in (decided_by_order(self.fn, asked) if asked else ()))
 
     def find_shared_stores(self) -> set[Value]:
         """The arrays to whose elements several threads may store, the same value; not to components of them."""
@@ -240,7 +250,8 @@ class _Reverse:
             TwoStores(index(Access(one.first).array), one.first.loc, one.second.loc, one.check)
             for one in self.collisions
         ]
-        return replace(swept, disjoint=[self.unproved(*pair) for pair in disjoint], stores=stores)
+        unproved = [self.unproved(*pair) for pair in disjoint]
+        return replace(swept, disjoint=unproved, stores=stores, hidden=self.find_hidden())
 
     def unproved(self, update: Op, store: Op) -> Unproved:
         """An update and a store that are right if no two threads touch one element with them."""

@@ -11,7 +11,7 @@ what it has stored itself. On the CPU the threads of such a program run one afte
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
@@ -30,7 +30,7 @@ from diffkern.ir.views import Access, While
 from diffkern.manifest import Stamped
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS
 
-__all__ = ["StampedFunction", "stamp_accesses"]
+__all__ = ["StampedFunction", "decided_by_order", "stamp_accesses"]
 
 _MASK: Final = (1 << 61) - 1
 _Stored: TypeAlias = "tuple[Value, Value]"
@@ -68,6 +68,21 @@ def stamp_accesses(fn: Function, arrays: Collection[int]) -> StampedFunction:
             made = _Stamping(fn, deciding.params, program.sources(found), found, program.components)
             return made.of([p for p in fn.params if p in chosen])
         chosen |= more
+
+
+def decided_by_order(fn: Function, arrays: Iterable[Value]) -> set[Value]:
+    """Return those of some arrays of whose elements the order of threads decides which ones a thread accesses."""
+    program, found = _Program(fn), set[Value]()
+    for array in arrays:
+        try:
+            program.deciding(program.places([op for op in program.ops if _touches(op, array)]))
+        except AutodiffError:
+            found.add(array)
+    return found
+
+
+def _touches(op: Op, array: Value) -> bool:
+    return op.name in ACCESSES and Access(op).array is array
 
 
 def _check(accesses: Sequence[Op]) -> None:

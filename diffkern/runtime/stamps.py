@@ -102,7 +102,7 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
     arrays = () if granted is None else granted.arrays(launch.dims, launch.parts.__getitem__)
     if not arrays or any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
         return launch
-    stamper = _stamper(launch, program, arrays) or _partial_stamper(launch, program, arrays)
+    stamper = _stamper(launch, program, arrays)
     if stamper is None or not _look(launch, program, stamper):
         return launch
     manifest = program.manifest
@@ -130,12 +130,6 @@ def _stamper(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...])
         except AutodiffError:
             program.stampers[arrays] = None
     return program.stampers[arrays]
-
-
-def _partial_stamper(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> Executable | None:
-    """The program for those of some arrays for which there is one."""
-    left = tuple(k for k in arrays if _stamper(launch, program, (k,)) is not None)
-    return _stamper(launch, program, left) if left else None
 
 
 def _look(launch: PackedLaunch, program: Executable, stamper: Executable) -> bool:

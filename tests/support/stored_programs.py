@@ -1,4 +1,4 @@
-"""Random kernels that store through tables and computed indices, and an interpreter that knows which thread stores where.
+"""Random kernels that store through tables and computed indices, and an interpreter that knows who stores where.
 
 In: a seed. Out: a :class:`Program`, whose source is run by diffkern and, one thread after the other, by Python. The
 interpreter notes which components of which elements each thread reads and writes; gradients are central differences of
@@ -113,7 +113,7 @@ class _Maker:
 
     def source(self, index: str) -> str:
         """An element of x."""
-        same = index.split(", ")[0]
+        same = index.split(", ", maxsplit=1)[0]
         choices = [f"t % {N_X}", f"{self.pick(*self.axes)} % {N_X}", "0", f"abs({same}) % {N_X}"]
         found = str(self.pick(*choices, "table"))
         return f"{self.table(self.rng.integers(0, N_X, self.threads))}[t]" if found == "table" else found
