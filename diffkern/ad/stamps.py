@@ -129,7 +129,8 @@ class _Program:
         """The values that say what accesses touch: indices, and the branches and loops around them."""
         found = [v for op in accesses for v in (*Access(op).index, *self._conditions(op))]
         for op in accesses:
-            touched = {"load": self.components.loaded, "store": self.components.stored}.get(op.name, lambda _: None)(op)
+            by_name = {"load": self.components.loaded, "store": self.components.stored}
+            touched = by_name[op.name](op) if op.name in by_name else None
             found += [k for k in touched or () if isinstance(k, Value)]
         return found
 

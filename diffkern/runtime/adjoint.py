@@ -31,6 +31,7 @@ from diffkern.runtime.pointed import held_in
 from diffkern.runtime.program import Executable
 from diffkern.runtime.resources import check_not_given
 from diffkern.runtime.sorting import sorting_of
+from diffkern.runtime.stamps import with_one_writer
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.sweep import NOTHING, Sweep, choose, copied_of
@@ -87,11 +88,14 @@ class AdjointLaunch(Operation):
             check_not_given(launch, (), "outside of a tape")
         if launch.merged:
             cotangents = _merged(launch, cotangents)
+        program = launch.adjoint(frozenset(cotangents)) if executable is None else executable
+        if program.granted is not None and not (executable or saved or contents or launch.stamped):  # by hand
+            launch = with_one_writer(launch, frozenset(cotangents), program, after=True)
+            program = launch.adjoint(frozenset(cotangents))
         self.launch = launch
         self.cotangents = cotangents
         self.saved = saved or {}
         self.contents = contents or {}
-        program = launch.adjoint(frozenset(cotangents)) if executable is None else executable
         self.executable = program
         derivative = program.derivative
         if derivative.before:

@@ -76,7 +76,9 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
     return made
 
 
-def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Executable) -> PackedLaunch:
+def with_one_writer(
+    launch: PackedLaunch, active: frozenset[int], program: Executable, *, after: bool = False
+) -> PackedLaunch:
     """Return a launch with the adjoint that is right for it, where one takes for granted that one thread stores to each
     element.
 
@@ -90,6 +92,8 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
         The parameters for which it is to be differentiated.
     program : Executable
         The adjoint.
+    after : bool, optional
+        Whether the launch has run already: then it is looked at if it cannot have changed what decides about it.
 
     Raises
     ------
@@ -103,7 +107,9 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
     if not arrays or any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
         return launch
     stamper = _stamper(launch, program, arrays)
-    if stamper is None or not _look(launch, program, stamper):
+    if stamper is None or (after and stamper.manifest.stamped[0].deciding is None):
+        return launch
+    if not _look(launch, program, stamper):
         return launch
     manifest = program.manifest
     loc = next(iter([*(pair.write for pair in manifest.trusted), *(one.second for one in manifest.stores)]))
