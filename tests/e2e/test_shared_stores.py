@@ -1,4 +1,4 @@
-"""Plain stores of several threads to one element: refused by whoever differentiates them, right where there are none."""
+"""Plain stores of several threads to one element: refused where a gradient passes them, right where there are none."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_a_table_without_repetitions_is_looked_at_once(looks):
 
 @pytest.mark.parametrize("places", [(0, 1, 0, 3), (2, 1, 3, -2), (1, 1, 1, 1)])
 def test_a_repetition_is_an_error_that_names_both_threads_the_line_and_the_remedy(places):
-    said = r"thread \d writes y\[\d\] here, and thread \d another value \(line {}\)".format(line_of(scattered))
+    said = rf"thread \d writes y\[\d\] here, and thread \d another value \(line {line_of(scattered)}\)"
     with pytest.raises(dk.AutodiffError, match=said) as caught:
         gradient(scattered, integers(*places))
     assert caught.value.loc is not None
