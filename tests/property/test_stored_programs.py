@@ -1,4 +1,4 @@
-"""Random stores through tables and computed indices: each gradient is right or refused, and refused only with reason."""
+"""Random stores through tables and computed indices: each gradient is right or refused, and refused for a reason."""
 
 from __future__ import annotations
 

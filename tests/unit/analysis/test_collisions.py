@@ -15,7 +15,7 @@ from diffkern.compilation import Compilation
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import FLOAT64, INT32, Array, Vec
 
-X, I, V = Array(FLOAT64, 1), Array(INT32, 1), Array(Vec(FLOAT64, 3), 1)
+X, NUMBERS, V = Array(FLOAT64, 1), Array(INT32, 1), Array(Vec(FLOAT64, 3), 1)
 
 
 def lowered(kernel: Any, *types: Any) -> Function:
@@ -63,7 +63,7 @@ def elsewhere(v: dk.array(dtype=dk.vec3d), x: dk.array(dtype=dk.float64), at: dk
     [(parts, [{0}]), (two_parts, [{0, 2}]), (in_between, [None, None]), (elsewhere, [None])],
 )
 def test_what_is_set(kernel: Any, wanted: Any) -> None:
-    fn = lowered(kernel, V, X, I)
+    fn = lowered(kernel, V, X, NUMBERS)
     found = [Components(fn).stored(op) for op in ops(fn, "store")]
     assert [None if parts is None else set(parts) for parts in found] == wanted
 
@@ -78,7 +78,7 @@ def doubled(v: dk.array(dtype=dk.vec3d), x: dk.array(dtype=dk.float64), at: dk.a
 
 @pytest.mark.parametrize(("kernel", "wanted"), [(parts, ()), (doubled, (1,)), (elsewhere, None)])
 def test_what_is_read(kernel: Any, wanted: Any) -> None:
-    fn = lowered(kernel, V, X, I)
+    fn = lowered(kernel, V, X, NUMBERS)
     (load,) = (op for op in ops(fn, "load") if op.operands[0].name == "v")
     assert Components(fn).loaded(load) == wanted
 
@@ -100,7 +100,7 @@ def other_part(v: dk.array(dtype=dk.vec3d), x: dk.array(dtype=dk.float64), at: d
 @pytest.mark.parametrize(("kernel", "wanted"), [(parts, {(0, 0)}), (same_part, {(0, 1)}), (other_part, {(1, 1)})])
 def test_pairs_of_stores(kernel: Any, wanted: set[tuple[int, int]]) -> None:
     """The first pair of an array that no numbers of a launch can settle stands for all."""
-    fn = lowered(kernel, V, X, I)
+    fn = lowered(kernel, V, X, NUMBERS)
     stores = ops(fn, "store")
     found = collisions(fn, lambda _: True)
     assert {(stores.index(one.first), stores.index(one.second)) for one in found} == wanted
@@ -127,13 +127,18 @@ def whole_numbers(y: dk.array(dtype=dk.int32), x: dk.array(dtype=dk.float64), at
 
 
 def test_numbers_of_a_launch_may_settle_it() -> None:
-    (found,) = collisions(lowered(flat, X, X, I), lambda _: True)
+    (found,) = collisions(lowered(flat, X, X, NUMBERS), lambda _: True)
     assert found.check is not None
 
 
 @pytest.mark.parametrize(
     ("kernel", "types", "wanted"),
-    [(flat, (X, X, I), True), (own, (X, X, I), False), (whole_numbers, (I, X, I), False), (parts, (V, X, I), True)],
+    [
+        (flat, (X, X, NUMBERS), True),
+        (own, (X, X, NUMBERS), False),
+        (whole_numbers, (NUMBERS, X, NUMBERS), False),
+        (parts, (V, X, NUMBERS), True),
+    ],
 )
 def test_kernels_that_scatter(kernel: Any, types: Any, wanted: bool) -> None:
     assert may_collide(lowered(kernel, *types)) is wanted
@@ -148,5 +153,5 @@ def counted(y: dk.array(dtype=dk.float64), x: dk.array(dtype=dk.float64), at: dk
 
 def test_places_that_the_order_of_threads_decides() -> None:
     for kernel, wanted in ((counted, {"y"}), (own, set())):
-        fn = lowered(kernel, X, X, I)
+        fn = lowered(kernel, X, X, NUMBERS)
         assert {array.name for array in decided_by_order(fn, fn.params[:1])} == wanted
