@@ -256,6 +256,29 @@ def by_branches(v: dk.array(dtype=dk.vec3d), x: X1, at: I1):
 
 
 @dk.kernel
+def one_by_one(v: dk.array(dtype=dk.vec3d), x: X1, at: I1):
+    """Each branch goes on with the vector that the one before has left."""
+    i = dk.tid()
+    k = at[i]
+    if i % 3 == 0:
+        v[k].x = 2.0 * x[i]
+    if i % 3 == 1:
+        v[k].y = 3.0 * x[i]
+    if i % 3 == 2:
+        v[k].z = 4.0 * x[i]
+
+
+@dk.kernel
+def replaced(v: dk.array(dtype=dk.vec3d), x: X1, at: I1):
+    i = dk.tid()
+    w = dk.vec3d(0.0, 0.0, 0.0)
+    if i % 2 == 0:
+        w = v[at[i]]
+    w[i % 3] = x[i]
+    v[at[i]] = w
+
+
+@dk.kernel
 def heated(p: dk.array(dtype=Particle), x: X1, at: I1):
     i = dk.tid()
     p[at[i]].heat = 2.0 * x[i]
@@ -273,6 +296,7 @@ def test_threads_share_vectors_and_no_component():
     at, which = integers(1, 1, 0, -1), integers(0, 2, 1, -2)
     np.testing.assert_allclose(of_vectors(one_component, at, which), [6.0, 10.0, 2.0, 8.0])
     np.testing.assert_allclose(of_vectors(by_branches, integers(1, 1, 0, 0)), [6.0, 15.0, 0.0, 6.0])
+    np.testing.assert_allclose(of_vectors(one_by_one, integers(1, 1, 1, 0)), [6.0, 12.0, 20.0, 0.0])
 
 
 @pytest.mark.parametrize(
@@ -280,6 +304,8 @@ def test_threads_share_vectors_and_no_component():
     [
         (one_component, [(1, 1, 0, 1), (0, 2, 1, -1)], r"v\[1\]\[2\]"),
         (by_branches, [(1, 1, 1, 0)], r"v\[1\]\[0\]"),
+        (one_by_one, [(1, 0, 0, 1)], r"v\[1\]\[0\]"),
+        (replaced, [(1, 1, 0, 0)], r"v\[\d\]"),
     ],
 )
 def test_a_component_of_two_threads_is_named(kernel, given, element):

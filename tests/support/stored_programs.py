@@ -76,6 +76,7 @@ class _Maker:
             self.shape = (max(self.threads, self.shape[0]), *self.shape[1:])
         self.tables: dict[str, Numbers] = {}
         self.axes = "ijk"[: len(self.dims)]
+        self.last = ""
 
     def pick(self, *choices: Any) -> Any:
         return choices[int(self.rng.integers(len(choices)))]
@@ -86,7 +87,12 @@ class _Maker:
         return name
 
     def index(self) -> str:
-        """An index for each axis of what is stored to."""
+        """An index for each axis of what is stored to, perhaps that of the statement before."""
+        if not self.last or self.rng.random() < 0.6:
+            self.last = self.another_index()
+        return self.last
+
+    def another_index(self) -> str:
         size = math.prod(self.shape)
         if self.threads <= size and self.rng.random() < 0.5:  # one thread for each element
             chosen = self.rng.permutation(size)[: self.threads]
@@ -147,7 +153,7 @@ class _Maker:
     def program(self) -> Program:
         body = [f"{', '.join(self.axes)} = dk.tid()", f"t = {self.number()}", "total = 0.0"]
         body += ["for n in range(2):", f"    total += x[(t + n) % {N_X}] * x[n]"]
-        for _ in range(int(self.rng.integers(1, 3))):
+        for _ in range(int(self.rng.integers(1, 4))):
             body += self.statement()
         x = self.rng.uniform(0.3, 1.5, N_X)
         if self.rng.random() < 0.2:
