@@ -69,6 +69,9 @@ class AdjointLaunch(Operation):
         The adjoint program for these cotangents that accumulates plainly, if it is at hand.
     may_gather : bool, optional
         Whether the program whose threads gather may run, if the arguments are such that it is right.
+    at_once : bool, optional
+        Whether it runs on what the arrays hold now, and once: then these are looked at for threads that store to one
+        element.
     """
 
     in_elements = False
@@ -82,6 +85,7 @@ class AdjointLaunch(Operation):
         contents: Mapping[int, array] | None = None,
         executable: Executable | None = None,
         may_gather: bool = True,
+        at_once: bool = False,
     ) -> None:
         kernel = launch.kernel
         if launch.executable.by_id and not self.in_elements:
@@ -89,7 +93,7 @@ class AdjointLaunch(Operation):
         if launch.merged:
             cotangents = _merged(launch, cotangents)
         program = launch.adjoint(frozenset(cotangents)) if executable is None else executable
-        if program.granted is not None and not (executable or saved or contents or launch.stamped):  # by hand
+        if at_once and program.granted is not None:
             launch = with_one_writer(launch, frozenset(cotangents), program, after=True)
             program = launch.adjoint(frozenset(cotangents))
         self.launch = launch

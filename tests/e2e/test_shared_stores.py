@@ -378,6 +378,16 @@ def test_records_rest_on_the_precondition(looks):
     assert not looks
 
 
+def test_a_record_of_an_adjoint_may_be_made_before_its_tables(looks):
+    at, ct_x, ct_y = integers(0, 0, 0, 0), dk.zeros(N, dtype=F), dk.array(WEIGHTS)
+    given = [dk.zeros(N, dtype=F), dk.array(X), at]
+    record = dk.launch(scattered, N, given, adjoint=True, adj_inputs=[ct_y, ct_x, None], record_cmd=True)
+    at.assign([2, 0, 3, 1])
+    record.launch()
+    np.testing.assert_allclose(ct_x.numpy(), np.cos(X) * WEIGHTS[[2, 0, 3, 1]])
+    assert not looks
+
+
 def test_launches_on_a_gpu_are_looked_at_there():
     with fake_cuda(run="ptx"):
         at = integers(2, 0, 3, 1).to("cuda:0")

@@ -110,7 +110,7 @@ STORES = [
     ),
     Fault(
         "adjoints by hand are not looked at",
-        edit(adjoint, "AdjointLaunch.__init__", "program.granted is not None and", "False and"),
+        edit(adjoint, "AdjointLaunch.__init__", "at_once and program.granted is not None", "False"),
         (f"{_SHARED}::test_grad_and_adjoints_by_hand_are_looked_at",),
     ),
 ]
