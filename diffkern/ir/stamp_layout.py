@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "BLOCK", "EARLY", "FIELDS", "LATEST", "LEAST", "READ", "SITES", "STORED", "UPDATED", "VALUE",
+    "BLOCK", "EARLY", "FIELDS", "LATEST", "LEAST", "READ", "SITES", "SOURCE", "STORED", "UPDATED", "VALUE",
 ]  # fmt: skip
 
 STORED: Final = 0
@@ -24,7 +24,9 @@ UPDATED: Final = 7
 """The same of atomic updates as of stores."""
 LATEST: Final = 9
 """The thread that was the latest to store there, from 1 on."""
-FIELDS: Final = 10
+SOURCE: Final = 10
+"""The same of the ways in which the values that are stored are computed, as of the values."""
+FIELDS: Final = 12
 LEAST: Final = 1 << 62
 SITES: Final = 1 << 12
 """The number of an access is that of the thread times this, and that of the place in the source, from 1 on."""

@@ -111,7 +111,7 @@ class ByHand:
         ]
         cotangents = with_own(packed, given)
         check_not_lost(packed, self._differentiated, cotangents)
-        perform(AdjointLaunch(packed, cotangents), stream or self.stream)
+        perform(AdjointLaunch(packed, cotangents, at_once=True), stream or self.stream)
         self._differentiated = frozenset(cotangents)
 
 
