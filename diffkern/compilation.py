@@ -119,7 +119,7 @@ class Compilation:
         if active is None:
             return writing_log(self.primal) if written else counting_calls(self.primal)
         found, _ = log_values(self.primal, active, self.variant, self._slots, self._context)
-        return found.writing() if written else found.counting()
+        return found.writing() if written else found.counting(stamped=self.variant.stamped)[0]
 
     @computed_once
     def derivative(self) -> Derivative:
@@ -142,7 +142,8 @@ class Compilation:
         found, swept = log_values(self.primal, active, self.variant, self._slots, self._context)
         self.log = found.log(active)
         if self.log.calls is None:
-            found.counting()
+            _, unproved = found.counting(stamped=self.variant.stamped)
+            swept = replace(swept, disjoint=[*swept.disjoint, *unproved])
         return finish(swept, self.variant, self._context)
 
     def _differentiated(self, fn: Function) -> Derivative:

@@ -298,8 +298,8 @@ def _with_unit_seed(adjoint: Function) -> Function:
 
 def _of_one_thread(fn: Function) -> Function:
     """A kernel as it is, or an error where threads work together."""
-    if is_simt(fn) or any(lookup(op.name).family in ("block", "tile") for op in walk(fn.body)):
-        op = next(op for op in walk(fn.body) if lookup(op.name).family in ("block", "tile"))
+    if is_simt(fn) or any(lookup(op.name).family in ("block", "warp", "tile") for op in walk(fn.body)):
+        op = next(op for op in walk(fn.body) if lookup(op.name).family in ("block", "warp", "tile"))
         raise KernelTypeError(
             f"the threads of a block of {fn.name} work together, so none of them can be called by itself",
             loc=op.loc,

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from diffkern.build.specialize import Specialization, load, load_entry
 from diffkern.callers import PASSED, brief, fail_launch, place_of, shorten
+from diffkern.collector import rare_collections
 from diffkern.errors import AutodiffError, KernelError, Loc, MisuseError, raise_all
 from diffkern.forks import computed_once, free_in_child
 from diffkern.inspected import Inspected
@@ -458,6 +459,17 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         types: tuple[Argument, ...],
     ) -> Executable:
         """Return a program for where its arrays are."""
+        with rare_collections():
+            return self._found_or_built(generation, variant, keys, block_dim, types)
+
+    def _found_or_built(
+        self,
+        generation: Generation,
+        variant: Variant,
+        keys: tuple[str, ...],
+        block_dim: int,
+        types: tuple[Argument, ...],
+    ) -> Executable:
         self._watch_methods(types)
 
         def specialization() -> Specialization:

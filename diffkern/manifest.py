@@ -321,12 +321,38 @@ class Stamped:
         Whether threads have numbers in their blocks.
     deciding
         Parameters by which it is decided which elements they touch; None where the kernel writes to one of them.
+    sources
+        Parameters by which it is decided from which elements it is computed what is stored; None where more decides.
+    rows
+        How many rows an element has: one for each component where threads may store to components of one element.
     """
 
     array: int
     sites: tuple[Loc | None, ...]
     blocks: bool
     deciding: tuple[int, ...] | None
+    sources: tuple[int, ...] | None = None
+    rows: int = 1
+
+
+@dataclass(frozen=True)
+class TwoStores:
+    """Two stores, which may be one, of which it is not proved that no two threads make them to one element.
+
+    Attributes
+    ----------
+    array
+        The parameter.
+    first, second
+        Where they stand.
+    check
+        What shows it of a launch by its numbers; None where these cannot.
+    """
+
+    array: int
+    first: Loc | None
+    second: Loc | None
+    check: RaceCheck | None = None
 
 
 @dataclass(frozen=True)
@@ -533,6 +559,11 @@ class Manifest:
         Of an adjoint of launches that are stamped: loads and writes of which it takes for granted that no threads race.
     trusted
         Of an adjoint: loads and writes of which it takes for granted that one thread alone stores to an element.
+    stores
+        Of an adjoint: pairs of stores of which it takes for granted that no two threads make them to one element; if it
+        is of launches that are stamped, that those who do store the same.
+    scatters
+        Whether it stores floats to elements of which it is not proved that no two threads do so.
     stamped
         Of a program that stamps: the arrays, in the order of its last parameters.
     blockwise, rows, tiled
@@ -586,6 +617,8 @@ class Manifest:
     races: tuple[RaceCheck, ...] = ()
     unproved: tuple[Unproved, ...] = ()
     trusted: tuple[Unproved, ...] = ()
+    stores: tuple[TwoStores, ...] = ()
+    scatters: bool = False
     stamped: tuple[Stamped, ...] = ()
     blockwise: bool = False
     rows: bool = False

@@ -141,9 +141,10 @@ class KernelOptions:
     )  # fmt: skip
     race_free: bool | None = _option(
         "True or False", _is_bool,
-        "Whether to take for granted that no thread reads what another thread of the same launch writes, where that "
-        "is not proved: launches on tapes are then not looked at, and if two threads do race the gradient is wrong "
-        "without an error; by default what ``dk.set_module_options`` says for its module, or else False.",
+        "Whether to take for granted that no thread reads what another thread of the same launch writes, or stores to "
+        "the same element, where that is not proved: launches on tapes are then not looked at, and if two threads do "
+        "race the gradient is wrong without an error; by default what ``dk.set_module_options`` says for its module, "
+        "or else False.",
         "kernel", "module", in_key=False,
     )  # fmt: skip
     lineinfo: bool | None = _option(

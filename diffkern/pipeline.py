@@ -37,6 +37,7 @@ from diffkern.analysis.coverage import keep_taken
 from diffkern.analysis.deposits import check_no_deposits
 from diffkern.analysis.pointed import check_not_pointed
 from diffkern.analysis.sorted_updates import Unsorted, sorted_sums, store_contributions
+from diffkern.analysis.warps import check_no_warps
 from diffkern.frontend.derived import set_differentiators
 from diffkern.frontend.lowering import lower
 from diffkern.ir.clone import clone_function
@@ -74,6 +75,8 @@ def lower_kernel(
     if has_nulls(fn) and not variant.is_debug:
         run(passes.NULLS, fn, context)
     fn = run(passes.WRITTEN_TO_PRIMAL if simt else (*passes.WRITTEN_TO_PRIMAL, passes.ONE_THREAD), fn, context)
+    if variant.layers:
+        check_no_warps(fn)
     for layer, given in zip(variant.layers, reversed(taken), strict=True):
         if isinstance(layer, Batch):
             fn = context.done("batch", PRIMAL, with_examples(fn, layer, given))
@@ -118,6 +121,7 @@ def log_values(
 
 def stamping(fn: Function, arrays: Collection[int], context: Context | None = None) -> StampedFunction:
     """A copy of a kernel that stamps the elements of its parameters ``arrays`` with who reads and writes them."""
+    check_no_warps(fn)
     return stamp_accesses(run(passes.NORMALISE, without_reports(clone_function(fn)), context or PLAIN), arrays)
 
 
@@ -140,6 +144,7 @@ def _sweep(
     fn: Function, active: Iterable[int], variant: Variant, slots: int | None, logged: Mapping[Op, Value] | None = None
 ) -> Swept:
     """The reverse sweep through a prepared function, tidied up."""
+    check_no_warps(fn)
     target = target_named(variant.target, variant.compiler)
     budget = target.stack_budget(variant.options.stack_bytes, slots)
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))

@@ -13,6 +13,7 @@ from diffkern import abi
 from diffkern.ad.adjoint import Adjoint
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.boxes import boxes_of
+from diffkern.analysis.collisions import may_collide
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import added_once, overwritten_whole, taken_once
 from diffkern.analysis.extents import certain_extents, update_by_all
@@ -112,6 +113,7 @@ def forward_manifest(
         turn=turn,
         by_id=by_id,
         ids=ids_of(forward) if by_id else None,
+        scatters=own == len(fn.params) and may_collide(forward),
     )
 
 
@@ -160,6 +162,7 @@ def adjoint_manifest(
         races=adjoint.races,
         unproved=adjoint.unproved,
         trusted=adjoint.trusted,
+        stores=adjoint.stores,
         blockwise=is_simt(fn),
         log=log,
     )

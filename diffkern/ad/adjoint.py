@@ -15,7 +15,7 @@ from diffkern.analysis.dependence import LoadFact
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.views import Access
-from diffkern.manifest import RaceCheck, Unproved
+from diffkern.manifest import RaceCheck, TwoStores, Unproved
 from diffkern.ops.memory import LOADS
 from diffkern.opt import replays
 from diffkern.opt.dce import eliminate
@@ -43,7 +43,9 @@ class Adjoint:
     unproved
         Assumptions of the adjoint that stamps of the launch have confirmed.
     trusted
-        Assumptions of the adjoint that hold because only one thread stores to an element.
+        What it takes for granted, as one thread alone stores to an element.
+    stores
+        Stores of which it takes the same for granted, or, where the launch is stamped, that all threads store the same.
     """
 
     fn: Function
@@ -53,6 +55,7 @@ class Adjoint:
     races: tuple[RaceCheck, ...]
     unproved: tuple[Unproved, ...] = ()
     trusted: tuple[Unproved, ...] = ()
+    stores: tuple[TwoStores, ...] = ()
 
     @property
     def buffers(self) -> tuple[Value, ...]:
@@ -83,7 +86,12 @@ class Swept:
     prologue
         The ops that allocate the shared arrays.
     disjoint
-        Updates and stores that the adjoint assumes never touch one element from two threads.
+        Updates and stores of which it takes for granted that no two threads touch one element with them, as stamps of
+        the launch have shown.
+    stores
+        Stores that two threads may make to one element.
+    hidden
+        Indices of arrays of which stamps would not tell who stores to an element, as the order of threads decides.
     """
 
     fn: Function
@@ -95,6 +103,8 @@ class Swept:
     memory: BlockMemory | None
     prologue: Sequence[Op]
     disjoint: Sequence[Unproved] = ()
+    stores: Sequence[TwoStores] = ()
+    hidden: frozenset[int] = frozenset()
 
     def tidied(self) -> Swept:
         """Remove dead code in place and return the result; until then the function is of no stage."""
@@ -159,5 +169,7 @@ class Swept:
         # A dict instead of a set keeps the order, so that generated programs and cache keys are reproducible.
         races = dict.fromkeys(check for fact in facts for check in fact.checks)
         unproved = dict.fromkeys([*(pair for fact in facts for pair in fact.unproved), *self.disjoint])
-        trusted = dict.fromkeys(pair for fact in facts for pair in fact.trusted)
-        return Adjoint(out, saved, final, self.cotangents, tuple(races), tuple(unproved), tuple(trusted))
+        trusted = dict.fromkeys(pair for fact in facts for pair in fact.trusted if pair.array not in self.hidden)
+        stores = dict.fromkeys(pair for pair in self.stores if pair.array not in self.hidden)
+        facts_of = (tuple(races), tuple(unproved), tuple(trusted), tuple(stores))
+        return Adjoint(out, saved, final, self.cotangents, *facts_of)

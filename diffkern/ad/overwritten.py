@@ -19,7 +19,7 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import FLOAT64, INT32, INT64, Array, Mat, Scalar, Vec
 from diffkern.ir.views import Access
-from diffkern.manifest import Log
+from diffkern.manifest import Log, Unproved
 from diffkern.ops.output import REPORTS
 
 __all__ = ["Overwritten", "Reading", "overwritten_values"]
@@ -60,30 +60,44 @@ class Overwritten:
         copy = _Reading(self.base, self.sites)
         return Reading(copy.function(), copy.logged, copy.origin)
 
-    def counting(self) -> Function:
-        """Return the function that stores the number of slots of each thread to an array, its last parameter.
+    def counting(self, *, stamped: bool = False) -> tuple[Function, tuple[Unproved, ...]]:
+        """Return the function that stores how many slots each thread takes to an array, its last parameter.
 
         It writes to arrays of the kernel, which have to be copies, where the number of slots depends on values that the
         thread itself has written there.
+
+        Parameters
+        ----------
+        stamped : bool
+            Whether it is for launches that are looked at, in which no two threads race.
+
+        Returns
+        -------
+        Function
+            The function.
+        tuple of Unproved
+            What a launch is looked at for, so that it is right.
 
         Raises
         ------
         AutodiffError
             If that is not known before the launch.
         """
-        before, lost = counted(self.base, self.sites)
+        before, lost, _ = counted(self.base, self.sites)
         if lost is None:
-            return before
-        _, lost = counted(self.base, self.sites, own=True)
+            return before, ()
+        _, lost, unproved = counted(self.base, self.sites, own=True, stamped=stamped)
         if lost is not None:
             first = self.first
             line = f" (line {lost.loc.line})" if lost.loc is not None else ""
-            raise AutodiffError(
+            error = AutodiffError(
                 f"the gradient needs {self.what}, and how often a thread comes there depends on other threads{line}",
                 loc=first.loc,
                 remedy="let the loop around it make a number of trips that does not depend on what the launch writes",
             )
-        return _executed(self.base, self.sites)
+            error.is_race = lost.is_race
+            raise error
+        return _executed(self.base, self.sites), unproved
 
     def log(self, active: Collection[int]) -> Log:
         """Return the description of the log, for the adjoint with respect to some parameters."""
@@ -127,6 +141,7 @@ def overwritten_values(base: Function, sweep: Callable[[Reading], Swept]) -> tup
     # Logging one load may remove the need for others, and a logged value may need another load, so the set grows from
     # what is lost in each sweep.
     chosen: set[Op] = set()
+    together = is_simt(base, knowing=True)
     while True:
         ops = [op for op in walk(base.body) if op in chosen]
         found = Overwritten(base, Sites(base, ops, _common_type(ops), INT64))
@@ -134,8 +149,7 @@ def overwritten_values(base: Function, sweep: Callable[[Reading], Swept]) -> tup
         swept = sweep(reading)
         lost = swept.lost()
         for load, error in lost:
-            # The same load is lost again although it is logged: logging does not help.
-            if load is None or is_simt(base) or reading.origin[load] in chosen:
+            if load is None or together or reading.origin[load] in chosen:
                 raise error
         if not lost:
             return found, swept

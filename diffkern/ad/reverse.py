@@ -29,6 +29,7 @@ from diffkern.ad.memory import check_memory, check_one_writer, check_stacks, sto
 from diffkern.ad.replay import Replay, ReplayContext
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
+from diffkern.ad.stamps import decided_by_order
 from diffkern.ad.tiles import (
     reverse_atomic,
     reverse_extract,
@@ -38,6 +39,8 @@ from diffkern.ad.tiles import (
     reverse_store,
 )
 from diffkern.analysis.blocks import is_simt
+from diffkern.analysis.collisions import Collision, collisions
+from diffkern.analysis.components import Components
 from diffkern.analysis.dependence import classify_loads
 from diffkern.analysis.scopes import has_barrier
 from diffkern.analysis.tile_threads import threads_of
@@ -47,7 +50,7 @@ from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Tile, is_differentiable, is_shared
 from diffkern.ir.views import Access, If, Ruled, loop
-from diffkern.manifest import Unproved
+from diffkern.manifest import TwoStores, Unproved
 from diffkern.ops.memory import ATOMICS, EXTREMA, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup
@@ -161,7 +164,8 @@ class _Reverse:
         saved_of = {p: self.saved[self.params[p]] for p in arrays}
         self.context = ReplayContext(classify_loads(fn, stamped=stamped), saved_of, logged, buffers=self.ct_params)
         self.stamped = stamped
-        self.shared_stores = {fn.params[pair.array] for f in self.context.facts.values() for pair in f.unproved}
+        self.collisions = self.find_collisions() if level == 0 and not again else []
+        self.shared_stores = self.find_shared_stores() if stamped else set[Value]()
         self.constants = {op.result: op.attrs["value"] for op in walk(fn.body) if op.name == "const"}
         self.constructs = {op.result: op.operands for op in walk(fn.body) if op.name == "construct"}
         # Extrema differentiated in forward mode before: the update and that of the tangent carry the same pair number.
@@ -186,6 +190,30 @@ class _Reverse:
                 ct = self.memory.array(op.result, f"ct_{op.result.name}", cotangent=True)
                 self.memory.cotangents[op.result] = self.ct_params[op.result] = ct
         return list(self.memory.cotangents)
+
+    def find_collisions(self) -> list[Collision]:
+        """Stores of active values which two threads may make to one element."""
+
+        def is_active(store: Op) -> bool:
+            return Access(store).array in self.ct_params and self.activity.active(Access(store).value)
+
+        return collisions(self.fn, is_active)
+
+    def find_hidden(self) -> frozenset[int]:
+        """The arrays of which stamps would not tell who stores to an element, among those for which one would ask."""
+        params = self.fn.params
+        asked = {Access(one.first).array for one in self.collisions}
+        asked.update(params[pair.array] for fact in self.context.facts.values() for pair in fact.trusted)
+        return frozenset(params.index(array) for array in (decided_by_order(self.fn, asked) if asked else ()))
+
+    def find_shared_stores(self) -> set[Value]:
+        """The arrays to whose elements several threads may store, the same value; not to components of them."""
+        params = self.fn.params
+        found = {params[pair.array] for f in self.context.facts.values() for pair in f.unproved}
+        found |= {Access(one.first).array for one in self.collisions}
+        components = Components(self.fn)
+        stores = [op for op in walk(self.fn.body) if op.name == "store" and Access(op).array in found]
+        return found - {Access(op).array for op in stores if components.stored(op) is not None}
 
     def replay(self, env: Env) -> Replay:
         """Return a replay of the ops of a thread."""
@@ -228,7 +256,13 @@ class _Reverse:
         # element.
         passed = [fact for op, fact in facts if op.result in useful and is_differentiable(op.result.type)]
         swept = Swept(out, params, self.saved, self.cotangents, self.context, passed, self.memory, prologue)
-        return replace(swept, disjoint=[self.unproved(*pair) for pair in disjoint])
+        index = self.fn.params.index
+        stores = [
+            TwoStores(index(Access(one.first).array), one.first.loc, one.second.loc, one.check)
+            for one in self.collisions
+        ]
+        unproved = [self.unproved(*pair) for pair in disjoint]
+        return replace(swept, disjoint=unproved, stores=stores, hidden=self.find_hidden())
 
     def unproved(self, update: Op, store: Op) -> Unproved:
         """Return the assumption that an update and a store never touch one element from two threads."""

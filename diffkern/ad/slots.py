@@ -14,7 +14,7 @@ from dataclasses import replace
 from diffkern.ad.numbering import Logged, Numbered, Sites, ops_of_thread, thread_number
 from diffkern.ad.replay import Replay, ReplayContext, used_poisons
 from diffkern.analysis.blocks import is_simt
-from diffkern.analysis.dependence import Source, classify_loads
+from diffkern.analysis.dependence import LoadFact, Source, classify_loads
 from diffkern.analysis.sums import used_values
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
@@ -22,7 +22,7 @@ from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import INT32, INT64, Array, Scalar, is_shared
 from diffkern.ir.views import Access
-from diffkern.manifest import Log
+from diffkern.manifest import Log, Unproved
 from diffkern.ops.tile import of_block
 from diffkern.opt.dce import eliminate
 
@@ -60,41 +60,47 @@ def counting_calls(fn: Function) -> Function:
     # Threads of a block exchange values through shared memory, which a replay of single threads does not have.
     if is_simt(fn):
         raise _unknown(calls, AutodiffError("the threads of a block work together", loc=fn.loc))
-    made, lost = counted(fn, calls)
+    made, lost, _ = counted(fn, calls)
     if lost is not None:
         raise _unknown(calls, lost)
     return made
 
 
-def counted(fn: Function, sites: Sites, own: bool = False) -> tuple[Function, AutodiffError | None]:
-    """Return the function that counts slots, without the writes of the original.
+def counted(
+    fn: Function, sites: Sites, own: bool = False, *, stamped: bool = False
+) -> tuple[Function, AutodiffError | None, tuple[Unproved, ...]]:
+    """Count slots without the writes of a function.
 
     Parameters
     ----------
     fn, sites
         The function, and its ops that take slots.
     own
-        Whether to trust loads from arrays that the thread itself has written to.
+        Whether to believe what is read of arrays that the thread itself has written to.
+    stamped
+        Whether it is for launches that are looked at: what has been shown of them is believed as well.
 
     Returns
     -------
     Function
         Stores the number of slots of each thread to an array, its last parameter.
     AutodiffError or None
-        The reason why that number is not known before the launch, if it is not.
+        What the number depends on, if that is not known so.
+    tuple of Unproved
+        What is to be looked at in a launch for that.
     """
     numbered = Numbered(fn, sites)
     named = replace(fn, body=numbered.body())
     b, counts = Builder(loc=fn.loc), Value(Array(sites.index, 1), "counts")
-    # Before the launch the arrays still have their entry contents, so each stands for its own saved copy.
-    context = ReplayContext(classify_loads(named), {p: p for p in fn.params})
+    context = ReplayContext(classify_loads(named, stamped=stamped), {p: p for p in fn.params})
     counter = _Counting(b, {}, context, own)
     counter.ops(named.body.ops)
     b.op("store", counts, thread_number(b, fn), counter.value(numbered.at), wrap=(False,))
     # Elimination comes before the check: only a poison that the count itself uses is an error.
     made = eliminate(replace(fn, name=f"{fn.name}_calls", params=(*fn.params, counts), body=b.region, updates=()))
     lost = used_poisons(made.body, context)
-    return made, context.poison[lost[0]] if lost else None
+    believed = dict.fromkeys(pair for fact in counter.believed for pair in fact.unproved)
+    return made, context.poison[lost[0]] if lost else None, tuple(believed)
 
 
 def _calls(fn: Function) -> Sites:
@@ -130,6 +136,7 @@ class _Counting(Replay):
     def __init__(self, builder: Builder, env: dict[Value, Value], context: ReplayContext, own: bool) -> None:
         super().__init__(builder, env, context)
         self.own = own
+        self.believed: list[LoadFact] = []
 
     def load(self, op: Op) -> None:
         fact = self.context.facts.get(op)
@@ -137,10 +144,12 @@ class _Counting(Replay):
         own = fact is not None and not fact.checks and fact.source is not Source.RACING
         known = fact is None or (own and (self.own or fact.source is Source.ENTRY))
         if known and not is_shared(Access(op).array.type):
+            self.believed += [fact] if fact is not None else []
             Cloner.op(self, op)
-        else:
-            name = Access(op).array.name
-            self.poisoned(op, AutodiffError(f"it depends on what the kernel writes to {name}", loc=op.loc))
+            return
+        error = AutodiffError(f"it depends on what the kernel writes to {Access(op).array.name}", loc=op.loc)
+        error.is_race = fact is not None and (fact.source is Source.RACING or bool(fact.checks))
+        self.poisoned(op, error)
 
 
 def _is_counter(op: Op, params: Collection[Value]) -> bool:

@@ -11,27 +11,29 @@ its own store. On the CPU the threads of such a program run one after the other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeAlias
 
 from diffkern.ad.numbering import thread_number
+from diffkern.ad.sources import Sources
 from diffkern.analysis.blocks import is_simt
+from diffkern.analysis.components import Component, Components
 from diffkern.analysis.dependence import classify_loads
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
-from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.stamp_layout import BLOCK, EARLY, LATEST, LEAST, READ, SITES, STORED, UPDATED, VALUE
-from diffkern.ir.types import INT64, Array, Scalar
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.stamp_layout import BLOCK, EARLY, LATEST, LEAST, READ, SITES, SOURCE, STORED, UPDATED, VALUE
+from diffkern.ir.types import INT64, Array, Mat, Vec, is_differentiable
 from diffkern.ir.views import Access, While
 from diffkern.manifest import Stamped
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS
 
-__all__ = ["StampedFunction", "stamp_accesses"]
+__all__ = ["StampedFunction", "decided_by_order", "stamp_accesses"]
 
 _MASK: Final = (1 << 61) - 1
-_PRIME: Final = 1_099_511_628_211  # of the FNV hash
+_Stored: TypeAlias = "tuple[Value, Value]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +62,28 @@ def stamp_accesses(fn: Function, arrays: Collection[int]) -> StampedFunction:
     while True:
         accesses = [op for op in program.ops if op.name in ACCESSES and Access(op).array in chosen]
         _check(accesses)
-        deciding = program.deciding(accesses)
+        deciding = program.deciding(program.places(accesses))
         more = {Access(op).array for op in deciding.loads if op in facts and facts[op].unproved} - chosen
         if not more:
-            return _Stamping(fn, deciding.params).of([p for p in fn.params if p in chosen])
+            found = Sources(fn, [Access(op).value for op in accesses if op.name == "store"])
+            made = _Stamping(fn, deciding.params, program.sources(found), found, program.components)
+            return made.of([p for p in fn.params if p in chosen])
         chosen |= more
+
+
+def decided_by_order(fn: Function, arrays: Iterable[Value]) -> set[Value]:
+    """Return those of some arrays of whose elements the order of threads decides which ones a thread accesses."""
+    program, found = _Program(fn), set[Value]()
+    for array in arrays:
+        try:
+            program.deciding(program.places([op for op in program.ops if _touches(op, array)]))
+        except AutodiffError:
+            found.add(array)
+    return found
+
+
+def _touches(op: Op, array: Value) -> bool:
+    return op.name in ACCESSES and Access(op).array is array
 
 
 def _check(accesses: Sequence[Op]) -> None:
@@ -96,6 +115,7 @@ class _Program:
         self.source: dict[Value, Op] = {}
         self._visit(fn.body, ())
         self.written = {Access(op).array for op in self.ops if op.name in ACCESSES - LOADS}
+        self.components = Components(fn)
 
     def _visit(self, region: Region, around: tuple[Op, ...]) -> None:
         for op in region.ops:
@@ -106,13 +126,30 @@ class _Program:
                 self.source.update(dict.fromkeys(sub.params, op))
                 self._visit(sub, (*around, op))
 
-    def deciding(self, accesses: Sequence[Op]) -> _Deciding:
-        """Return the loads and parameters that the indices and enclosing branches and loops of accesses depend on."""
+    def places(self, accesses: Sequence[Op]) -> list[Value]:
+        """The values that say what accesses touch: indices, and the branches and loops around them."""
+        found = [v for op in accesses for v in (*Access(op).index, *self._conditions(op))]
+        for op in accesses:
+            by_name = {"load": self.components.loaded, "store": self.components.stored}
+            touched = by_name[op.name](op) if op.name in by_name else None
+            found += [k for k in touched or () if isinstance(k, Value)]
+        return found
+
+    def sources(self, found: Sources) -> tuple[int, ...] | None:
+        """The parameters by which it is decided from which elements values are computed; None where more decides."""
+        made = {op for v in found.needed if (op := self.source.get(v)) is not None}
+        values = [v for op in made for v in self._conditions(op)]
+        values += [v for op in made for v in op.operands if not is_differentiable(v.type)]
+        values += [v for op in made if op.name == "while" for v in While(op).test.yields]
+        return self.deciding(values).params if found.is_fixed else None
+
+    def deciding(self, values: Sequence[Value]) -> _Deciding:
+        """Find what values depend on."""
         position = {p: k for k, p in enumerate(self.fn.params)}
         params: set[int] = set()
         loads: dict[Op, None] = {}
         fixed, seen = True, set[Value]()
-        left = [v for op in accesses for v in (*Access(op).index, *self._conditions(op))]
+        left = list(values)
         while left:
             v = left.pop()
             if v in seen:
@@ -151,8 +188,16 @@ class _Program:
 
 
 class _Stamping:
-    def __init__(self, fn: Function, deciding: tuple[int, ...] | None) -> None:
-        self.fn, self.deciding = fn, deciding
+    def __init__(
+        self,
+        fn: Function,
+        deciding: tuple[int, ...] | None,
+        sources: tuple[int, ...] | None,
+        numbers: Sources,
+        components: Components,
+    ) -> None:
+        self.fn, self.deciding, self.sources = fn, deciding, sources
+        self.numbers, self.components = numbers, components
         self.b = Builder(loc=fn.loc)
         self.blocks = is_simt(fn) or bool(threads_of(fn))
 
@@ -160,6 +205,7 @@ class _Stamping:
         fn, head = self.fn, Region()
         self.stamps = {p: Value(Array(INT64, 2), f"stamps_{p.name}") for p in chosen}
         self.sites: dict[Value, list[Op]] = {p: [] for p in chosen}
+        self._note_parts()
         with self.b.into(head):
             self.thread = self._thread()
         # The ops of the kernel are visited before the head is prepended, which must not be stamped itself.
@@ -167,11 +213,20 @@ class _Stamping:
         fn.body.ops[:0] = head.ops
         position = {p: k for k, p in enumerate(fn.params)}
         stamped = tuple(
-            Stamped(position[p], tuple(op.loc for op in sites), self.blocks, self.deciding)
+            Stamped(position[p], tuple(op.loc for op in sites), self.blocks, self.deciding, self.sources, self.sizes[p])
             for p, sites in self.sites.items()
         )
         params = (*fn.params, *self.stamps.values())
         return StampedFunction(replace(fn, name=f"{fn.name}_stamps", params=params, updates=()), stamped)
+
+    def _note_parts(self) -> None:
+        """Note which components accesses touch, of arrays of which a store sets some: these have rows of their own."""
+        ops = [op for op in walk(self.fn.body) if op.name in ("load", "store") and Access(op).array in self.stamps]
+        self.stored = {op: found for op in ops if op.name == "store" and (found := self.components.stored(op))}
+        apart = {Access(op).array for op in self.stored}
+        self.sizes = {p: _size(p) if p in apart else 1 for p in self.stamps}
+        loads = [op for op in ops if op.name == "load" and Access(op).array in apart]
+        self.loaded = {op: self.components.loaded(op) for op in loads}
 
     def _thread(self) -> Value:
         """Return the number of the thread among all of the launch."""
@@ -186,13 +241,18 @@ class _Stamping:
         ops, region.ops = region.ops, []
         with self.b.into(region):
             for op in ops:
-                for sub in op.regions if op.name != "ruled" else ():
-                    self._region(sub)
+                if op.name != "ruled":
+                    self.numbers.enter(self.b, op)
+                    for sub in op.regions:
+                        self._region(sub)
+                    self.numbers.leave(self.b, op)
                 region.ops.append(op)
-                # All loads, those too that are proved to read what their own thread stores: several threads may store
-                # there, which nothing but the stamps tells.
-                if op.name in ACCESSES and Access(op).array in self.stamps:
-                    with self.b.at(op.loc):
+                with self.b.at(op.loc):
+                    if not op.regions or op.name == "ruled":
+                        self.numbers.note(self.b, op)
+                    # All loads, those too that are proved to read what their own thread stores: several threads may
+                    # store there, which nothing but the stamps tells.
+                    if op.name in ACCESSES and Access(op).array in self.stamps:
                         self._stamp(op)
 
     def _stamp(self, op: Op) -> None:
@@ -206,30 +266,61 @@ class _Stamping:
                 remedy="split the kernel in several",
             )
         element, size = self._element(access)
-        zero, one = b.const(0, INT64), b.const(1, INT64)
-        # A number encodes the thread and the site, so the report of a race can name two lines of the source.
         number = b.add(b.mul(self.thread, b.const(SITES, INT64)), b.const(len(sites), INT64))
+        whole = self._stored_numbers(access.value) if op.name == "store" else None
         inside = Region()
         with b.into(inside):
-            if op.name == "load":
-                self._keep(access.array, element, READ, number)
-                latest = b.one("load", self.stamps[access.array], element, b.const(LATEST, INT64), wrap=(False, False))
-                # A read of the thread's own latest store is not one of the entry contents, and does not conflict with
-                # that store.
-                is_own = b.one("eq", latest, b.add(self.thread, one))
-                self._greatest(access.array, element, EARLY, b.select(is_own, zero, number))
-            elif op.name == "store":
-                self._keep(access.array, element, STORED, number)
-                # Several threads may store the same value to an element without harm, so its hash is stamped as well.
-                self._keep(access.array, element, VALUE, self._hash(access.value))
-                latest = b.add(self.thread, one)
-                place = (self.stamps[access.array], element, b.const(LATEST, INT64))
-                b.one("atomic", *place, latest, kind="exch", wrap=(False, False))
-            else:
-                self._keep(access.array, element, UPDATED, number)
-        # An index out of bounds would corrupt the stamps of another element; the launch's own bounds check reports it.
-        is_inside = b.one("and", b.one("ge", element, zero), b.one("lt", element, size))
+            for row, is_part, stored in self._rows(op, element, whole):
+                if is_part is None:
+                    self._stamp_row(op, row, number, stored)
+                    continue
+                touched = Region()
+                with b.into(touched):
+                    self._stamp_row(op, row, number, stored)
+                b.if_(is_part, touched, Region())
+        is_inside = b.one("and", b.one("ge", element, b.const(0, INT64)), b.one("lt", element, size))
         b.if_(is_inside, inside, Region())
+
+    def _rows(
+        self, op: Op, element: Value, whole: _Stored | None
+    ) -> Iterator[tuple[Value, Value | None, _Stored | None]]:
+        """The rows of an element that an access touches, each with a condition, if there is one, and what is stored."""
+        b, size = self.b, self.sizes[Access(op).array]
+        if size == 1:
+            yield element, None, whole
+            return
+        first, parts = b.mul(element, b.const(size, INT64)), self.stored.get(op)
+        every: dict[Component, _Stored | None] = dict.fromkeys(range(size), whole)
+        if parts is not None:
+            every = {k: self._stored_numbers(v) for k, v in parts.items()}
+        elif (loaded := self.loaded.get(op)) is not None:
+            every = dict.fromkeys(loaded, None)
+        for component, number in every.items():
+            if isinstance(component, int):
+                yield b.add(first, b.const(component, INT64)), None, number
+                continue
+            place, zero, end = b.cast(component, INT64), b.const(0, INT64), b.const(size, INT64)
+            place = b.select(b.one("lt", place, zero), b.add(place, end), place)
+            is_part = b.one("and", b.one("ge", place, zero), b.one("lt", place, end))
+            yield b.add(first, place), is_part, number
+
+    def _stamp_row(self, op: Op, row: Value, number: Value, stored: _Stored | None) -> None:
+        b, array = self.b, Access(op).array
+        zero, one = b.const(0, INT64), b.const(1, INT64)
+        if op.name == "load":
+            self._keep(array, row, READ, number)
+            latest = b.one("load", self.stamps[array], row, b.const(LATEST, INT64), wrap=(False, False))
+            is_own = b.one("eq", latest, b.add(self.thread, one))
+            self._greatest(array, row, EARLY, b.select(is_own, zero, number))
+        elif op.name == "store":
+            assert stored is not None
+            self._keep(array, row, STORED, number)
+            for field, one_of_it in zip((VALUE, SOURCE), stored, strict=True):
+                self._keep(array, row, field, one_of_it)
+            latest = b.add(self.thread, one)
+            b.one("atomic", self.stamps[array], row, b.const(LATEST, INT64), latest, kind="exch", wrap=(False, False))
+        else:
+            self._keep(array, row, UPDATED, number)
 
     def _element(self, access: Access) -> tuple[Value, Value]:
         """Return the number of an element of an array, and the number of elements that the array has."""
@@ -244,16 +335,12 @@ class _Stamping:
             size = b.mul(size, extent)
         return element, size
 
-    def _hash(self, value: Value) -> Value:
-        """Return a number for a value, from 1 on; different values most likely have different numbers."""
+    def _stored_numbers(self, value: Value) -> _Stored:
+        """Numbers for what is stored, and for how it was computed, from 1 on."""
         b = self.b
-        found = b.const(0, INT64)
-        for part in b.components(value):
-            assert isinstance(part.type, Scalar)
-            # Bits rather than the float's value: NaN and the two zeros have to compare as the memory would.
-            bits = b.one(f"bits_of_{part.type}", part) if part.type.is_float else part
-            found = b.add(b.mul(found, b.const(_PRIME, INT64)), b.cast(bits, INT64))
-        return b.add(b.one("and", found, b.const(_MASK, INT64)), b.const(1, INT64))
+        mask, one = b.const(_MASK, INT64), b.const(1, INT64)
+        found, source = self.numbers.bits(b, value), self.numbers.of(b, value)
+        return b.add(b.one("and", found, mask), one), b.add(b.one("and", source, mask), one)
 
     def _keep(self, array: Value, element: Value, field: int, number: Value) -> None:
         """Keep the greatest and the least number."""
@@ -264,3 +351,10 @@ class _Stamping:
     def _greatest(self, array: Value, element: Value, field: int, number: Value) -> None:
         place = (self.stamps[array], element, self.b.const(field, INT64))
         self.b.one("atomic", *place, number, kind="max", wrap=(False, False))
+
+
+def _size(array: Value) -> int:
+    """How many components an element has."""
+    t = array.type
+    assert isinstance(t, Array)
+    return t.dtype.size if isinstance(t.dtype, (Vec, Mat)) else 1

@@ -39,9 +39,13 @@ def blockwise_op(fn: Function) -> Op | None:
     return next((op for op in walk(fn.body) if lookup(op.name).family == "block"), None)
 
 
-def is_simt(fn: Function) -> bool:
-    """Return whether the threads of a block cooperate as single threads rather than on tiles."""
-    families = {lookup(op.name).family for op in walk(fn.body)}
+def is_simt(fn: Function, *, knowing: bool = False) -> bool:
+    """Whether the threads of a block work together, and one by one rather than on tiles.
+
+    Or at least know how many there are; ``knowing``: not if that is all.
+    """
+    ops = [op for op in walk(fn.body) if not (knowing and op.name == "block_dim")]
+    families = {lookup(op.name).family for op in ops}
     return "block" in families and "tile" not in families
 
 
@@ -63,6 +67,10 @@ def check_blocks(fn: Function) -> Function:
     ------
     KernelTypeError
         With the line of the barrier or array.
+
+    Notes
+    -----
+    A barrier of a text in C++ for GPUs may stand where that is not proved, as in C: it is noted as ``unproved``.
     """
     if blockwise_op(fn) is None:
         return fn
@@ -126,7 +134,7 @@ def check_adjoint(fn: Function, limit: int | None) -> Function:
 def _check_tiles(fn: Function) -> None:
     ops = list(walk(fn.body))
     tile = next((op for op in ops if lookup(op.name).family == "tile" and of_block(op)), None)
-    single = next((op for op in ops if lookup(op.name).family == "block" and op.name != "block_dim"), None)
+    single = next((op for op in ops if lookup(op.name).family == "block" and not _beside_tiles(op)), None)
     if tile is not None and single is not None:
         where = f" in line {tile.loc.line}" if tile.loc is not None else ""
         raise KernelTypeError(
@@ -136,9 +144,15 @@ def _check_tiles(fn: Function) -> None:
         )
 
 
+def _beside_tiles(op: Op) -> bool:
+    return op.name == "block_dim" or (op.name == "barrier" and bool(op.attrs.get("trusted")))
+
+
 def _check_region(region: Region, uniform: set[Value], divergent: Op | None) -> None:
     for op in region.ops:
-        if op.name == "barrier" and divergent is not None:
+        if op.name == "barrier" and divergent is not None and op.attrs.get("trusted"):
+            op.attrs = {**op.attrs, "unproved": True}
+        elif op.name == "barrier" and divergent is not None:
             where = f" in line {divergent.loc.line}" if divergent.loc is not None else ""
             what = "the condition" if divergent.name == "if" else "the loop"
             raise KernelTypeError(

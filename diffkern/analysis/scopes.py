@@ -109,8 +109,17 @@ def _of_tiles(fn: Function, rows: bool = False) -> set[Value]:
         own = is_per_thread(op) or lookup(op.name).effect is Effect.ATOMIC
         return own or (op.name in ("tile_extract", "tile_reduce") and not OF_THREADS.isdisjoint(op.attrs))
 
-    # A tile is shared by the block by definition, whatever it is computed from.
-    return _varying(fn, differs, counts=lambda t: not isinstance(t, Tile))
+    return _varying(fn, differs, counts=lambda t: not isinstance(t, Tile), same=_block_indices(fn))
+
+
+def _block_indices(fn: Function) -> frozenset[Value]:
+    """The thread's index divided by how many threads a block has, which is the index of the block."""
+    if fn.tid_arity != 1:
+        return frozenset()
+    threads = {op.result for op in walk(fn.body) if op.name == "tid"}
+    counts = {op.result for op in walk(fn.body) if op.name == "block_dim"}
+    quotients = (op for op in walk(fn.body) if op.name in ("floordiv", "truncdiv"))
+    return frozenset(op.result for op in quotients if op.operands[0] in threads and op.operands[1] in counts)
 
 
 _BY_SCOPE: Mapping[Scope, Callable[[Function], set[Value]]] = {
@@ -188,6 +197,7 @@ def _varying(
     *,
     counts: Callable[[Type], bool] = lambda t: True,
     stacks: Collection[Value] | None = None,
+    same: Collection[Value] = (),
 ) -> set[Value]:
     """Return the values that may differ between the threads of a scope.
 
@@ -200,11 +210,12 @@ def _varying(
     counts
         Whether values of a type differ if the values they are computed from do.
     stacks
-        The loop stacks that all threads write to at the same time: their contents are the same if the written values
-        are. The contents of other stacks differ. None: stacks are ignored.
+        The loop stacks that all threads write to at the same time: what they hold is the same where what is written
+        is. What other stacks hold differs. None: stacks are not looked at.
+    same
+        Values that do not differ, whatever they are computed from.
     """
-    spread = _Spread(differs, counts, stacks)
-    # Carried values feed back, so the whole function is visited until a round changes nothing.
+    spread = _Spread(differs, counts, stacks, same)
     while spread.region(fn.body):
         pass
     return spread.varying
@@ -214,9 +225,13 @@ class _Spread:
     """Propagates through a function until no further value is found to vary."""
 
     def __init__(
-        self, differs: Callable[[Op], bool], counts: Callable[[Type], bool], stacks: Collection[Value] | None
+        self,
+        differs: Callable[[Op], bool],
+        counts: Callable[[Type], bool],
+        stacks: Collection[Value] | None,
+        same: Collection[Value],
     ) -> None:
-        self.differs, self.counts, self.stacks = differs, counts, stacks
+        self.differs, self.counts, self.stacks, self.same = differs, counts, stacks, same
         self.varying: set[Value] = set()
         self.mixed: set[tuple[Value, int]] = set()  # fields of loop stacks that differ between threads
 
@@ -242,7 +257,7 @@ class _Spread:
         return changed
 
     def add(self, values: Sequence[Value]) -> bool:
-        fresh = {v for v in values if self.counts(v.type)} - self.varying
+        fresh = {v for v in values if self.counts(v.type) and v not in self.same} - self.varying
         self.varying |= fresh
         return bool(fresh)
 

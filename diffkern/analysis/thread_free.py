@@ -24,7 +24,7 @@ def check_thread_free(fn: Function) -> Function:
                 loc=op.loc,
                 remedy="print and assert in the kernel",
             )
-        if op.name == "tid" or lookup(op.name).family in ("block", "tile"):
+        if op.name == "tid" or lookup(op.name).family in ("block", "warp", "tile"):
             raise KernelTypeError(
                 f"{fn.name} works with the threads of a launch, and is called from a program that is no kernel",
                 loc=op.loc,

@@ -8,14 +8,21 @@ threads; launches are required to have that property where it matters.
 
 from __future__ import annotations
 
+from typing import Final
+
 from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.errors import KernelTypeError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import Tile
+from diffkern.ir.types import Stack, Tile
 from diffkern.ir.views import deciding
+from diffkern.ops import warps
 from diffkern.ops.tile import of_block
 
 __all__ = ["check_threads", "needs_rows", "threads_of"]
+
+
+_OF_TILES: Final = frozenset({"tile_fill", "tile_extract", "tile_replace", "tile_add_at"})
+_BESIDE_TILES: Final = frozenset({"barrier", *(row.name for row in warps.ROWS)})
 
 
 def threads_of(fn: Function) -> int:
@@ -23,21 +30,29 @@ def threads_of(fn: Function) -> int:
 
     ``Function.threads`` has the number if passes may have removed the ops that show it.
     """
-    ops = (op for op in walk(fn.body) if op.name in ("tile_fill", "tile_extract", "tile_replace", "tile_add_at"))
-    found = max((int(op.attrs.get("threads", 1)) for op in ops), default=1)
+    ops = list(walk(fn.body))
+    names = _OF_TILES | _BESIDE_TILES if any(map(of_block, ops)) else _OF_TILES
+    found = max((int(op.attrs.get("threads", 1)) for op in ops if op.name in names), default=1)
     return fn.threads or (found if found > 1 else 0)
 
 
-def check_threads(fn: Function) -> None:
+def check_threads(fn: Function) -> frozenset[Op]:
     """Check that operations on tiles are convergent within a block.
+
+    Returns
+    -------
+    frozenset of Op
+        Branches and loops in which threads go ways of their own, and read elements of tiles made before.
 
     Raises
     ------
     KernelTypeError
-        With the line of one that is not.
+        With the line of an operation that is not convergent.
     """
     scope = Scope.ROWS if fn.tid_arity > 1 else Scope.TILES
-    _region(fn.body, uniformity(fn, scope).varying, None)
+    apart: set[Op] = set()
+    _region(fn.body, uniformity(fn, scope).varying, None, apart)
+    return frozenset(apart)
 
 
 def needs_rows(fn: Function) -> bool:
@@ -45,18 +60,25 @@ def needs_rows(fn: Function) -> bool:
     if fn.tid_arity < 2 or not threads_of(fn):
         return False
     try:
-        _region(fn.body, uniformity(fn, Scope.TILES).varying, None)
+        _region(fn.body, uniformity(fn, Scope.TILES).varying, None, set())
     except KernelTypeError:
         return True
     return False
 
 
-def _region(region: Region, varying: set[Value], divergent: Op | None) -> None:
+def _region(region: Region, varying: set[Value], divergent: Op | None, apart: set[Op]) -> None:
     for op in region.ops:
-        if of_block(op):
+        if of_block(op) and divergent is not None and _only_reads(op, divergent):
+            apart.add(divergent)
+        elif of_block(op):
             _check(op, varying, divergent)
         for sub in op.regions:
-            _region(sub, varying, divergent or (None if varying.isdisjoint(deciding(op)) else op))
+            _region(sub, varying, divergent or (None if varying.isdisjoint(deciding(op)) else op), apart)
+
+
+def _only_reads(op: Op, divergent: Op) -> bool:
+    """Whether an op reads an element of a tile that is whole before threads part."""
+    return op.name == "tile_extract" and not any(isinstance(r.type, (Tile, Stack)) for r in divergent.results)
 
 
 def _check(op: Op, varying: set[Value], divergent: Op | None) -> None:

@@ -264,7 +264,7 @@ def _is_placed(a: CodeType, b: CodeType) -> bool:
     The first operations have the line of the first decorator, which is no part of a tree.
     """
     for own, other in zip(_positions(a), _positions(b), strict=True):
-        if any(x != y for x, y in zip(own, other, strict=True) if x is not None and y is not None):
+        if own != other and any(x != y for x, y in zip(own, other, strict=True) if x is not None and y is not None):
             return False
     return all(_is_placed(x, y) for x, y in zip(_inner(a), _inner(b), strict=True))
 

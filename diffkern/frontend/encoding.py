@@ -66,20 +66,35 @@ class _Text(bytes):
     """A part of the encoding that is complete."""
 
 
+_END: Final = _Text(b")")
+
+
+class _Forms(dict[type[ast.AST], tuple[_Text, tuple[tuple[str, _Text], ...]]]):
+    """How a class of nodes begins, and its fields with how each begins."""
+
+    def __missing__(self, kind: type[ast.AST]) -> tuple[_Text, tuple[tuple[str, _Text], ...]]:
+        fields = tuple((name, _Text(b" " + name.encode() + b"=")) for name in kind._fields if name not in _SKIPPED)
+        found = self[kind] = _Text(b"(" + kind.__name__.encode()), fields
+        return found
+
+
+_FORMS: Final = _Forms()
+
+
 def _node(node: ast.AST, annotated: bool) -> list[Any]:
-    """Return the parts of a node, in order, with its annotation or without it."""
-    parts: list[Any] = [_Text(b"(" + type(node).__name__.encode())]
+    """The parts of a node, in order, with its annotation or without it."""
+    begin, fields = _FORMS[type(node)]
+    parts: list[Any] = [begin]
+    if isinstance(node, ast.Constant):
+        return [begin, _Text(b" " + encode_value(node.value)), _END]
     if isinstance(node, Given):
         parts.append(_Text(b" %d" % node.index))
-    for name in node._fields:
-        if name in _SKIPPED or (name == "annotation" and not annotated):
-            continue
+    for name, named in fields:
         value = getattr(node, name, None)
-        if isinstance(node, ast.Constant) and name == "value":
-            parts.append(_Text(b" " + encode_value(value)))
-        elif value is not None and value != []:
-            parts += (_Text(b" " + name.encode() + b"="), value)
-    return [*parts, _Text(b")")]
+        if value is not None and value != [] and (annotated or name != "annotation"):
+            parts += (named, value)
+    parts.append(_END)
+    return parts
 
 
 def _is_docstring(item: Any) -> bool:
@@ -145,8 +160,9 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
     if isinstance(obj, Special):
         return b"special:" + obj.name.encode()
     if isinstance(obj, Func):
-        on_gpu = obj.on(True)
-        other = b"" if on_gpu is obj else b" on a GPU:" + (b"none" if on_gpu is None else b"%d" % number_of(on_gpu))
+        ways = [(where, obj.on(simt)) for where, simt in ((b" on a CPU:", False), (b" on a GPU:", True))]
+        told = [(where, b"none" if isinstance(f, str) else b"%d" % number_of(f)) for where, f in ways if f is not obj]
+        other = b"".join(part for pair in told for part in pair)
         return b"func:" + b",".join(b"%d" % number_of(overload) for overload in obj.overloads) + other
     if isinstance(obj, Transformation):
         return b"derivative:" + obj.form.value.encode()

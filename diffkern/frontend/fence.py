@@ -15,6 +15,7 @@ from diffkern.frontend import advice
 from diffkern.frontend.context import Context
 from diffkern.frontend.local_functions import LocalFunction, set_apart
 from diffkern.frontend.source import Source
+from diffkern.frontend.survey import parts_of
 
 __all__ = ["check", "refuse_expression"]
 
@@ -59,6 +60,13 @@ MAX_BRANCHES: Final = 60
 Terms of a sum, conditions joined by ``and``, and the ``elif`` of a chain are not nested in one another.
 """
 
+_PLAIN: Final = frozenset({
+    ast.Assign, ast.Attribute, ast.AugAssign, ast.BinOp, ast.BoolOp, ast.For, ast.If, ast.IfExp, ast.Name, ast.Return,
+    ast.Tuple, ast.UnaryOp, ast.While,
+    *(kind for family in (ast.operator, ast.unaryop, ast.boolop, ast.cmpop) for kind in family.__subclasses__()),
+})  # fmt: skip
+"""Nodes in which nothing but their parts is to be looked at."""
+
 _Pending: TypeAlias = "tuple[ast.AST, int, int]"
 
 
@@ -82,17 +90,18 @@ class _Fence:
                 message = f"{what} are nested more than {limit} deep"
                 self.refuse(node, message, "keep parts in variables, or make them functions with @dk.func")
                 return
-            # What continues its parent, as the next term of a sum does, is no deeper: long sums and `elif` chains are
-            # common.
+            branch = _is_branch(node)
+            chained = len(node.ops) - 1 if isinstance(node, ast.Compare) else 0
             for child in self.parts(node):
-                branch = _is_branch(node) and not _continues(node, child)
-                deeper = not _continues(node, child)
-                # `a < b < c` is lowered as nested choices.
-                chained = len(node.ops) - 1 if isinstance(node, ast.Compare) else 0
-                pending.append((child, depth + deeper + chained, branches + branch + chained))
+                if _continues(node, child):
+                    pending.append((child, depth, branches))
+                else:
+                    pending.append((child, depth + 1 + chained, branches + branch + chained))
 
     def parts(self, node: ast.AST) -> Iterable[ast.AST]:
-        """Return the parts of a node that are to be checked, after checking the node itself."""
+        """What is to be looked at inside a node, after a look at the node itself."""
+        if type(node) in _PLAIN:
+            return parts_of(node)
         refused = _REFUSED.get(type(node).__name__)
         if refused is not None:
             what, remedy = refused
@@ -120,7 +129,7 @@ class _Fence:
                 self.constant(node)
             case ast.AnnAssign():  # the annotation may be text
                 return [node.target] if node.value is None else [node.target, node.value]
-        return ast.iter_child_nodes(node)
+        return parts_of(node)
 
     def function(self, definition: ast.FunctionDef) -> Iterable[ast.AST]:
         """Check a function that is defined in this one."""
@@ -145,11 +154,11 @@ class _Fence:
         for keyword in node.keywords:
             if keyword.arg is None:
                 self.refuse(keyword.value, "** in a call is not supported in a kernel", "name the arguments")
-        return ast.iter_child_nodes(node)
+        return parts_of(node)
 
     def subscript(self, node: ast.Subscript) -> Iterable[ast.AST]:
         if _text([node.slice]) is None:
-            return ast.iter_child_nodes(node)
+            return parts_of(node)
         shown = ast.unparse(node.value)
         remedy = f"give the value a name outside the kernel and use that, or pass it as a parameter, not in {shown}"
         self.refuse(node, "a dict is not read in a kernel", remedy)

@@ -11,6 +11,7 @@ import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from diffkern.frontend.survey import walk
 from diffkern.lang.library import COMPOSED
 
 __all__ = [
@@ -62,7 +63,7 @@ def assigned(stmts: Iterable[ast.AST], called: Changing = lambda _: None) -> lis
     """Return the names that the statements assign, each once, in the order of the source."""
     found: dict[str, None] = {}
     for stmt in stmts:
-        for node in ast.walk(stmt):
+        for node in walk(stmt):
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
                 # A dictionary keeps the order of the source, which makes programs the same in each process.
                 found[node.id] = None
@@ -94,7 +95,7 @@ def changed_through_views(stmts: Iterable[ast.stmt], called: Called) -> list[str
     """Return the names of tiles of which the statements make views and change these."""
     of: dict[str, set[str]] = {}
     pending: list[str] = []
-    for node in (node for stmt in stmts for node in ast.walk(stmt)):
+    for node in (node for stmt in stmts for node in walk(stmt)):
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             # ``b = a`` and ``b = a[1:3]`` alike: a change of `b` may be one of `a`.
             shown = _shown(node.value, called)
@@ -136,8 +137,8 @@ def _root(node: ast.expr) -> str | None:
 
 
 def names_read(node: ast.AST) -> Names:
-    """Return the names read anywhere in an expression or statement."""
-    return frozenset(n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
+    """Names read anywhere in an expression or statement."""
+    return frozenset(n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 
 def contains(stmts: Sequence[ast.stmt], kinds: tuple[Escape, ...]) -> bool:
@@ -287,9 +288,9 @@ def _uses(stmt: ast.stmt) -> tuple[set[str], set[str]]:
     """Return the names that a simple statement reads, and the names it sets."""
     read: set[str] = set()
     stored: set[str] = set()
-    # The target of `:=` is set only if its expression is evaluated, so it does not end the life of the old value.
-    by_chance = {node.target for node in ast.walk(stmt) if isinstance(node, ast.NamedExpr)}
-    for node in ast.walk(stmt):
+    parts = walk(stmt)
+    by_chance = {node.target for node in parts if isinstance(node, ast.NamedExpr)}
+    for node in parts:
         if isinstance(node, ast.Name) and node not in by_chance:
             (stored if isinstance(node.ctx, ast.Store) else read).add(node.id)
     if isinstance(stmt, ast.AugAssign) and isinstance(stmt.target, ast.Name):

@@ -27,6 +27,7 @@ from diffkern.frontend.returns import check_returned
 from diffkern.frontend.scope import MISSING, Scope
 from diffkern.frontend.signature import Annotation, parameter_type, references, references_of
 from diffkern.frontend.source import Source, get_source
+from diffkern.frontend.survey import walk
 from diffkern.frontend.terms import Binding, Const, Static, Term, Tup, Val, describe
 from diffkern.frontend.tile_terms import holds_tiles
 from diffkern.ir.types import Mat, Scalar, Vec
@@ -74,8 +75,7 @@ def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepar
     body, args = set_apart(definition.body), definition.args
     parameters = [a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
     variables = set(parameters)
-    nodes = (node for stmt in body for node in ast.walk(stmt))
-    variables.update(n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+    variables.update(n.id for n in walk(*body) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
     names = frozenset(variables)
     # Branches that are never taken go first, so that neither the fence nor the analyses look into them.
     definition.body = without_changing_tests(pruned(body, scope, names, kept_results(pyfunc) or ()), scope, names)
@@ -87,8 +87,8 @@ def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepar
     if cx.layout is not None:
         source = without_waiting_tests(source)
     body = source.node.body
-    nodes = (node for stmt in body for node in ast.walk(stmt))
-    returns_value = any(isinstance(n, ast.Return) and n.value is not None and not _is_none(n.value) for n in nodes)
+    returned = (n.value for n in walk(*body) if isinstance(n, ast.Return))
+    returns_value = any(value is not None and not _is_none(value) for value in returned)
     perhaps = unset.maybe_unset(body, names, parameters) if cx.checked else frozenset()
     # A local function reads variables at its calls, which may be anywhere behind its definition: they stay live.
     return Prepared(source.node, names, Liveness(body, captured(body)), returns_value, perhaps)
@@ -111,10 +111,10 @@ def inline(
     Its arguments are those of the call, after the terms ``first``; or ``terms`` alone.
     """
     found = func.on(cx.simt)
-    if found is None:
-        cx.type_error(
-            node, f"{func.name} has a body in C++ for GPUs, which is not compiled here", "write it as a @wp.func"
-        )
+    if isinstance(found, str):
+        where = "GPUs" if cx.simt else "processors"
+        what = f"{func.name} has a body in C++ for {where}, which is not compiled here ({found})"
+        cx.type_error(node, what, "write it as a @wp.func")
     func = found
     places: dict[str, ast.expr] = {}
     if refs := references_of(func):
@@ -128,8 +128,7 @@ def inline(
     if any(frame.pyfunc is func.pyfunc and not frame.lowered for frame in cx.stack):
         cx.type_error(node, f"{func.name} calls itself", "write a loop; recursion is not supported in kernels")
     source = get_source(func.pyfunc)
-    # Errors in a library function are at the user's call; its own lines mean nothing to him.
-    if cx.frame.scalar is not None:  # a part of a library function
+    if cx.frame.scalar is not None or func.at_caller:  # a part of a library function
         source = source.at(cx.loc(node))
     given = _bound(cx, func, node, positional, keywords)
     if places:
@@ -152,8 +151,7 @@ def _with_places(
         if name is None:
             return cx.expr(arg), arg
         is_constant = isinstance(arg, ast.Name) and arg.id not in cx.frame.locals
-        # The place is evaluated twice, for reading and for writing, so it must have no effects.
-        if is_constant or not isinstance(arg, _PLACES) or any(isinstance(part, ast.Call) for part in ast.walk(arg)):
+        if is_constant or not isinstance(arg, _PLACES) or any(isinstance(part, ast.Call) for part in walk(arg)):
             cx.type_error(
                 arg,
                 f"{func.name} changes its argument {name}, which must be a variable, an element or a part of one, "
@@ -190,11 +188,12 @@ def _with_changes(
     names = list(references(func.pyfunc))
     if not isinstance(result, Tup):
         raise Cascade  # an error in the func has been recorded
+    parameters = inspect.signature(func.pyfunc).parameters
     own, last = result.items[: -len(names)], result.items[-len(names) :]
     for name, term in zip(names, last, strict=True):
         # A parameter that was not assigned has its argument still, and no store is emitted.
         if name in places and term is not given[name]:
-            want = _annotation(cx, func, name, scope, node)
+            want = _annotation(cx, func, parameters[name], scope, node)
             changed = _as_annotated(cx, func, name, want, term, node, {})
             cx.assign(_stored(places[name]), changed, node)
     return own[0] if own else Static(None, f"{func.name}(...)")
@@ -316,7 +315,7 @@ def _bound(
             term, where = bound.arguments[name]
         else:
             term, where = static_term(cx, parameter.default, name, node), node
-        want = _annotation(cx, func, name, scope, where)
+        want = _annotation(cx, func, parameter, scope, where)
         given[name] = _as_annotated(cx, func, name, want, term, where, variables)
     return given
 
@@ -325,10 +324,10 @@ def _names(signature: inspect.Signature) -> str:
     return "(" + ", ".join(signature.parameters) + ")"
 
 
-def _annotation(cx: Context, func: Func, name: str, scope: Scope, node: ast.AST) -> Annotation:
-    """Return the meaning of a parameter's annotation."""
+def _annotation(cx: Context, func: Func, parameter: inspect.Parameter, scope: Scope, node: ast.AST) -> Annotation:
+    """What a parameter's annotation means."""
     try:
-        return parameter_type(inspect.signature(func.pyfunc).parameters[name].annotation, scope, name, func.name)
+        return parameter_type(parameter.annotation, scope, parameter.name, func.name)
     except TypeError as error:
         raise KernelTypeError(
             str(error), loc=cx.loc(node), remedy="use a dtype, dk.array(...), or no annotation"

@@ -28,6 +28,7 @@ from diffkern.frontend import (
     output,
     rules,
     views,
+    warps,
 )
 from diffkern.frontend import library_vector as vector
 from diffkern.frontend.context import Context
@@ -332,6 +333,7 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "unot": (1, _not),
     "len": (1, _len),
     **{name: (2, _peek(T.SCALARS[name.removeprefix("peek_")])) for name in INTERNAL if name.startswith("peek_")},
+    **warps.TABLE,
 }
 
 

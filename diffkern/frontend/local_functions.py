@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diffkern.frontend.desugar import as_definition
+from diffkern.frontend.survey import walk
 
 __all__ = ["Local", "LocalFunction", "captured", "set_apart"]
 
@@ -46,7 +47,7 @@ class Local:
 
 def set_apart(body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """Return a body in which local functions are expressions; without any, the same statements."""
-    if not any(isinstance(node, (ast.FunctionDef, ast.Lambda)) for stmt in body for node in ast.walk(stmt)):
+    if not any(isinstance(node, (ast.FunctionDef, ast.Lambda)) for node in walk(*body)):
         return list(body)
     return [_Apart().visit(copy.deepcopy(stmt)) for stmt in body]
 
@@ -67,6 +68,6 @@ def _expression(definition: ast.FunctionDef) -> LocalFunction:
 
 
 def captured(body: Iterable[ast.AST]) -> frozenset[str]:
-    """Return the names that local functions in a body read: their values may be needed wherever one is called."""
-    found = (node.definition for stmt in body for node in ast.walk(stmt) if isinstance(node, LocalFunction))
-    return frozenset(n.id for definition in found for n in ast.walk(definition) if isinstance(n, ast.Name))
+    """Names that local functions in a body read: what they stand for may be needed wherever one is called."""
+    found = (node.definition for node in walk(*body) if isinstance(node, LocalFunction))
+    return frozenset(n.id for definition in found for n in walk(definition) if isinstance(n, ast.Name))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from diffkern.frontend.flow import assigned
 from diffkern.frontend.scope import MISSING, Scope
 from diffkern.frontend.signature import references_of
+from diffkern.frontend.survey import walk
 from diffkern.lang import Func
 from diffkern.lang.intrinsics import lowering_key
 
@@ -38,8 +39,8 @@ def without_changing_tests(body: Sequence[ast.stmt], scope: Scope, variables: fr
 
 
 def moved(body: Sequence[ast.stmt], wanted: Callable[[ast.While], bool]) -> list[ast.stmt]:
-    """Return a body in which the conditions of some loops are tests at the start of their bodies."""
-    if not any(isinstance(node, ast.While) and wanted(node) for stmt in body for node in ast.walk(stmt)):
+    """Return a body in which the conditions of some loops stand at the beginning of what they repeat."""
+    if not any(isinstance(node, ast.While) and wanted(node) for node in walk(*body)):
         return list(body)
     return [_Loops(wanted).visit(copy.deepcopy(stmt)) for stmt in body]
 

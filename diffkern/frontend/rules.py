@@ -234,8 +234,7 @@ class _Call:
         cotangents = [op.result for op in arrays]
         for op in walk(region):
             changes = op.name in ACCESSES and not op.name.endswith("load") and op.operands[0] not in cotangents
-            if changes or lookup(op.name).family == "block":
-                # The parameters and the arrays of cotangents stay: what uses the region looks at these.
+            if changes or lookup(op.name).family in ("block", "warp"):
                 refused = Region(region.params, arrays)
                 with self.cx.b.into(refused):
                     what = f"{rule.func.name}{_where(op)} changes an array, or works with the threads of its block"

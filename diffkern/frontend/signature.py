@@ -238,6 +238,8 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
 
 def references(pyfunc: Callable[..., Any]) -> dict[str, int]:
     """Return the parameters of a func that stand for variables of the caller, which it may change, and their places."""
+    if not hasattr(pyfunc, "__wrapped__") and not any(map(_may_refer, inspect.get_annotations(pyfunc).values())):
+        return {}
     found = {}
     for place, (name, parameter) in enumerate(inspect.signature(pyfunc).parameters.items()):
         annotation = parameter.annotation
@@ -248,6 +250,10 @@ def references(pyfunc: Callable[..., Any]) -> dict[str, int]:
         if isinstance(annotation, Reference) and annotation.is_changed:
             found[name] = place
     return found
+
+
+def _may_refer(annotation: Any) -> bool:
+    return isinstance(annotation, (str, Reference))
 
 
 def references_of(func: Func) -> dict[str, int]:

@@ -17,6 +17,7 @@ from diffkern.frontend import merge
 from diffkern.frontend.coerce import value
 from diffkern.frontend.context import RETURNED, Cascade, Context, Frame
 from diffkern.frontend.flow import Names, chain_of
+from diffkern.frontend.survey import walk
 from diffkern.frontend.terms import Binding, Const, Poison, Rec, RecView, Static, Term, Tup, Val, View, mark, nullness
 from diffkern.ir.nodes import Region
 
@@ -80,21 +81,20 @@ class _Walk:
         known |= set.intersection(self.block(chain[-1].orelse, known), *ends)
 
     def _reads(self, node: ast.AST, known: set[str]) -> None:
-        for part in ast.walk(node):
+        for part in walk(node):
             if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and part.id in self._names:
                 self.found |= {part.id} - known
 
 
 def _stored(node: ast.AST) -> Names:
-    """Return the variables that a simple statement sets in any case."""
-    # A walrus may stand behind an ``and`` that ends before it.
-    by_chance = {part.target for part in ast.walk(node) if isinstance(part, ast.NamedExpr)}
+    """The variables that a simple statement sets in any case."""
+    by_chance = {part.target for part in walk(node) if isinstance(part, ast.NamedExpr)}
     if not isinstance(node, (ast.expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
         return frozenset()
     # ``x: float`` sets nothing.
     if isinstance(node, ast.AnnAssign) and node.value is None:
         return frozenset()
-    parts = (part for part in ast.walk(node) if isinstance(part, ast.Name) and part not in by_chance)
+    parts = (part for part in walk(node) if isinstance(part, ast.Name) and part not in by_chance)
     return frozenset(part.id for part in parts if isinstance(part.ctx, ast.Store))
 
 

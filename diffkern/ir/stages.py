@@ -119,7 +119,7 @@ STAGED_MARKS = frozenset({"guarded", "replay", "ahead", "reassoc", "rolled", "as
 STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "blocks", "dynamic_shared"})
 """Fields of a function by which passes tell later ones something."""
 
-_TILES, _COMPOSITES, _STACKS, _RULES = map(_family, ("tile", "composite", "stack", "rule"))
+_TILES, _COMPOSITES, _STACKS, _RULES, _WARPS = map(_family, ("tile", "composite", "stack", "rule", "warp"))
 _INTERNAL = frozenset(row.name for row in all_ops().values() if row.diff is Diff.INTERNAL)
 _WORK_OF_BLOCKS = frozenset({"block_thread", "barrier", "lane_left", "aligned"})
 _EXPANDED = frozenset({"digamma", "polygamma"})
@@ -182,8 +182,7 @@ LOOPS = PROGRAM.then(
 SERIAL = LOOPS.then(
     "serial",
     "a thread is a whole block where its threads worked together: no barrier is left",
-    # The threads of a block run one after the other in one thread, so there is nobody left to wait for.
-    gone=_WORK_OF_BLOCKS,
+    gone=_WORK_OF_BLOCKS | _WARPS,
     facts=("blocks",),
 )
 CPU = SERIAL.then(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 __all__ = [
-    "BLOCK", "EARLY", "FIELDS", "LATEST", "LEAST", "READ", "SITES", "STORED", "UPDATED", "VALUE",
+    "BLOCK", "EARLY", "FIELDS", "LATEST", "LEAST", "READ", "SITES", "SOURCE", "STORED", "UPDATED", "VALUE",
 ]  # fmt: skip
 
 # All columns but LATEST are updated with an atomic maximum, so that rows can start as zeros. A minimum is kept as the
@@ -26,8 +26,9 @@ UPDATED: Final = 7
 """The same of atomic updates as of stores."""
 LATEST: Final = 9
 """The thread that was the latest to store there, from 1 on."""
-FIELDS: Final = 10
-# Greater than any number of an access, and far enough from 2**63 that differences do not overflow.
+SOURCE: Final = 10
+"""The same of the ways in which the values that are stored are computed, as of the values."""
+FIELDS: Final = 12
 LEAST: Final = 1 << 62
 SITES: Final = 1 << 12
 """The number of an access is that of the thread times this, and that of the place in the source, from 1 on."""

@@ -82,9 +82,12 @@ class Func(ByPath, KnownToNumba):
     overloads : tuple of Func
         The funcs among which a call of it chooses by the types of the arguments, in the order of their definition, the
         func itself last.
+    at_caller : bool
+        Whether messages about its body name the line that calls it: no user has written it.
     """
 
     __name__: str
+    at_caller = False
 
     def __init__(self, pyfunc: Callable[..., Any], dialect: Dialect = NATIVE, others: Iterable[Func] = ()) -> None:
         check_function(pyfunc, "@dk.func")
@@ -98,8 +101,8 @@ class Func(ByPath, KnownToNumba):
         # A func with the same annotations is redefined, as by a notebook cell that runs again.
         self.overloads: tuple[Func, ...] = (*(f for f in others if _annotations(f) != own), self)
 
-    def on(self, simt: bool) -> Func | None:
-        """Return the func that a CPU or a GPU runs where this one is called; None if there is none."""
+    def on(self, simt: bool) -> Func | str:
+        """The func that a processor or a GPU runs where this one is called, or why there is none."""
         return self
 
     def overload(self, pyfunc: Callable[..., Any]) -> Func:

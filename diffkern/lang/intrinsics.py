@@ -315,6 +315,18 @@ INTERNAL: Final[Mapping[str, Intrinsic]] = {
         in_kernels_alone=True,
     ),
     "own_zeros": Intrinsic("own_zeros", "shape, dtype", "An array of the thread's own.", in_kernels_alone=True),
+    **{
+        name: Intrinsic(name, signature, doc, in_kernels_alone=True)
+        for name, signature, doc in (
+            ("block_barrier", "", "The threads of the block that come here wait for each other, on a GPU."),
+            ("warp_thread", "", "The thread's index in its block, on a GPU."),
+            ("warp_shuffle", "mask, value, lane", "What another lane of the warp has as the value."),
+            ("warp_ballot", "mask, condition", "For which lanes of the warp a condition holds, as bits."),
+            ("warp_active", "", "Which lanes of the warp are here, as bits."),
+            ("warp_barrier", "mask", "The lanes of the warp wait for each other."),
+            ("warp_fence", "", "What was written is seen by other blocks before what is written next."),
+        )
+    },
 }
 """Built-ins that only library functions call, by name: what no array of a launch stands for, at its address; and what
 is a function of the run time elsewhere.

@@ -54,12 +54,17 @@ ROWS = (
     OpDef("block_index", "block", 0, _index, diff=Diff.ZERO, py="block_index()", uniformity=Uniformity.BLOCK, least=0),
     # Memory of a block, with undefined contents; no two arrays have the same number
     OpDef("shared_new", "block", 0, _shared, diff=Diff.SPECIAL, attrs={"type": Array, "shape": tuple, "number": int}),
-    # Every thread of the block waits for all others; what they wrote before is visible after it. replay: this barrier
-    # is in an adjoint and orders only accesses of primal values
-    OpDef("barrier", "block", 0, _barrier, Effect.BARRIER, Diff.SPECIAL, optional={"replay": bool}),
-    # The operand of the thread `distance` places earlier in the warp; the first `distance` threads get their own. All
-    # threads of the block execute it together
+    # Every thread of the block waits for all others; what they wrote before is seen after it. replay: in an adjoint,
+    # of one that orders nothing but accesses of primal values. trusted: of a text in C++ for GPUs, which says itself
+    # which threads come there; unproved: of these, where the kernel does not prove that all do. threads: how many a
+    # block has that hold numbers of their own, where the kernel works on tiles as well
+    OpDef(
+        "barrier", "block", 0, _barrier, Effect.BARRIER, Diff.SPECIAL,
+        optional={"replay": bool, "trusted": bool, "unproved": bool, "threads": int},
+    ),
+    # What the thread that is `distance` before in the warp has as the operand, its own value in the first `distance`
+    # threads. All threads of the block execute it together
     OpDef("lane_left", "block", 1, _lane, Effect.BARRIER, Diff.INTERNAL, attrs={"distance": int}),
     # Whether an array begins at an address that is a multiple of that many bytes
     OpDef("aligned", "block", 1, _aligned, diff=Diff.INTERNAL, py="aligned({0}, {bytes})", attrs={"bytes": int}),
-)
+)  # fmt: skip

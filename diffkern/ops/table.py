@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from diffkern.ops import block, buffer, composite, memory, output, rule, scalar, tile
+from diffkern.ops import block, buffer, composite, memory, output, rule, scalar, tile, warps
 from diffkern.ops.row import OpDef
 
 __all__ = ["all_ops", "lookup", "table_of"]
@@ -20,7 +20,7 @@ def table_of(rows: Iterable[OpDef]) -> dict[str, OpDef]:
     return table
 
 
-_FAMILIES: Final = (scalar, composite, memory, block, tile, buffer, rule, output)
+_FAMILIES: Final = (scalar, composite, memory, block, warps, tile, buffer, rule, output)
 _TABLE: Final = table_of(row for family in _FAMILIES for row in family.ROWS)
 
 

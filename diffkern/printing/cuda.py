@@ -64,6 +64,11 @@ _RESERVED = frozenset(n for n in vars(prims) if not n.startswith("_")) | {
     "index",
 }
 
+_OF_WARPS = {
+    "warp_shuffle": "shfl_sync", "warp_ballot": "ballot_sync", "warp_active": "activemask",
+    "warp_barrier": "syncwarp", "warp_fence": "threadfence",
+}  # fmt: skip
+
 _BLOCK_SUM = '''\
 @cuda.jit(device=True)
 def block_sum(partials, value):
@@ -337,6 +342,10 @@ class CudaWriter(CudaMemoryWriter):
                 partials, distance = self.partials[scalar_of(op.result.type)], op.attrs["distance"]
                 mine = self.components(op.operands[0])
                 return self.element(op.result.type, [f"lane_left({partials}, {x}, {distance})" for x in mine], op)
+            case "warp_thread":
+                return Expr(f"{self.prim('index')}(cuda.threadIdx.x)")
+            case "warp_shuffle" | "warp_ballot" | "warp_active":
+                return Expr(f"{self.prim(scalar_of(op.result.type).name)}({self.of_warp(op)})", reads=self.reads(op))
             case "construct":
                 parts = tuple(self.typed(v).text for v in op.operands)
                 return Expr(as_tuple(parts), reads=self.reads(op), parts=parts)
@@ -352,6 +361,10 @@ class CudaWriter(CudaMemoryWriter):
                 return self.element(op.result.type, [f"{name}[{p}]" for p in places], op)
             case _:
                 return super().expression(op)
+
+    def of_warp(self, op: Op) -> str:
+        """A call of what the lanes of a warp do together."""
+        return f"cuda.{_OF_WARPS[op.name]}({', '.join(self.typed(v).text for v in op.operands)})"
 
     def formula(self, op: Op) -> Expr:
         t = op.result.type
@@ -389,6 +402,8 @@ class CudaWriter(CudaMemoryWriter):
                 pass  # the loop's
             case "barrier":
                 self.emit("cuda.syncthreads()", op)
+            case "warp_barrier" | "warp_fence":
+                self.emit(self.of_warp(op), op)
             case "buffer_product":
                 name = next(name for name, first in library_products(self.fn).items() if is_same_product(first, op))
                 arrays = ", ".join(self.exprs[v].text for v in op.operands)

@@ -253,6 +253,8 @@ class Writer:
             case "deposit":
                 address, value = self.typed(op.operands[0]).text, self.typed(op.operands[2]).text
                 self.emit(f"{self.prim('deposit')}({address}, {self.exprs[op.operands[1]].text}, {value})", op)
+            case "warp_barrier" | "warp_fence":
+                self.emit(self.formula(op).text, op)
             case "barrier":
                 self.emit(f"{self.prim('syncthreads')}()", op)
             case "atomic" if not self.is_used(op.result):

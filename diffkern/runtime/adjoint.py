@@ -33,6 +33,7 @@ from diffkern.runtime.pointed import held_in
 from diffkern.runtime.program import Executable
 from diffkern.runtime.resources import check_not_given
 from diffkern.runtime.sorting import sorting_of
+from diffkern.runtime.stamps import with_one_writer
 from diffkern.runtime.state import attention, current
 from diffkern.runtime.structured import StructuredArray
 from diffkern.runtime.sweep import NOTHING, Sweep, choose, copied_of
@@ -70,6 +71,9 @@ class AdjointLaunch(Operation):
         The adjoint program for these cotangents that accumulates plainly, if it is at hand.
     may_gather : bool, optional
         Whether the program whose threads gather may run, if the arguments are such that it is right.
+    at_once : bool, optional
+        Whether it runs on what the arrays hold now, and once: then these are looked at for threads that store to one
+        element.
     """
 
     in_elements = False
@@ -83,6 +87,7 @@ class AdjointLaunch(Operation):
         contents: Mapping[int, array] | None = None,
         executable: Executable | None = None,
         may_gather: bool = True,
+        at_once: bool = False,
     ) -> None:
         kernel = launch.kernel
         # Only a tape pairs arrays that a kernel finds by their ids with cotangents; here their gradients would be lost.
@@ -90,12 +95,14 @@ class AdjointLaunch(Operation):
             check_not_given(launch, (), "outside of a tape")
         if launch.merged:
             cotangents = _merged(launch, cotangents)
+        program = launch.adjoint(frozenset(cotangents)) if executable is None else executable
+        if at_once and program.granted is not None:
+            launch = with_one_writer(launch, frozenset(cotangents), program, after=True)
+            program = launch.adjoint(frozenset(cotangents))
         self.launch = launch
         self.cotangents = cotangents
         self.saved = saved or {}
         self.contents = contents or {}
-        # The program is specialized on the set of active leaves: an inactive leaf costs neither code nor an argument.
-        program = launch.adjoint(frozenset(cotangents)) if executable is None else executable
         self.executable = program
         derivative = program.derivative
         if derivative.before:

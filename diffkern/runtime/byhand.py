@@ -114,7 +114,7 @@ class ByHand:
         # An array may have been replaced since the last launch. Without a gradient, contributions would silently
         # vanish.
         check_not_lost(packed, self._differentiated, cotangents)
-        perform(AdjointLaunch(packed, cotangents), stream or self.stream)
+        perform(AdjointLaunch(packed, cotangents, at_once=True), stream or self.stream)
         self._differentiated = frozenset(cotangents)
 
 

@@ -102,7 +102,7 @@ class LaunchStep:
             # its place.
             if self._is_ahead and program.races is not None:
                 program.races.check(launch.kernel.name, launch.dims, launch.parts.__getitem__)
-            if self._is_ahead and program.manifest.trusted:
+            if self._is_ahead and program.granted is not None:
                 self.launch = with_one_writer(launch, self.active, program)
             return program if self.launch is launch else None
         except AutodiffError as error:
@@ -149,12 +149,8 @@ class LaunchStep:
         """Return the launch to run: one with a log, if the adjoint reads one."""
         if self.launch.logged is not None:  # a tape inside of this one wants it
             return self.launch
-        executable = self.launch.executable
-        may_log = executable.manifest.log is not None or executable.is_in_place or bool(self.launch.merged)
-        # Making the adjoint program costs a compilation, and is only worth it before the launch where it may want a
-        # log.
         self._is_ahead = True
-        program = self.program() if may_log else None
+        program = self.program() if self.launch.executable.looks_ahead or self.launch.merged else None
         self._is_ahead = False
         if program is not None and program.derivative.log is not None:
             self.launch = self.launch.with_log(program.derivative.log)

@@ -262,8 +262,8 @@ class PackedLaunch(Operation):
         made = self.copy()
         made.executable = stamper
         copies = made.spare()
-        stamped = [made.arrays[one.array] for one in made.executable.manifest.stamped]
-        sizes = [math.prod(held.shape) for held in stamped if held is not None]
+        stamped = [(made.arrays[one.array], one.rows) for one in made.executable.manifest.stamped]
+        sizes = [math.prod(held.shape) * rows for held, rows in stamped if held is not None]
         made.log = tuple(new((max(1, size), FIELDS), INT64, True, self.device) for size in sizes)
         made.logged = None
         made._check()

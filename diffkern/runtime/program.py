@@ -24,11 +24,12 @@ from diffkern.runtime.grid import Grid
 from diffkern.runtime.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step, Steps, copied
-from diffkern.runtime.race_checks import Races
+from diffkern.runtime.race_checks import Races, TakenForGranted
 from diffkern.runtime.regions import Regions
 from diffkern.runtime.schedule import USUAL, Blocks, Cut, cut, cut_blocks, cut_groups, normalize_dim
 
 if TYPE_CHECKING:
+    from diffkern.errors import AutodiffError
     from diffkern.runtime.native.loader import Code
     from diffkern.runtime.sweep import Sweep
 
@@ -102,9 +103,16 @@ class Executable:
     gathering : Gathering or None
         Of an adjoint: the condition under which its gathering variant may run; None where there is none.
     sorts : bool
-        Of an adjoint: whether it has a variant whose contributions can be summed by destination.
-    stamped : set of tuple
-        Of an adjoint: the deciding properties of launches for which stamps have shown that no two threads race.
+        Of an adjoint: whether there is another program of it whose contributions can be added up by destinations.
+    granted : TakenForGranted or None
+        Of an adjoint: where it takes for granted that one thread stores to an element; None where that is certain.
+    stampers : dict
+        Of an adjoint: the programs that stamp, by the arrays for which they are asked; None where there is none.
+    stamped : dict
+        Of an adjoint: what stamps have shown of launches, by what decides about that: whether several threads store to
+        one element, the same value, or an error that names two threads.
+    looks_ahead : bool
+        Whether a tape has to know the adjoint before it runs a launch.
     sweeps : dict
         Of an adjoint: the choices made for launches of one shape.
     """
@@ -112,8 +120,9 @@ class Executable:
     __slots__ = (
         "__weakref__", "_added", "_block_offset", "_derivative", "_grouped", "_sizes", "address", "apart", "block_dim",
         "blockwise", "by_id", "code", "contiguous_cotangents", "cost", "device", "extents", "finish", "gathering",
-        "grids", "is_in_place", "layout", "manifest", "may_share", "races", "reads", "regions", "sites", "sorts",
-        "stamped", "sweeps", "together", "updates", "uses", "whole", "writes", "writes_elements",
+        "granted", "grids", "is_in_place", "layout", "looks_ahead", "manifest", "may_share", "races", "reads",
+        "regions", "sites", "sorts", "stamped", "stampers", "sweeps", "together", "updates", "uses", "whole", "writes",
+        "writes_elements",
     )  # fmt: skip
 
     def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
@@ -152,7 +161,11 @@ class Executable:
         self.extents = Extents(manifest, self.layout) if manifest.accesses else None
         self.regions = Regions(manifest)
         self.races = Races(manifest) if manifest.races else None
-        self.stamped: set[tuple[object, ...]] = set()
+        is_certain = not (manifest.stores or manifest.trusted or manifest.unproved)
+        self.granted = None if is_certain else TakenForGranted(manifest)
+        self.stampers: dict[tuple[int, ...], Executable | None] = {}
+        self.stamped: dict[tuple[object, ...], bool | AutodiffError] = {}
+        self.looks_ahead = manifest.log is not None or self.is_in_place or manifest.scatters
         self.gathering = Gathering(manifest) if manifest.gather is not None else None
         self.sorts = bool(manifest.sums)
 

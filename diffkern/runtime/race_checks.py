@@ -18,7 +18,7 @@ from diffkern.ir.types import Kind, Scalar, Type, parse_type
 from diffkern.manifest import Manifest, RaceCheck
 from diffkern.race_search import Numbers, Threads, needed, racing
 
-__all__ = ["Races", "check_races", "number_in"]
+__all__ = ["Races", "TakenForGranted", "check_races", "number_in"]
 
 _CACHED = 256
 _Race: TypeAlias = tuple[RaceCheck, Threads]
@@ -77,6 +77,49 @@ class Races:
         race = self._found[dims, found]
         if race is not None:
             raise _refusal(kernel, self._names, numbers, race)
+
+
+class TakenForGranted:
+    """Of which arrays does an adjoint take something for granted that the numbers of a launch do not show?
+
+    That is that one thread alone stores to each element; of launches that are stamped, that no threads race.
+
+    Parameters
+    ----------
+    manifest : Manifest
+        The program's facts.
+    """
+
+    __slots__ = ("_always", "_found", "_places", "_stores", "_types")
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._always = {pair.array for pair in (*manifest.trusted, *manifest.unproved)}
+        self._stores = manifest.stores
+        self._places = needed([one.check for one in manifest.stores if one.check is not None])
+        self._types = {k: parse_type(manifest.params[k].type) for k, axis in self._places if axis < 0}
+        self._found: dict[tuple[tuple[int, ...], tuple[int, ...]], tuple[int, ...]] = {}
+
+    def arrays(self, dims: tuple[int, ...], part: Callable[[int], bytes]) -> tuple[int, ...]:
+        """Return the parameters.
+
+        Parameters
+        ----------
+        dims : tuple of int
+            The launch's dimensions.
+        part : callable
+            Returns the bytes of a parameter in the argument block.
+        """
+        found = tuple([number_in(part(k), self._types.get(k), axis) for k, axis in self._places])
+        arrays = self._found.get((dims, found))
+        if arrays is None:
+            if len(self._found) >= _CACHED:
+                self._found.clear()
+            arrays = self._found[dims, found] = self._of(dims, dict(zip(self._places, found, strict=True)))
+        return arrays
+
+    def _of(self, dims: tuple[int, ...], numbers: Numbers) -> tuple[int, ...]:
+        shared = (s for s in self._stores if s.check is None or racing(s.check, dims, numbers) is not None)
+        return tuple(sorted(self._always.union(s.array for s in shared)))
 
 
 def number_in(part: bytes, t: Type | None, axis: int) -> int:

@@ -366,7 +366,7 @@ def launch_or_record(
         for index, ct in _left_alone(packed, given):
             cotangents[index] = new(ct.shape, ct._element, False, ct._memory.device)
             perform(Copy(cotangents[index], ct), stream)
-    perform(AdjointLaunch(packed, cotangents), stream)
+    perform(AdjointLaunch(packed, cotangents, at_once=True), stream)
     return None
 
 

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from diffkern.errors import AutodiffError, Loc
-from diffkern.ir.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, STORED, UPDATED, VALUE
+from diffkern.ir.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, SOURCE, STORED, UPDATED, VALUE
 from diffkern.ir.types import Scalar, parse_type
 from diffkern.manifest import Stamped
 from diffkern.runtime.array import array
@@ -64,17 +65,24 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
     except AutodiffError:
         # The marked program has another obstacle; what the user can mend is the first.
         raise error from None  # which stands first in the kernel's way
-    arrays = tuple(sorted({pair.array for pair in program.manifest.unproved}))
+    arrays = () if program.granted is None else program.granted.arrays(launch.dims, launch.parts.__getitem__)
     if any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
         raise error  # one element has several indices, by which the stamps are found
     # A kernel that is declared race-free is believed, and costs no second run.
     if arrays and not trusted:
-        _look(launch, program, arrays)
+        stamper = _stamper(launch, program, arrays)
+        if stamper is None:
+            launch.stamper(arrays)  # says why there is none
+        else:
+            _look(launch, program, stamper)
     return made
 
 
-def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Executable) -> PackedLaunch:
-    """Return a launch with the right adjoint, where one assumes that one thread stores to each element.
+def with_one_writer(
+    launch: PackedLaunch, active: frozenset[int], program: Executable, *, after: bool = False
+) -> PackedLaunch:
+    """Return a launch with the adjoint that is right for it, where one takes for granted that one thread stores to each
+    element.
 
     That is a precondition of plain stores: where it cannot be checked it is left to the user.
 
@@ -86,30 +94,31 @@ def with_one_writer(launch: PackedLaunch, active: frozenset[int], program: Execu
         The parameters for which it is to be differentiated.
     program : Executable
         The adjoint.
+    after : bool, optional
+        Whether the launch has run already: then it is looked at if it cannot have changed what decides about it.
 
     Raises
     ------
     AutodiffError
         If two threads race.
     """
-    trusted = program.manifest.trusted
-    arrays = tuple(sorted({pair.array for pair in trusted}))
-    overlapping = any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None)
-    if launch.kernel.race_free or overlapping or not _can_look(launch):
+    if launch.kernel.race_free or not _can_look(launch):
         return launch
-    try:
-        launch.stamper(arrays)
-    except AutodiffError:  # stamps would not tell what the launch does
+    granted = program.granted
+    arrays = () if granted is None else granted.arrays(launch.dims, launch.parts.__getitem__)
+    if not arrays or any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
         return launch
-    # Several threads store, all the same number: right for the forward launch, but the adjoint would count the
-    # cotangent several times. The adjoint of a marked launch is made for that case.
-    if not _look(launch, program, arrays):
+    stamper = _stamper(launch, program, arrays)
+    if stamper is None or (after and stamper.manifest.stamped[0].deciding is None):
         return launch
-    pair = trusted[0]
+    if not _look(launch, program, stamper):
+        return launch
+    manifest = program.manifest
+    loc = next(iter([*(pair.write for pair in manifest.trusted), *(one.second for one in manifest.stores)]))
     error = AutodiffError(
         f"kernel {launch.kernel.name!r}: several threads store to one element, and the adjoint takes for granted that "
-        f"one does (line {'?' if pair.write is None else pair.write.line})",
-        loc=pair.load,
+        "one does",
+        loc=loc,
         remedy=_ONE_WRITER,
     )
     return checked_by_stamps(launch, active, error)
@@ -121,47 +130,78 @@ def _can_look(launch: PackedLaunch) -> bool:
     return not (is_repeated or launch.executable.by_id)
 
 
-def _look(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> bool:
-    """Raise if two threads of a launch race for an element of one of some arrays.
+def _stamper(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> Executable | None:
+    """The program that stamps elements of some arrays; None if stamps would not tell what the launch does."""
+    if arrays not in program.stampers:
+        try:
+            program.stampers[arrays] = launch.stamper(arrays)
+        except AutodiffError:
+            program.stampers[arrays] = None
+    return program.stampers[arrays]
+
+
+def _look(launch: PackedLaunch, program: Executable, stamper: Executable) -> bool:
+    """Raise if two threads of a launch race for an element of an array that a program stamps.
 
     Returns
     -------
     bool
         Whether several threads store to one element, the same number.
     """
-    stamper = launch.stamper(arrays)
     manifest = stamper.manifest
     axes = manifest.tid_arity
     # Stamps tell threads apart by the index that the kernel asks for.
     if not manifest.stamped[0].blocks and any(extent > 1 for extent in launch.dims[axes:]):
         raise _same_index(launch)
-    key = _key(launch, manifest.stamped)
-    if key is not None and key in program.stamped:
+    key = _key(launch, manifest.stamped, with_sources=False)
+    if key in program.stamped:
         return False
+    shared_key = _key(launch, manifest.stamped, with_sources=True)
+    found = program.stamped.get(shared_key) if shared_key is not None else None
+    if found is None:
+        found = _seen(launch, program, stamper)
+        # Threads that share no element do so whatever they store; those that do may store other values the next time.
+        known = shared_key if found is not False else key
+        if known is not None:
+            if len(program.stamped) >= _CACHED:
+                program.stamped.clear()
+            program.stamped[known] = found
+    if isinstance(found, AutodiffError):
+        raise copy(found)  # without what its traceback holds
+    return found
+
+
+def _seen(launch: PackedLaunch, program: Executable, stamper: Executable) -> bool | AutodiffError:
+    """Run the program that stamps, and say whether threads store to one element, or how they race."""
     stamping, copies = launch.stamping(stamper)
     # The stamping program runs the whole kernel, on copies: the launch itself follows and must find its inputs
     # unchanged.
     for operation in (*copies, stamping):
         perform(operation)
+    pairs = {pair.array for pair in (*program.manifest.trusted, *program.manifest.unproved)}
+    only_stored = {one.array for one in program.manifest.stores} - pairs
     shared = False
-    for one, held in zip(manifest.stamped, stamping.log or (), strict=True):
-        found = _Stamps(launch, one, held._elements())
-        found.check()
-        shared = shared or found.shared
-    if key is not None and not shared:  # threads that write the same value may write different ones the next time
-        if len(program.stamped) >= _CACHED:
-            program.stamped.clear()
-        program.stamped.add(key)
+    try:
+        for one, held in zip(stamper.manifest.stamped, stamping.log or (), strict=True):
+            found = _Stamps(launch, one, held._elements())
+            if one.array not in only_stored:
+                found.check_reads()
+            found.check_stores()
+            shared = shared or found.shared
+    except AutodiffError as error:
+        return copy(error)
     return shared
 
 
-def _key(launch: PackedLaunch, stamped: Sequence[Stamped]) -> tuple[Any, ...] | None:
-    """Return the values that determine which elements the threads of a launch access; None if they are not known."""
-    deciding = stamped[0].deciding
-    if deciding is None:
+def _key(launch: PackedLaunch, stamped: Sequence[Stamped], *, with_sources: bool) -> tuple[Any, ...] | None:
+    """What decides which elements the threads of a launch access, and from which others they compute what they store;
+    None where that is not known.
+    """
+    deciding, sources = stamped[0].deciding, stamped[0].sources if with_sources else ()
+    if deciding is None or sources is None:
         return None
-    found: list[Any] = [launch.dims, launch.blocks.block_dim]
-    for index in deciding:
+    found: list[Any] = [launch.dims, launch.blocks.block_dim, with_sources]
+    for index in dict.fromkeys((*deciding, *sources)):
         held = launch.arrays[index]
         found.append(launch.parts[index])
         if held is not None:
@@ -172,7 +212,8 @@ def _key(launch: PackedLaunch, stamped: Sequence[Stamped]) -> tuple[Any, ...] | 
             # The version stands for the contents. `born` tells it from later memory at the same address.
             found += (memory.born, memory.now, memory.lendings)
     # Of the arrays themselves the extents alone: from them negative indices count.
-    found += [launch.parts[one.array][_EXTENTS:] for one in stamped]
+    for one in stamped:
+        found += one.array, launch.parts[one.array][_EXTENTS:]
     return tuple(found)
 
 
@@ -218,8 +259,8 @@ class _Stamps:
         self.several = several
         self.shared = bool(several.any())
 
-    def check(self) -> None:
-        """Raise if two threads race for an element."""
+    def check_reads(self) -> None:
+        """Raise if a thread reads or updates an element to which another one writes."""
         rows, read = self.rows, self.rows[:, READ] > 0
         # Elements that one thread stores to: any other thread that reads them races, the first or the last reader at
         # least.
@@ -235,16 +276,26 @@ class _Stamps:
             for stores in (self.last, self.first):
                 racing = (rows[:, UPDATED] > 0) & (self.last > 0) & (_thread(updates) != _thread(stores))
                 self._refuse(racing, stores, updates, "updates atomically", "stores to")
-        # Several threads may store to one element if all store the same value: the bits of the largest and the smallest
-        # agree.
-        differing = self.several & (rows[:, VALUE] != LEAST - rows[:, VALUE + 1])
-        for k in np.flatnonzero(differing)[:1]:
-            raise self._two_values(int(k))
+
+    def check_stores(self) -> None:
+        """Raise if threads store to one element what is not the same, or was read there."""
+        rows = self.rows
+        for k in np.flatnonzero(self._differ(VALUE))[:1]:
+            raise self._two_values(int(k), "another value")
         # A thread that has not stored there itself, or not yet, may read the old value or another thread's. Which
         # threads these are is known only where they run one after the other.
-        before = rows[:, EARLY] if self.launch.device is CPU else late
+        before = rows[:, EARLY] if self.launch.device is CPU else rows[:, READ]
         writing = np.where(_thread(before) != _thread(self.last), self.last, self.first)
         self._refuse(self.several & (before > 0), before, writing)
+        for k in np.flatnonzero(self._differ(SOURCE))[:1]:
+            raise self._two_values(int(k), "an equal value, computed in another way or from other elements")
+        for k in np.flatnonzero(self.several)[:1] if self.stamped.rows > 1 else ():
+            raise self._two_values(int(k), "the same")
+
+    def _differ(self, field: int) -> Numbers:
+        """Of which elements several threads have different numbers."""
+        found: Numbers = self.several & (self.rows[:, field] != LEAST - self.rows[:, field + 1])
+        return found
 
     def _refuse(
         self, which: Numbers, reading: Numbers, writing: Numbers, verb: str = "writes", first: str = "reads"
@@ -260,11 +311,11 @@ class _Stamps:
                 remedy="read from a copy of the array, or split the kernel in two launches",
             )
 
-    def _two_values(self, k: int) -> AutodiffError:
+    def _two_values(self, k: int, what: str) -> AutodiffError:
         one, other = self._side(int(self.first[k])), self._side(int(self.last[k]))
         return AutodiffError(
             f"kernel {self.launch.kernel.name!r}: thread {one.thread} writes {self._element(k)} here, and thread "
-            f"{other.thread} another value{other.line}{self._numbers()}; the gradient of such a launch depends on "
+            f"{other.thread} {what}{other.line}{self._numbers()}; the gradient of such a launch depends on "
             "which comes last",
             loc=one.loc,
             remedy=_ONE_WRITER,
@@ -289,8 +340,9 @@ class _Stamps:
         """Return an element in the notation of the source."""
         held, leaf = self.launch.arrays[self.stamped.array], self.launch.leaves[self.stamped.array]
         assert held is not None
-        index = np.unravel_index(k, held.shape)
-        return f"{leaf.name}[{', '.join(map(str, index))}]"
+        rows = self.stamped.rows
+        index = np.unravel_index(k // rows, held.shape)
+        return f"{leaf.name}[{', '.join(map(str, index))}]" + (f"[{k % rows}]" if rows > 1 else "")
 
     def _side(self, number: int) -> _Side:
         # A stamp is a thread and the site of the access in one number, and 0 for no access.

@@ -37,7 +37,7 @@ class LoggedRun:
         self._log = found.log(active)
         self._axes = found.base.tid_arity
         self._writing = optimise(found.writing())
-        self._counting = None if self._log.calls is not None else optimise(found.counting())
+        self._counting = None if self._log.calls is not None else optimise(found.counting()[0])
         self.use(engine)
 
     def use(self, engine: Callable[[Function], Program]) -> None:

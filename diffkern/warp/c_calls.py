@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
-__all__ = ["CALLS", "OF_ONE_TYPE", "OF_QUERIES", "OVERLOADED"]
+from diffkern.warp.c_types import SCALARS, OtherTextError, Typed, component, set_to
+
+__all__ = ["CALLS", "OF_QUERIES", "OVERLOADED", "call_of_warp", "type_of_warp"]
 
 _F, _D, _I, _U, _L, _UL = "float32", "float64", "int32", "uint32", "int64", "uint64"
 _LOWEST_BIT: Final = "wp.bit_count(({0}) ^ (({0}) - wp.uint64(1)))"
+_FIRST_BIT_OF_32: Final = (
+    "wp.where(({0}) == wp.uint32(0), wp.int32(0), wp.int32(wp.bit_count(({0}) ^ (({0}) - wp.uint32(1)))))"
+)
 _FIRST_BIT: Final = f"wp.where(({{0}}) == wp.uint64(0), wp.int32(0), wp.int32({_LOWEST_BIT}))"
 CALLS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     **{f"{name}f": (f"wp.{name}({{0}})", _F, (_F,)) for name in ("sqrt", "exp", "log", "sin", "cos", "floor")},
@@ -17,6 +23,7 @@ CALLS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     **dict.fromkeys(("__frsqrt_rn", "rsqrtf"), ("(wp.float32(1.0) / wp.sqrt({0}))", _F, (_F,))),
     **dict.fromkeys(("__popc", "__builtin_popcount"), ("wp.int32(wp.bit_count({0}))", _I, (_U,))),
     **dict.fromkeys(("__popcll", "__builtin_popcountll"), ("wp.int32(wp.bit_count({0}))", _I, (_UL,))),
+    **dict.fromkeys(("__ffs", "__builtin_ffs"), (_FIRST_BIT_OF_32, _I, (_U,))),
     **dict.fromkeys(("__ffsll", "__builtin_ffsll"), (_FIRST_BIT, _I, (_UL,))),
     "__builtin_ctzll": (f"(wp.int32({_LOWEST_BIT}) - 1)", _I, (_UL,)),
     **dict.fromkeys(("nextafterf", "__builtin_nextafterf"), ("c_functions.next_after({0}, {1})", _F, (_F, _F))),
@@ -29,7 +36,7 @@ CALLS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
 """Functions of C in Python, with the types of their results and parameters."""
 OVERLOADED: Final[Mapping[str, str]] = {"sqrt": "wp.sqrt({0})", "fabs": "wp.abs({0})"}
 """Functions that C++ has for float as well as for double, which integers are converted to."""
-OF_ONE_TYPE: Final = frozenset(
+_OF_ONE_TYPE: Final = frozenset(
     ("min", "max", "abs", "sin", "cos", "tan", "sqrt", "exp", "log", "floor", "ceil", "clamp")
 )
 """Functions of Warp for numbers of one type, which is that of the result."""
@@ -37,3 +44,43 @@ OF_QUERIES: Final[Mapping[str, str]] = {
     "result": "bool", "sign": _F, "face": _I, "t": _F, "u": _F, "v": _F, "normal": "vec3<float32>",
 }  # fmt: skip
 """The fields of what wp::mesh_query_point and wp::mesh_query_ray return."""
+
+
+def type_of_warp(name: str) -> str:
+    """The text of a vector's type."""
+    import diffkern.warp as wp
+
+    return str(getattr(getattr(wp, name, None), "ir", ""))
+
+
+def call_of_warp(name: str, arguments: list[Typed]) -> Typed:
+    """A call of a built-in function of Warp."""
+    called = _built_in(name)
+    arguments = [argument for argument in arguments if argument.kind != "nullptr"]
+    kinds = {argument.kind for argument in arguments}
+    kind = type_of_warp(name) if called.startswith("wp.") else ""
+    if name in _OF_ONE_TYPE:
+        if len(kinds) > 1:
+            raise OtherTextError(f"the arguments of wp::{name} have several types; cast them to one")
+        kind = next(iter(kinds), "")
+        if kind not in ("", *SCALARS) or (name not in ("min", "max", "abs", "clamp") and not kind.startswith("float")):
+            kind = ""
+    elif inner := component(kind):
+        arguments = [Typed(set_to(a, inner), inner) if a.kind in SCALARS else a for a in arguments]
+    elif name in ("dot", "length", "length_sq") and arguments:
+        kind = component(arguments[0].kind)
+    elif re.match("mesh_query_(point|ray)", name):
+        kind = "query"
+    return Typed(f"{called}({', '.join(argument.code for argument in arguments)})", kind)
+
+
+def _built_in(name: str) -> str:
+    """What a function of Warp is called in Python."""
+    import diffkern.warp as wp
+    from diffkern.warp import c_functions
+
+    if name in c_functions.__all__:
+        return f"c_functions.{name}"
+    if not callable(getattr(wp, name, None)):
+        raise OtherTextError(f"there is no function wp::{name} here")
+    return f"wp.{name}"

@@ -20,21 +20,28 @@ __all__ = ["OLD", "Statements"]
 OLD: Final = "\0"
 """Stands for what a variable was before a statement counted it, until that has a name."""
 
-_DECLARED: Final = re.compile(r"(?:const\s+)?([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)\s*=(?!=)\s*(.*)", re.DOTALL)
+_DECLARED: Final = re.compile(
+    r"(?:(?:const|constexpr)\s+)*([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)\s*=(?!=)\s*(.*)", re.DOTALL
+)
 _ASSIGNED: Final = re.compile(r"([A-Za-z_]\w*)\s*(<<|>>|[-+*/%&|^])?=(?!=)\s*(.*)", re.DOTALL)
 _ELEMENT: Final = re.compile(r"([A-Za-z_][\w.]*\.data\s*\[.*?\])\s*(<<|>>|[-+*/%&|^])?=(?!=)\s*(.*)", re.DOTALL)
+_COMPONENT: Final = re.compile(r"([A-Za-z_]\w*)((?:\.c)?\s*\[[^;=]*\])\s*(<<|>>|[-+*/%&|^])?=(?!=)\s*(.*)", re.DOTALL)
+_SHARED: Final = re.compile(r"__shared__\s+([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)\s*\[\s*(\d+)\s*\]")
+_LOCAL: Final = re.compile(r"(?:const\s+)?auto\s+([A-Za-z_]\w*)\s*=\s*\[\s*&?\s*\]\s*\(([^()]*)\)\s*\{")
+"""A function that a text defines: it sees the variables around it as they are when it is called."""
+_PARAMETER: Final = re.compile(r"(?:const\s+)?([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)")
 _UNSET: Final = re.compile(r"([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)")
 _POINTER: Final = re.compile(
     r"([A-Za-z_][\w: ]*?)\s*\*\s*(?:const\s+)?([A-Za-z_]\w*)\s*=\s*wp::address\(\s*(\w+)\s*,\s*(\w+)\s*\)"
 )
 _LARGER: Final = re.compile(r"if\s*\(\s*(\w+)\s*([<>])\s*\*(\w+)\s*\)\s*\*(\w+)\s*=\s*(\w+)\s*;")
 _STEP: Final = re.compile(r"(?:(\+\+|--)\s*([A-Za-z_]\w*)|([A-Za-z_]\w*)\s*(\+\+|--))")
-_WORDS: Final = frozenset({*keyword.kwlist, *keyword.softkwlist, "wp", "c_functions"})
+_WORDS: Final = frozenset({*keyword.kwlist, *keyword.softkwlist, "wp", "c_functions", "c_warps"})
 """Names that variables of Python cannot have here."""
 
 
 class _Read(Protocol):
-    """An expression that was read: see :class:`diffkern.warp.c_text.Expression`."""
+    """An expression that was read: see :class:`diffkern.warp.c_expressions.Expression`."""
 
     steps: list[tuple[str, str, bool]]
 
@@ -61,6 +68,8 @@ class Statements:
         The elements of arrays that were read so far, as they are written in Python.
     result : str or None
         The type of what is returned; None if nothing is.
+    gpu : bool
+        Whether it is the text for a GPU, which says itself what threads do beside each other.
     """
 
     text: str
@@ -70,6 +79,7 @@ class Statements:
     known: dict[str, Typed]
     elements: set[str] = field(default_factory=set)
     result: str | None = ""
+    gpu: bool = False
     _at: int = 0
     _begin: int = 0
     _pointers: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -78,6 +88,9 @@ class Statements:
     def __post_init__(self) -> None:
         self._declared_here: set[str] = set(self.known)
         self._used.update(self.known)
+        self._steps: list[list[str]] = []  # of the loops around, what is done before they begin again
+        self._returned_kinds: set[str] = set()
+        self._outside: set[str] = set()  # variables of Python around a function of the text
 
     def lines(self) -> list[str]:
         """Return the whole text in Python."""
@@ -106,6 +119,8 @@ class Statements:
             return found
         if (larger := _LARGER.match(self._rest().lstrip())) is not None:
             return self._extreme(larger)
+        if (local := _LOCAL.match(self._rest().lstrip())) is not None:
+            return self._function(local)
         for word, read in (("if", self._if), ("while", self._while), ("for", self._for)):
             if re.match(rf"{word}\s*\(", self._rest().lstrip()):
                 self._take(word)
@@ -134,7 +149,14 @@ class Statements:
         return found
 
     def _while(self) -> list[str]:
-        return [f"while {self._tested(self._parenthesis())}:", *_inside(self._inner())]
+        return [f"while {self._tested(self._parenthesis())}:", *_inside(self._body([]))]
+
+    def _body(self, steps: list[str]) -> list[str]:
+        """The body of a loop that takes steps before it begins again."""
+        self._steps.append(steps)
+        found = self._inner()
+        self._steps.pop()
+        return found
 
     def _for(self) -> list[str]:
         """A loop with a counter, as ``while``: its step may be of any kind."""
@@ -142,16 +164,16 @@ class Statements:
         with self._scope():
             first = self._ended(begin)
             test, steps = self._tested(condition) if condition else "True", self._ended(step)
-            body = self._inner()
-        if any(line.strip() == "continue" for line in body):
-            raise OtherTextError("continue in a loop with for, which takes the step first")
+            body = self._body(steps)
         return [*first, f"while {test}:", *_inside([*body, *steps])]
 
     def _ended(self, text: str) -> list[str]:
         """A statement that ended with a semicolon."""
         if not text:
             return []
-        if text in ("break", "continue", "return"):
+        if text == "continue":
+            return [*self._steps[-1], text] if self._steps else [text]
+        if text in ("break", "return"):
             return [text]
         if re.match(r"return\b", text):
             return self._returned(text[6:])
@@ -162,7 +184,9 @@ class Statements:
             return self._assigned(name, sign, "1")
         declared = _DECLARED.fullmatch(text)
         if declared is not None and " ".join(declared[1].split()) in self.types:
-            return self._new(self.types[" ".join(declared[1].split())], declared[2], declared[3])
+            first, *others = _parts_of(declared[3])
+            found = self._new(self.types[" ".join(declared[1].split())], declared[2], first)
+            return [*found, *(line for part in others for line in self._ended(f"{declared[1]} {part}"))]
         unset = _UNSET.fullmatch(text)
         if unset is not None and self.types.get(" ".join(unset[1].split())):
             return self._unset(self.types[" ".join(unset[1].split())], unset[2])
@@ -170,12 +194,63 @@ class Statements:
             return self._stored(element[1], element[2] or "", element[3])
         if (assigned := _ASSIGNED.fullmatch(text)) is not None and assigned[1] in self.known:
             return self._assigned(assigned[1], assigned[2] or "", assigned[3])
+        if (part := _COMPONENT.fullmatch(text)) is not None and part[1] in self.known:
+            return self._set_component(f"{part[1]}{part[2]}", part[3] or "", part[4])
+        if self.gpu and (shared := _SHARED.fullmatch(text)) is not None:
+            return self._share(*shared.groups())
         return self.simple(text)
+
+    def _set_component(self, target: str, operator: str, text: str) -> list[str]:
+        """A component of a vector, or an element of an array that is declared in the text."""
+        first, value = self._read(text)
+        place = self._written(target)
+        self._check_inside(re.split(r"\W", target)[0])
+        if operator:
+            value = arithmetic(operator, place, value)
+        return [*first, f"{place.code} = {as_kind(value, place.kind)}"]
+
+    def _check_inside(self, name: str) -> None:
+        if self.known[name].code in self._outside:
+            raise OtherTextError(f"a function of the text sets {name}, which is declared outside of it")
+
+    def _share(self, kind: str, name: str, count: str) -> list[str]:
+        """An array that the threads of a block share."""
+        kind = self.types.get(" ".join(kind.split()), "")
+        if kind not in SCALARS:
+            raise OtherTextError(f"the shared array {name} is not one of numbers")
+        return [f"{self._declare(name, f'{kind}[]').code} = c_warps.shared_array({count}, wp.{kind})"]
+
+    def _function(self, found: re.Match[str]) -> list[str]:
+        """A function of the text, as one of Python in its place."""
+        self._at = len(self.text) - len(self._rest().lstrip()) + found.end() - 1
+        if f"{found[1]}()" in self.known or found[1] in self.known:
+            raise OtherTextError(f"{found[1]} is declared twice")
+        outer = self.result, self._returned_kinds, self._steps, self._outside
+        self.result, self._returned_kinds, self._steps = "", set(), []
+        self._outside = self._outside | {value.code for value in self.known.values()}
+        kinds, names = [], []
+        with self._scope():
+            for part in filter(None, (part.strip() for part in found[2].split(","))):
+                one = _PARAMETER.fullmatch(part)
+                kind = self.types.get(" ".join(one[1].split()), "") if one else ""
+                if one is None or not kind:
+                    raise OtherTextError(f"the parameter {part} is of no type that is known here")
+                kinds.append(kind)
+                names.append(self._declare(one[2], kind).code)
+            body = self._statement()
+        returned = self._returned_kinds
+        self.result, self._returned_kinds, self._steps, self._outside = outer
+        if len(returned) != 1 or not self._take(";"):
+            raise OtherTextError(f"{found[1]} returns no value, or values of several types")
+        code = self._name(found[1])
+        self.known[f"{found[1]}()"] = Typed(code, ",".join((*returned, *kinds)))
+        return [f"def {code}({', '.join(names)}):", *_inside(body)]
 
     def _returned(self, text: str) -> list[str]:
         first, value = self._read(text)
         if self.result is None:
             raise OtherTextError("a value is returned, and no type of it is declared")
+        self._returned_kinds.add(value.kind)
         return [*first, f"return {as_kind(value, self.result)}"]
 
     def _pointed(self, name: str, array: Typed, index: str) -> list[str]:
@@ -216,7 +291,7 @@ class Statements:
         first, value = self._read(text)
         before = set(self.elements)
         place = self._written(target)
-        if place.code in before:
+        if place.code in before and not self.gpu:
             raise OtherTextError("an element is read and written after that, where other threads may write it as well")
         if operator not in ("", "+", "-"):
             raise OtherTextError(f"{operator}= of an element: write its place, + and the value")
@@ -247,6 +322,7 @@ class Statements:
         target = self.known.get(name)
         if target is None:
             raise OtherTextError(f"{name} is not known here")
+        self._check_inside(name)
         first, value = self._read(text)
         if first and re.search(rf"\b{name}\b", text):
             raise OtherTextError(f"{name} is counted and set by one statement")
@@ -320,6 +396,18 @@ class Statements:
         if first:
             raise OtherTextError("++ and -- are not translated here: give them a statement of their own")
         return value
+
+
+def _parts_of(text: str) -> list[str]:
+    """What stands between the commas outside of parentheses."""
+    depth, found = 0, [""]
+    for character in text:
+        depth += (character in "([") - (character in ")]")
+        if character == "," and not depth:
+            found.append("")
+        else:
+            found[-1] += character
+    return [part.strip() for part in found]
 
 
 def _inside(lines: list[str]) -> list[str]:

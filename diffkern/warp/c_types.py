@@ -22,6 +22,7 @@ __all__ = [
     "component",
     "literal",
     "promoted",
+    "set_to",
 ]
 
 _BITS: Final[Mapping[str, int]] = {
@@ -146,3 +147,8 @@ def literal(digits: str, suffix: str) -> Typed:
 def bits_of(kind: str) -> int:
     """Return the size of a scalar type in bits."""
     return 8 if kind == "bool" else _BITS.get(kind) or int(kind[-2:])
+
+
+def set_to(value: Typed, kind: str) -> str:
+    """A value of a type, also where it is a literal."""
+    return f"wp.{kind}({value.code})" if value.constant and kind in SCALARS - {"bool"} else as_kind(value, kind)

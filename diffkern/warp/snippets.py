@@ -1,7 +1,7 @@
 """``@wp.func_native``: functions whose bodies are text in C++.
 
-Formulas and what makes the threads of a block wait are written in Python, for a processor and for a GPU; a function
-with another body can be declared, and a kernel that calls it is refused where it does.
+Formulas, and on a GPU what threads of a warp or a block do together, are written in Python, for a processor and for a
+GPU; a function with another body can be declared, and a kernel that calls it is refused where it does.
 """
 
 from __future__ import annotations
@@ -55,15 +55,18 @@ class TranslatedFunction(Func):
 
     Attributes
     ----------
-    on_gpu : Func or None
-        The func that GPUs run in its place: itself, where the texts for both say the same.
+    on_gpu : Func or str
+        The func that GPUs run in its place: itself, where the texts for both say the same; or why there is none.
+    on_cpu : Func or str
+        The func that processors run, as well.
     """
 
-    on_gpu: Func | None
+    on_gpu: Func | str
+    on_cpu: Func | str
 
-    def on(self, simt: bool) -> Func | None:
-        """The func that a processor or a GPU runs where this one is called; None if there is none."""
-        return self.on_gpu if simt else self
+    def on(self, simt: bool) -> Func | str:
+        """The func that a processor or a GPU runs where this one is called, or why there is none."""
+        return self.on_gpu if simt else self.on_cpu
 
 
 def _written(function: Callable[..., Any], lines: list[str], kind: type[Func]) -> Func:
@@ -73,9 +76,11 @@ def _written(function: Callable[..., Any], lines: list[str], kind: type[Func]) -
     text = f"def {function.__name__}({', '.join(inspect.signature(function).parameters)}):\n{body}"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     import diffkern.warp as wp
-    from diffkern.warp import c_functions
+    from diffkern.warp import c_functions, c_warps
 
-    space: dict[str, Any] = {"wp": wp, "c_functions": c_functions, "__name__": function.__module__}
+    space: dict[str, Any] = {
+        "wp": wp, "c_functions": c_functions, "c_warps": c_warps, "__name__": function.__module__
+    }  # fmt: skip
     exec(compile(text, file, "exec"), space)
     made = space[function.__name__]
     made.__annotations__ = {n: a for n, a in inspect.get_annotations(function, eval_str=True).items() if n != "return"}
@@ -134,7 +139,8 @@ def func_native(
         The body. Declarations, assignments, branches, loops, ``return``, arithmetic, casts, elements of arrays
         (``a.data[k]``), fields, calls of Warp's functions (``wp::dot(a, b)``), and bits read as another type are
         written in Python; a text of another kind is not compiled, and the function cannot be called. Nor is one that
-        reads an element and writes it after that, which in C for a processor no other thread disturbs.
+        reads an element and writes it after that, which in C for a processor no other thread disturbs. The text for
+        a GPU may have more: what threads of a warp do together, barriers, atomic updates, shared arrays.
     adj_snippet, replay_snippet : str
         Texts in C++ for its adjoint. A function that has one is not compiled.
 
@@ -152,18 +158,22 @@ def func_native(
                 raise OtherTextError("it has an adjoint in C++", 1)
             return translated(snippet, kinds[0], gpu, axes, kinds[1])
 
-        try:
-            on_cpu = body(gpu=False)
-        except OtherTextError as reason:
-            return NativeFunction(function, f"line {reason.args[1]} of it: {reason.args[0]}")
-        made = _written(function, on_cpu, TranslatedFunction)
+        def read(gpu: bool) -> list[str] | str:
+            try:
+                return body(gpu)
+            except OtherTextError as reason:
+                return f"line {reason.args[1]} of it: {reason.args[0]}"
+
+        on_cpu, on_gpu = read(gpu=False), read(gpu=True)
+        if isinstance(on_cpu, str) and isinstance(on_gpu, str):
+            return NativeFunction(function, on_cpu)
+        made = _written(function, on_gpu if isinstance(on_cpu, str) else on_cpu, TranslatedFunction)  # type: ignore[arg-type]
         assert isinstance(made, TranslatedFunction)
-        try:
-            on_gpu = body(gpu=True)
-        except OtherTextError:
-            made.on_gpu = None
+        made.on_cpu = on_cpu if isinstance(on_cpu, str) else made
+        if isinstance(on_gpu, str):
+            made.on_gpu = on_gpu
         else:
-            made.on_gpu = made if on_gpu == on_cpu else _written(function, on_gpu, Func)
+            made.on_gpu = made if isinstance(on_cpu, str) or on_gpu == on_cpu else _written(function, on_gpu, Func)
         return made
 
     return decorate

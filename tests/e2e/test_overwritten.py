@@ -110,6 +110,27 @@ def at_indices_from_data(x: D2, order: dk.array(dtype=int)):
         x[r, order[k]] = x[r, order[k]] * x[r, order[k]] * 0.9
 
 
+@dk.kernel
+def in_strides(ends: dk.array(dtype=int), scale: dk.array(dtype=F), x: dk.array(dtype=F)):
+    """Threads of a block know how many there are, and have nothing to do with each other."""
+    r, lane = dk.tid()
+    for i in range(ends[r] + lane, ends[r + 1], dk.block_dim()):
+        x[i] = scale[r] * x[i] * x[i]
+
+
+def test_threads_that_know_the_size_of_their_block() -> None:
+    rng = np.random.default_rng(13)
+    ends, scale, start = np.array([0, 3, 3, 8], np.int32), rng.uniform(0.5, 1.5, 3), rng.uniform(0.5, 1.5, 8)
+    s, x = dk.array(scale, dtype=F, requires_grad=True), dk.array(start, dtype=F, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.launch(in_strides, (3, 2), inputs=[dk.array(ends), s, x], block_dim=2)
+    weights = rng.normal(size=8)
+    tape.backward(grads={x: weights})
+    row = np.repeat(np.arange(3), np.diff(ends))
+    np.testing.assert_allclose(x.grad.numpy(), weights * 2.0 * scale[row] * start, rtol=1e-12)
+    np.testing.assert_allclose(s.grad.numpy(), np.bincount(row, weights * start**2, minlength=3), rtol=1e-12)
+
+
 KERNELS: dict[str, tuple[Any, list[Any]]] = {
     "relaxed": (relaxed, [RNG.normal(size=(4, 4)), RNG.normal(size=(3, 4)), 3]),
     "constant": (of_constant_size, [RNG.uniform(0.5, 1.5, (3, 41))]),

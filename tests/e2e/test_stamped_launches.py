@@ -691,3 +691,51 @@ def test_threads_of_a_gpu_that_write_the_same_values_do_not_read_them() -> None:
         np.testing.assert_allclose(on_device(stored, apart), differences(stored, apart)[0], rtol=1e-6, atol=1e-8)
         with pytest.raises(AutodiffError, match=r"thread \d reads y\[0\] here, which thread \d writes"):
             on_device(stored, together)
+
+
+# -- how often a thread goes round -------------------------------------------------------------------------------------
+
+
+@dk.kernel
+def grown(at: I1, of: I1, limit: X1, y: X1):
+    """What a thread reads of its element says how often it goes round, and what is written there is needed."""
+    t = dk.tid()
+    k = at[t]
+    while y[k] < limit[t] + 0.01 * y[of[t]]:
+        y[k] = y[k] * y[k] + 0.3
+
+
+def grown_gradient(at: list[int], of: list[int]) -> tuple[Any, Any]:
+    y = dk.array(Y, dtype=F, requires_grad=True)
+    before = dk.array(Y, dtype=F, requires_grad=True)
+    with dk.Tape() as tape:
+        dk.copy(y, before)
+        dk.launch(grown, len(at), inputs=[integers(at), integers(of), dk.array(LIMITS[: len(at)], dtype=F), y])
+    tape.backward(grads={y: dk.array(WEIGHTS, dtype=F)})
+    return y.numpy(), before.grad.numpy()
+
+
+LIMITS = np.linspace(0.4, 3.0, SIZE)
+
+
+def test_rounds_that_depend_on_what_the_thread_itself_has_written() -> None:
+    at = np.random.default_rng(12).permutation(SIZE).tolist()
+    values, slopes, rounds = Y.copy(), np.ones(SIZE), set()
+    for k, limit in zip(at, LIMITS, strict=True):
+        n = 0
+        while values[k] < limit + 0.01 * values[k]:
+            slopes[k] *= 2.0 * values[k]
+            values[k] = values[k] ** 2 + 0.3
+            n += 1
+        rounds.add(n)
+    found, gradient = grown_gradient(at, at)
+    assert len(rounds) > 2
+    np.testing.assert_allclose(found, values, rtol=1e-14)
+    np.testing.assert_allclose(gradient, WEIGHTS * slopes, rtol=1e-12)
+
+
+def test_rounds_that_depend_on_another_thread_are_refused() -> None:
+    with pytest.raises(AutodiffError, match=r"thread \d (reads|writes) y\[\d\] here, which thread \d (reads|writes)"):
+        grown_gradient([0, 1, 2], [0, 2, 2])
+    with pytest.raises(AutodiffError, match=r"thread \d (reads|writes) y\[1\] here, which thread \d (reads|writes)"):
+        grown_gradient([0, 1, 1], [0, 1, 1])

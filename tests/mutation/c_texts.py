@@ -5,7 +5,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.warp import c_statements, c_text, c_types
+from diffkern.warp import c_expressions, c_statements, c_text, c_types
 
 from .edits import Fault, edit
 
@@ -27,12 +27,12 @@ C_TEXTS = [
     Fault("literals in base 8 are read in base 10",
           edit(c_types, "literal", "8 if octal else 0", "10 if octal else 0"), _VALUES),
     Fault("arguments of C's functions keep their types",
-          edit(c_text, "Expression._call", "_set(a, k) for a, k", "a.code for a, k"), _VALUES),
+          edit(c_expressions, "Expression._call", "set_to(a, k) for a, k", "a.code for a, k"), _VALUES),
     Fault("an address has the index of the time when it is used",
           edit(c_statements, "Statements._pointed", 'f"{array.code}, {kept}"', 'f"{array.code}, {value.code}"'),
           (f"{_HERE}::test_an_address_keeps_its_index",)),
     Fault("a variable that is counted may stand beside itself",
-          edit(c_text, "Expression._check_steps", "names.count(name) > 1", "names.count(name) > 9"), _REFUSED),
+          edit(c_expressions, "Expression._check_steps", "names.count(name) > 1", "names.count(name) > 9"), _REFUSED),
     Fault("#elif is dropped",
           edit(c_text, "preprocessed", 'directive == "#elif" or', ""), _REFUSED),
 ]  # fmt: skip

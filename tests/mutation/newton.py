@@ -10,7 +10,7 @@ from diffkern.analysis import scopes
 from diffkern.frontend import folded, merge, tile_terms
 from diffkern.library import tiled_queries
 from diffkern.runtime import schedule
-from diffkern.warp import blocks, c_statements, c_text
+from diffkern.warp import blocks, c_expressions, c_statements
 from diffkern.warp.fem import eigenvalues, mappers
 
 from .edits import Fault, edit, func_edit
@@ -60,9 +60,9 @@ NEWTON = [
           edit(merge, "_with_own_extents", "length=n.of(view)", "length=n"),
           (f"{_ADDRESSES}::test_a_branch_chooses_an_element_with_its_arrays",)),
     Fault("an element that a text in C reads and then writes is compiled",
-          edit(c_statements, "Statements._stored", "if place.code in before:", "if not place:"),
+          edit(c_statements, "Statements._stored", "if place.code in before and not self.gpu:", "if not place:"),
           (f"{_SNIPPETS}::test_texts",)),
     Fault("an element at a place in memory is one of the first row",
-          edit(c_text, "Expression._element", "extents += f", "extents = f"),
+          edit(c_expressions, "Expression._indices", "extents += f", "extents = f"),
           (f"{_SNIPPETS}::test_elements_of_arrays_of_several_axes",)),
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from diffkern.frontend import encoding, flow, given_back
 from diffkern.lang import annotations, dtypes, values
 from diffkern.runtime import arguments, pickled, record, retained, tape
 from diffkern.utils import sums
-from diffkern.warp import arrays, c_statements, c_text, capturing, coloring, modules, pools, snippets
+from diffkern.warp import arrays, c_expressions, c_statements, c_text, capturing, coloring, modules, pools, snippets
 
 from .edits import Fault, edit
 
@@ -82,13 +82,13 @@ WARP_PROGRAMS = [
           edit(c_text, "preprocessed", "gpu is not (directive", "True is not (directive"),
           ("tests/unit/test_warp_snippets.py::test_branches_of_the_preprocessor",)),
     Fault("differences are taken from the right",
-          edit(c_text, "Expression._binary", "> lowest:", ">= lowest and level:"),
+          edit(c_expressions, "Expression._binary", "> lowest:", ">= lowest and level:"),
           ("tests/unit/test_warp_snippets.py::test_texts",)),
     Fault("a GPU runs the processor's text",
-          edit(snippets, "TranslatedFunction.on", "self.on_gpu if simt else self", "self"),
+          edit(snippets, "TranslatedFunction.on", "self.on_gpu if simt else self.on_cpu", "self.on_cpu"),
           ("tests/unit/test_warp_snippets.py::test_a_gpu_has_a_text_of_its_own",)),
     Fault("keys do not tell what a GPU runs",
-          edit(encoding, "encode_object", "if on_gpu is obj else", "if True else"),
+          edit(encoding, "encode_object", "if f is not obj", "if False"),
           ("tests/unit/test_warp_snippets.py::test_keys_tell_what_a_gpu_runs",)),
     Fault("a colour that a neighbour has is taken",
           edit(coloring, "_first_free", "while color in taken:", "if color in taken:"),

@@ -271,22 +271,52 @@ def test_other_texts_are_refused_where_they_are_called() -> None:
         wp.launch(call_never_ending, 1, inputs=[wp.zeros(1)])
 
 
+@wp.func_native("""
+#ifdef __CUDA_ARCH__
+asm("trap;");
+#endif
+""")
+def trap(): ...
+
+
+@wp.func_native("return __shfl_xor_sync(0xffffffff, value, 1);")
+def exchanged(value: float) -> float: ...
+
+
 @wp.kernel
-def call_fence(x: wp.array[float]):
+def call_trap(x: wp.array[float]):
     x[wp.tid()] = 2.0
-    fence()
+    trap()
 
 
 @wp.kernel
-def call_largest(x: wp.array[float]):
-    x[wp.tid()] = largest(x[wp.tid()])
+def call_exchanged(x: wp.array[float]):
+    x[wp.tid()] = exchanged(x[wp.tid()])
 
 
-@pytest.mark.parametrize("kernel", [call_fence, call_largest])
-def test_texts_for_gpus_that_are_not_compiled_are_refused_on_gpus(kernel: wp.Kernel) -> None:
-    dk.compile(kernel, target="cpu")
-    with pytest.raises(dk.KernelError, match=r"has a body in C\+\+ for GPUs, which is not compiled here"):
-        dk.compile(kernel, target="sm_90")
+@pytest.mark.parametrize(
+    ("kernel", "works", "fails", "message"),
+    [
+        (
+            call_trap,
+            "cpu",
+            "sm_90",
+            r"body in C\+\+ for GPUs, which is not compiled here \(line 3 of it: the statement asm",
+        ),
+        (
+            call_exchanged,
+            "sm_90",
+            "cpu",
+            r"body in C\+\+ for processors, which is .* \(line 1 of it: a call of __shfl_xor_sync",
+        ),
+    ],
+)
+def test_a_text_for_one_kind_of_device_is_refused_on_the_other(
+    kernel: wp.Kernel, works: str, fails: str, message: str
+) -> None:
+    dk.compile(kernel, target=works)
+    with pytest.raises(dk.KernelError, match=message):
+        dk.compile(kernel, target=fails)
 
 
 def test_a_gpu_has_a_text_of_its_own() -> None:
@@ -295,8 +325,9 @@ def test_a_gpu_has_a_text_of_its_own() -> None:
     assert lowest_bit.on(False) is lowest_bit
     assert lowest_bit.on(True) not in (None, lowest_bit)
     assert unpacked.on(True) is unpacked
-    assert fence.on(True) is None
-    assert body_of("WP_TILE_SYNC();", {}, gpu=True) == ["wp.syncthreads()"]
+    assert isinstance(trap.on(True), str)
+    assert isinstance(exchanged.on(False), str)
+    assert body_of("WP_TILE_SYNC();", {}, gpu=True) == ["c_warps.block_wait()"]
     assert body_of("WP_TILE_SYNC();", {}, gpu=False) == []
 
 
@@ -374,7 +405,13 @@ def test_keys_tell_what_a_gpu_runs() -> None:
         ("int k = 3; k--; return k;",
          ["k = wp.int32(3)", "k = wp.int32((k - 1))", "return k"]),
         ("{ int k = a; } return k;", None),
-        ("for (int k = 0; k < a; k++) { if (k == 2) continue; b += k; }", None),
+        (
+            "for (int k = 0; k < a; k++) { if (k == 2) continue; b += k; }",
+            [
+                "k = wp.int32(0)", "while (k < a):", "    if (k == 2):", "        k = wp.int32((k + 1))",
+                "        continue", "    b = wp.int32((b + k))", "    k = wp.int32((k + 1))",
+            ],
+        ),
         ("float* p = wp::address(a, b); if (c < *p) *p = c;",
          ["p_index = wp.int32(b)", "wp.atomic_min(a, p_index, c)"]),
         ("float* p = wp::address(a, b); if (c < *p) *p = b;", None),

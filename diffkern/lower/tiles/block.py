@@ -64,10 +64,8 @@ def lower_tiles_for_blocks(
     if not has_tiles(fn):
         return fn
     threads = threads_of(fn)
-    if threads:
-        # Checked again on the final program: optimisation may not have made an operation divergent.
-        check_threads(fn)
-    low = BlockLowering(uses(read_first(fn)), OPS, _TOGETHER, library, threads)
+    apart = check_threads(fn) if threads else frozenset()
+    low = BlockLowering(uses(read_first(fn)), OPS, _TOGETHER, library, threads, apart)
     low.m.one_memory = may_alias
     region = Region()
     with low.b.into(region):

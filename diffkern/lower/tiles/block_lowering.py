@@ -41,12 +41,14 @@ class BlockLowering(Lowering):
         together: Mapping[str, Callable[[BlockLowering, Op], None]],
         library: HasLibrary,
         of_threads: int = 0,
+        apart: frozenset[Op] = frozenset(),
     ) -> None:
         super().__init__(known, ops)
         self.ops_together = together
         self.m = Together(self.b)
         self.library = library
         self.of_threads = of_threads
+        self.apart = apart
 
     def threads(self) -> None:
         """Emit the thread's index in its block, and the number of threads."""
@@ -58,6 +60,10 @@ class BlockLowering(Lowering):
         # Inside of a shared loop an op is part of an element's computation, and ordering is that of the whole step.
         if self.m.depth:
             super().op(op)
+        elif op.name == "barrier":
+            self.m.barrier()
+        elif op in self.apart:
+            self.m.step(lambda: Lowering.op(self, op))
         elif op.name == "block_dim":
             # To the kernel a block is one thread, unless it takes a number from each.
             self.env[op.result] = self.b.const(self.of_threads or 1, INT32)

@@ -39,7 +39,7 @@ from diffkern.targets.emit.facts import Facts, analyse
 from diffkern.targets.emit.frame import Frame, loop_stacks, width
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags, without_estimates
-from diffkern.targets.emit.loops import left_alone
+from diffkern.targets.emit.loops import left_alone, rolled_if_long
 from diffkern.targets.emit.memory import (
     ArrayRef,
     atomic_element,
@@ -209,6 +209,8 @@ class _Frame(Frame):
         back = b.branch(head)
         if scalar:
             left_alone(b.module, back)
+        else:
+            rolled_if_long(b.module, head, back)
         b.position_at_end(done)
 
     def goes_on(self, i: Any, hi: Any) -> Any:

@@ -37,6 +37,9 @@ _FULL_WIDTH = frozenset(
 down under wider vectors; these do not: sin and exp over 4M float32 took 6.6 ms instead of 8.9. On AMD's it prefers 512
 bits as it is; with Zen 5 an operation on them takes no longer than one on 256, and lanes are up to twice as fast."""
 
+_LONGEST_UNROLLED = 24
+"""Some processors are described to LLVM as if loops of hundreds of instructions gained by being unrolled."""
+
 _lock = free_in_child(threading.Lock())
 
 
@@ -102,7 +105,8 @@ def _machine(triple: str, cpu: str, features: str, fma: bool | None) -> Machine:
     vector_bytes = 64 if wide else 32 if level or "+avx" in has else 16
     registers = 32 if cpu == "x86-64-v4" or "+avx512vl" in has or triple.startswith(("aarch64", "arm64")) else 16
     isa = Isa(
-        triple, str(made.target_data), fma, halves, vector_bytes=vector_bytes, vector_registers=registers
+        triple, str(made.target_data), fma, halves, vector_bytes=vector_bytes, vector_registers=registers,
+        longest_unrolled=_LONGEST_UNROLLED,
     )  # fmt: skip
     return Machine(made, isa)
 

@@ -26,6 +26,7 @@ from diffkern.targets.cuda.registers import (
     update_quietly,
     word_of_half,
 )
+from diffkern.targets.cuda.warps import FORMS
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.memory import ArrayRef, atomic_element, component, element_size
 from diffkern.targets.emit.types import F32, F64, I8, I32, I64, Builder, i32, i64, memory_type, to_memory
@@ -76,6 +77,10 @@ class CudaBody(BodyEmitter):
     def lane_left(self, op: Op) -> None:
         b, distance = self.builder, i32(op.attrs["distance"])
         self.values[op.result] = tuple(shuffle_up(b, part, distance)[0] for part in self.values[op.operands[0]])
+
+    def of_warp(self, op: Op) -> None:
+        found = FORMS[op.name](self.builder, *(self.scalar(v) for v in op.operands))
+        self.values.update((result, (found,)) for result in op.results)
 
     def shared_new(self, op: Op) -> None:
         """Allocate memory that the threads of the block share."""

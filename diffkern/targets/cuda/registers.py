@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
@@ -41,19 +42,26 @@ def shuffle_up(b: Builder, value: Any, distance: Any) -> tuple[Any, Any]:
     return _shuffle(b, "up", value, distance, i32(0))
 
 
-def _shuffle(b: Builder, way: str, value: Any, distance: Any, bound: Any) -> tuple[Any, Any]:
-    # The hardware exchanges 32 bits between lanes, so narrower values are widened and wider ones split.
+def exchanged(b: Builder, value: Any, exchange: Callable[[Any], Any]) -> Any:
+    """A number of any type of at most 64 bits by an exchange of words."""
     if isinstance(value.type, ir.IntType) and value.type.width < 32:
-        moved, present = _shuffle(b, way, b.zext(value, I32), distance, bound)
-        return b.trunc(moved, value.type), present
+        return b.trunc(exchange(b.zext(value, I32)), value.type)
     if value.type in (F32, I32):
-        moved, present = _shuffle_word(b, way, _cast(b, value, I32), distance, bound)
-        return _cast(b, moved, value.type), present
+        return _cast(b, exchange(_cast(b, value, I32)), value.type)
     bits = _cast(b, value, I64)
-    low, present = _shuffle_word(b, way, b.trunc(bits, I32), distance, bound)
-    high, _ = _shuffle_word(b, way, b.trunc(b.lshr(bits, i64(32)), I32), distance, bound)
-    moved = b.or_(b.zext(low, I64), b.shl(b.zext(high, I64), i64(32)))
-    return _cast(b, moved, value.type), present
+    low, high = exchange(b.trunc(bits, I32)), exchange(b.trunc(b.lshr(bits, i64(32)), I32))
+    return _cast(b, b.or_(b.zext(low, I64), b.shl(b.zext(high, I64), i64(32))), value.type)
+
+
+def _shuffle(b: Builder, way: str, value: Any, distance: Any, bound: Any) -> tuple[Any, Any]:
+    present: list[Any] = []
+
+    def exchange(word: Any) -> Any:
+        moved, there = _shuffle_word(b, way, word, distance, bound)
+        present.append(there)
+        return moved
+
+    return exchanged(b, value, exchange), present[0]
 
 
 def _cast(b: Builder, value: Any, ty: Any) -> Any:

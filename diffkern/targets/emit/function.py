@@ -20,10 +20,11 @@ from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import FLOAT32, Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access, For, If, Slot, While
+from diffkern.ops import warps
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checks
 from diffkern.targets.emit.facts import ACCESSES, Facts, stack_size
-from diffkern.targets.emit.loops import not_unrolled, trip_count
+from diffkern.targets.emit.loops import not_unrolled, rolled_if_long, trip_count
 from diffkern.targets.emit.matmul import Shape, matmul_function
 from diffkern.targets.emit.memory import (
     ArrayRef,
@@ -324,6 +325,10 @@ class BodyEmitter:
         """Exchange with another thread of the warp; a target whose threads are in warps overrides it."""
         raise CompileError("an exchange between threads has no form on this target", loc=op.loc)
 
+    def of_warp(self, op: Op) -> None:
+        """Work with the other threads of the warp; a target whose threads are in warps has it."""
+        raise CompileError(f"{op.name} has no form on this target", loc=op.loc)
+
     def shape(self, op: Op) -> None:
         length = self.arrays[op.operands[0]].shape[op.attrs["axis"]]
         self.values[op.result] = (self.builder.trunc(length, I32),)
@@ -513,7 +518,7 @@ class BodyEmitter:
         self.define(loop.carried, phis)
         values = self.merged(op.results, self.region(loop.body))
         self.connect(phis, values, b.block)
-        b.branch(head)
+        rolled_if_long(b.module, head, b.branch(head))
         b.position_at_end(done)
         self.define(op.results, phis)
 
@@ -565,6 +570,8 @@ class BodyEmitter:
         back = b.branch(head)
         if self.rolled or op.attrs.get("rolled"):
             not_unrolled(b.module, back)
+        else:
+            rolled_if_long(b.module, head, back)
         b.position_at_end(done)
         self.define(op.results, phis)
 
@@ -586,6 +593,7 @@ _SPELLED: Mapping[str, str] = {
     "assertion": "assertion",
     "lane_left": "lane_left",
     "aligned": "aligned",
+    **dict.fromkeys((row.name for row in warps.ROWS), "of_warp"),
     "shape": "shape",
     "load": "load",
     "store": "store",

@@ -14,9 +14,9 @@ from llvmlite.ir.values import MDValue
 
 from diffkern.ir import trip_count as trips
 from diffkern.ir.types import INT64, Kind, Scalar
-from diffkern.targets.emit.types import I1, I64, Builder, constant, i64, wrapped
+from diffkern.targets.emit.types import I1, I64, Builder, TargetModule, constant, i64, wrapped
 
-__all__ = ["left_alone", "not_unrolled", "trip_count"]
+__all__ = ["left_alone", "not_unrolled", "rolled_if_long", "trip_count"]
 
 
 def not_unrolled(module: Any, branch: Any) -> None:
@@ -28,6 +28,21 @@ def left_alone(module: Any, branch: Any) -> None:
     """Keep LLVM from vectorising and from unrolling the loop to whose head a branch goes back."""
     vectors = module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(I1, 0)])
     _of_loop(module, branch, vectors, module.add_metadata(["llvm.loop.unroll.disable"]))
+
+
+def rolled_if_long(module: TargetModule, head: Any, branch: Any) -> None:
+    """Keep LLVM from putting several trips of a loop in a row, if its body is long and their number is not constant.
+
+    The loop is the last one of its function so far; `head` is its first block and `branch` goes back to that. A long
+    body gains nothing by it, and the copies take longer to compile than it.
+    """
+    longest = module.isa.longest_unrolled
+    if longest is None:
+        return
+    blocks = branch.parent.function.blocks
+    size = sum(len(block.instructions) for block in blocks[blocks.index(head) :])
+    if size > longest:
+        _of_loop(module, branch, module.add_metadata(["llvm.loop.unroll.runtime.disable"]))
 
 
 def _of_loop(module: Any, branch: Any, *said: Any) -> None:

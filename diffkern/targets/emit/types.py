@@ -55,7 +55,10 @@ class Isa:
     vector_bytes
         The width of vectors.
     vector_registers
-        The number of vector registers.
+        How many of them there are.
+    longest_unrolled
+        How many instructions the body of a loop may have of which several trips are put in a row, if their number is
+        known at run time only; None: as many as LLVM finds right.
     """
 
     triple: str
@@ -68,6 +71,7 @@ class Isa:
     exchange: Callable[[Builder, Any, Any, Any], Any] | None = None
     vector_bytes: int = 16
     vector_registers: int = 16
+    longest_unrolled: int | None = None
 
 
 class TargetModule(ir.Module):  # type: ignore[misc]

@@ -12,7 +12,8 @@ from diffkern.ops.table import all_ops, lookup, table_of
 
 TILES = {"tile_load", "tile_store", "tile_atomic"}
 SPECIAL = {"load", "store", "atomic", "if", "for", "while", "barrier", "shared_new", "ruled", "cotangent_array"} | TILES
-SPECIAL |= {"fetch", "refused"}
+WARPS = {"warp_shuffle", "warp_ballot", "warp_active", "warp_barrier", "warp_fence"}
+SPECIAL |= {"fetch", "refused"} | WARPS
 BUFFERS = {"buffer_new", "buffer_get", "buffer_set", "buffer_add", "buffer_matmul", "buffer_product"}
 PURE_INTERNAL = {"next_checkpoint", "tile_scatter", "aligned", "array_at"}
 OF_ADDRESSES = {"peek", "inner_shape", "points"}

@@ -1,0 +1,127 @@
+"""Which components of the vectors and matrices in an array does an access touch?
+
+In: a function. Out: for a store the components that it sets, if what it stores is what was there but for these, as in
+``v[k][0] = x``; for a load those of which the function makes use. Threads may share a vector, and no component of it.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+from diffkern.analysis.affine import enclosing_loops
+from diffkern.analysis.dependence import Positions
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.views import Access
+from diffkern.ops.memory import WRITES
+
+__all__ = ["Component", "Components"]
+
+Component: TypeAlias = "int | Value"
+"""The number of a component, or the index by which a thread finds it."""
+
+_INSERTS = ("insert", "insert_dyn")
+
+
+class Components:
+    """The components that the accesses of one function touch."""
+
+    def __init__(self, fn: Function) -> None:
+        self._made: dict[Value, Op] = {}
+        self._uses: dict[Value, list[Op]] = {}
+        self._yielded: dict[Value, list[tuple[Op, int]]] = {}
+        self._writes: dict[Value, list[Op]] = {}
+        for op in walk(fn.body):
+            self._made.update(dict.fromkeys(op.results, op))
+            for v in op.operands:
+                self._uses.setdefault(v, []).append(op)
+            for sub in op.regions:
+                for k, v in enumerate(sub.yields):
+                    self._yielded.setdefault(v, []).append((op, k))
+            if op.name in WRITES:
+                self._writes.setdefault(Access(op).array, []).append(op)
+        self._writing = {array: set(ops) for array, ops in self._writes.items()}
+        self._loops = enclosing_loops(fn)
+        self._order = Positions()
+        self._order.visit(Region(ops=fn.body.ops))
+
+    def stored(self, store: Op) -> dict[Component, Value] | None:
+        """Return the components that a store sets, with what it sets them to; None if it sets all."""
+        found: dict[Component, Value] = {}
+        value = Access(store).value
+        while (op := self._made.get(value)) is not None and op.name in _INSERTS:
+            found.setdefault(op.attrs["index"] if op.name == "insert" else op.operands[2], op.operands[1])
+            value = op.operands[0]
+        return found if found and self._is_content(value, store, store) else None
+
+    def _is_content(self, value: Value, store: Op, before: Op) -> bool:
+        """Whether a value is what the thread of a store knows to be at its element before an op, if no other writes."""
+        op = self._made.get(value)
+        if op is None or op.name not in ("load", "if") or self._loops[op] != self._loops[store]:
+            return False
+        inside = {inner for sub in op.regions for inner in walk(sub)}
+        array, number, exclusive = Access(store).array, self._order.number, self._order.exclusive
+        between = (w for w in self._writes[array] if number[op] < number[w] < number[before] and w not in inside)
+        if not all(exclusive(write, before) for write in between):
+            return False
+        if op.name == "load":
+            return Access(op).array is array and Access(op).index == Access(store).index
+        place = op.results.index(value)
+        # Where there is no such element, nothing is stored either.
+        branches = op.regions[:1] if self._asks_if_it_exists(op.operands[0], store) else op.regions
+        return all(self._leaves_content(sub, sub.yields[place], store, op) for sub in branches)
+
+    def _asks_if_it_exists(self, condition: Value, store: Op) -> bool:
+        """Whether a condition compares the indices of a store with the extents of its array, and nothing else."""
+        op = self._made.get(condition)
+        if op is not None and op.name == "and":
+            return all(self._asks_if_it_exists(v, store) for v in op.operands)
+        if op is None or op.name not in ("ge", "lt"):
+            return False
+        index, end = map(self._without_cast, op.operands)
+        bound = self._made.get(end)
+        if bound is None or index not in Access(store).index:
+            return False
+        if op.name == "ge" and bound.name == "const":
+            return bool(bound.attrs["value"] == 0) and not any(Access(store).wrap)
+        if op.name == "ge" and bound.name == "neg":
+            bound = self._made.get(self._without_cast(bound.operands[0]), bound)
+        is_extent = bound.name == "shape" and bound.operands[0] is Access(store).array
+        return is_extent and Access(store).index[bound.attrs["axis"]] is index
+
+    def _without_cast(self, v: Value) -> Value:
+        op = self._made.get(v)
+        return self._without_cast(op.operands[0]) if op is not None and op.name == "cast" else v
+
+    def _leaves_content(self, region: Region, value: Value, store: Op, choice: Op) -> bool:
+        """Whether a value is what a branch leaves at the element of a store."""
+        array = Access(store).array
+        writes = [op for op in walk(region) if op in self._writing[array]]
+        if not writes:
+            return self._is_content(value, store, choice)
+        last = writes[-1]
+        is_own = last in region.ops and last.name == "store" and Access(last).index == Access(store).index
+        return is_own and Access(last).value is value
+
+    def loaded(self, load: Op) -> tuple[Component, ...] | None:
+        """Return the components that the function reads of what it loads; None if it may be all."""
+        found: dict[Component, None] = {}
+        left, seen = [load.result], set[Value]()
+        while left:
+            v = left.pop()
+            if v in seen:
+                continue
+            seen.add(v)
+            for op, place in self._yielded.get(v, ()):
+                if op.name != "if":
+                    return None
+                left.append(op.results[place])
+            for op in self._uses.get(v, ()):
+                if op.name == "extract":
+                    found[op.attrs["index"]] = None
+                elif op.name == "extract_dyn" and op.operands[0] is v:
+                    found[op.operands[1]] = None
+                elif op.name in _INSERTS and op.operands[0] is v:
+                    left.append(op.result)
+                elif not (op.name == "store" and Access(op).value is v and self.stored(op) is not None):
+                    return None
+        return tuple(found)
