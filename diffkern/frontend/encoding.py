@@ -82,7 +82,7 @@ _FORMS: Final = _Forms()
 
 
 def _node(node: ast.AST, annotated: bool) -> list[Any]:
-    """The parts of a node, in order, with its annotation or without it."""
+    """Return the parts of a node, in order, with its annotation or without it."""
     begin, fields = _FORMS[type(node)]
     parts: list[Any] = [begin]
     if isinstance(node, ast.Constant):

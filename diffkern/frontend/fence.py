@@ -99,7 +99,7 @@ class _Fence:
                     pending.append((child, depth + 1 + chained, branches + branch + chained))
 
     def parts(self, node: ast.AST) -> Iterable[ast.AST]:
-        """What is to be looked at inside a node, after a look at the node itself."""
+        """Return the parts of a node that are to be checked, after checking the node itself."""
         if type(node) in _PLAIN:
             return parts_of(node)
         refused = _REFUSED.get(type(node).__name__)

@@ -137,7 +137,7 @@ def _root(node: ast.expr) -> str | None:
 
 
 def names_read(node: ast.AST) -> Names:
-    """Names read anywhere in an expression or statement."""
+    """Return the names read anywhere in an expression or statement."""
     return frozenset(n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
 
 

@@ -325,7 +325,7 @@ def _names(signature: inspect.Signature) -> str:
 
 
 def _annotation(cx: Context, func: Func, parameter: inspect.Parameter, scope: Scope, node: ast.AST) -> Annotation:
-    """What a parameter's annotation means."""
+    """Return the meaning of a parameter's annotation."""
     try:
         return parameter_type(parameter.annotation, scope, parameter.name, func.name)
     except TypeError as error:

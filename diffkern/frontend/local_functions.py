@@ -68,6 +68,6 @@ def _expression(definition: ast.FunctionDef) -> LocalFunction:
 
 
 def captured(body: Iterable[ast.AST]) -> frozenset[str]:
-    """Names that local functions in a body read: what they stand for may be needed wherever one is called."""
+    """Return the names that local functions in a body read: their values may be needed wherever one is called."""
     found = (node.definition for node in walk(*body) if isinstance(node, LocalFunction))
     return frozenset(n.id for definition in found for n in walk(definition) if isinstance(n, ast.Name))

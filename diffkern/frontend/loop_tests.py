@@ -39,7 +39,7 @@ def without_changing_tests(body: Sequence[ast.stmt], scope: Scope, variables: fr
 
 
 def moved(body: Sequence[ast.stmt], wanted: Callable[[ast.While], bool]) -> list[ast.stmt]:
-    """Return a body in which the conditions of some loops stand at the beginning of what they repeat."""
+    """Return a body in which the conditions of some loops are tests at the start of their bodies."""
     if not any(isinstance(node, ast.While) and wanted(node) for node in walk(*body)):
         return list(body)
     return [_Loops(wanted).visit(copy.deepcopy(stmt)) for stmt in body]

@@ -87,7 +87,7 @@ class _Walk:
 
 
 def _stored(node: ast.AST) -> Names:
-    """The variables that a simple statement sets in any case."""
+    """Return the variables that a simple statement sets in any case."""
     by_chance = {part.target for part in walk(node) if isinstance(part, ast.NamedExpr)}
     if not isinstance(node, (ast.expr, ast.Assign, ast.AnnAssign, ast.AugAssign)):
         return frozenset()
