@@ -109,8 +109,8 @@ def _normalize(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
     v = _vector(cx, args[0], node, "normalize")
     out = cx.b.one("normalize", v)
     if not isinstance(v.type, T.Vec) or v.type.role is not T.Role.QUATERNION:
-        # The op gives zeros for a vector of length 0, and zeros are no rotation.
         return Val(out)
+    # The op gives zeros for a vector of length 0, and zeros are no rotation.
     *xyz, w = cx.b.components(out)
     some = cx.b.one("gt", cx.b.one("length", v), cx.b.const(0, v.type.dtype))
     return Val(cx.b.construct(v.type, [*xyz, cx.b.select(some, w, cx.b.const(1, v.type.dtype))]))

@@ -284,6 +284,7 @@ def scalar_of(t: Type) -> Scalar:
         return t
     if isinstance(t, (Vec, Mat)):
         return t.dtype
+    # Their elements may be vectors or matrices.
     if isinstance(t, (Array, Tile, Buffer)):
         return scalar_of(t.dtype)
     raise TypeError(f"{t} has no single scalar type")

@@ -65,7 +65,6 @@ class _Verifier:
                 raise self.invisible(y, f"yield of {_name(where)}")
         # Values of a region are not visible after it. Only its own level has to be removed: nested regions have removed
         # theirs.
-        # What is inside is not seen behind it.
         self.visible.difference_update(region.params)
         for op in region.ops:
             self.visible.difference_update(op.results)

@@ -41,6 +41,7 @@ def check_function(obj: Any, decorator: str) -> None:
     if isinstance(obj, FunctionType):
         return
     remedy = "decorate a function made with def"
+    # The likely mistakes have remedies of their own.
     if isinstance(obj, MethodType):
         remedy = "write it as a function outside of the class, and pass what it needs as arguments"
     elif isinstance(getattr(obj, "py_func", None), FunctionType):
@@ -205,6 +206,7 @@ def _for_values(overloads: Sequence[Func], args: tuple[Any, ...], kwargs: dict[s
             bound = signature.bind(*args, **kwargs).arguments
         except TypeError:
             continue
+        # If none fits, the first of these is called, and decides itself about its arguments.
         callable_ones.append(candidate.pyfunc)
         # Text of annotations is evaluated where the overload was written.
         wanted = {name: _evaluated(signature.parameters[name].annotation, candidate.pyfunc) for name in bound}

@@ -59,6 +59,7 @@ class Generic:
 
     def over(self, scalar: Scalar) -> Element:
         """Return the type over a scalar type; literals alone give a vector or matrix of the default width."""
+        # As for a vector of any length, of which no value can be made.
         assert self.make is not None, f"{self.name} stands for several types"
         made = self.make(scalar)
         # Numbers stay literals, which adapt to what they meet; a vector has to decide on a scalar type.

@@ -63,6 +63,7 @@ class Intrinsic:
 
     @property
     def __doc__(self) -> str:  # type: ignore[override]
+        # Made when it is asked for: there are hundreds of built-ins, and most programs never look.
         return docstring(self.name, self.signature, self.summary, self._row, self._host)
 
     @property
@@ -288,6 +289,7 @@ _TILES: Final[Mapping[str, tuple[str, str]]] = {
 
 
 def _make() -> dict[str, Intrinsic | Composed]:
+    # Library functions first, of which only the names are known until they are called.
     table: dict[str, Intrinsic | Composed] = {**COMPOSED}
     for row in (*scalar.ROWS, *composite.ROWS):
         # Later tables override earlier ones: an operation of the table may have the name of a library function.
@@ -297,6 +299,7 @@ def _make() -> dict[str, Intrinsic | Composed]:
     for name, (sig, doc, host) in _OTHERS.items():
         table[name] = Intrinsic(name, sig, doc, host, in_kernels_alone=name.startswith("atomic_") or name in _OF_BLOCKS)
     for name, (sig, doc) in _TILES.items():
+        # Tiles are what the threads of a block share, so there are none on the host.
         table[name] = (_Tile if name == "tile" else Intrinsic)(name, sig, doc, in_kernels_alone=True)
     return table
 
@@ -355,6 +358,7 @@ def _foreign() -> dict[Any, str]:
             by_name = (getattr(module, row.name, None) for module in (math, np))
             same = {f for f in (row.built_in.host, row.twin, *by_name) if _is_library(f)}
             table.update((f, row.name) for f in same if f not in table)
+    # Where NumPy has another name for the same function.
     renamed = {
         "absolute": "abs", "fabs": "abs", "minimum": "min", "maximum": "max", "power": "pow", "clip": "clamp",
         "where": "where", "degrees": "degrees", "rad2deg": "degrees", "radians": "radians", "deg2rad": "radians",

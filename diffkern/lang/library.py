@@ -102,6 +102,7 @@ class Composed:
         self.name: Final = name
         self.module: Final = module
         self.__name__ = name
+        # Filled when it is first needed, since each module of the library takes time to import.
         self._overloads: list[Overload] = []
 
     @property
@@ -153,11 +154,13 @@ class Composed:
     @property
     def family(self) -> Family:
         """The family to which it belongs."""
+        # Most functions are about what their module is about.
         return _APART.get(self.name) or _FAMILIES[self.module]
 
     @property
     def on_host(self) -> bool:
         """True if Python may call it, too."""
+        # Queries are of objects that kernels get by their ids; a search is of an array.
         return self.family is not Family.QUERIES or self.name == "lower_bound"
 
     def _paragraphs(self) -> dict[str, str]:

@@ -54,6 +54,7 @@ class Adjoint:
         )
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        # An assignment is the same mistake as a read.
         self[key]
 
     def __repr__(self) -> str:

@@ -72,6 +72,7 @@ def _erfinv(x: Any) -> Any:
         y = _beyond(1.0 - size)
     elif size == 1.0:
         y = Float(math.inf)
+    # Only _beyond was given the absolute value.
     if size > 0.5 and x < 0.0:
         y = -y
     return y

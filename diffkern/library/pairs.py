@@ -35,6 +35,7 @@ def closest_point_edge_edge(p1: vec3, q1: vec3, p2: vec3, q2: vec3, epsilon: Flo
     d1, d2, r = q1 - p1, q2 - p2, p1 - p2
     a, b, c = dot(d1, d1), dot(d1, d2), dot(d1, r)
     e, f = dot(d2, d2), dot(d2, r)
+    # Zeros of the scalar type of the points.
     s, t = 0.0 * a, 0.0 * e
     if a <= epsilon:
         if e > epsilon:

@@ -18,6 +18,7 @@ def norm_l1(v: vector) -> Float:
 
     Example: y[i] = dk.norm_l1(u)
     """
+    # Not from 0.0 on, so that the sum has the scalar type of the vector.
     total = abs(v[0])
     for k in range(1, len(v)):
         total += abs(v[k])

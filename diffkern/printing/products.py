@@ -18,4 +18,5 @@ def library_products(fn: Function) -> dict[str, Op]:
 
 def is_same_product(one: Op, other: Op) -> bool:
     """Return whether two products are one function; both may add to the old result."""
+    # Whether the old result is added is left to each call, so it does not make another function.
     return {**one.attrs, "add": None} == {**other.attrs, "add": None}

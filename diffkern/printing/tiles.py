@@ -76,6 +76,7 @@ def _atomic(op: Op, x: Sequence[str]) -> Spelled:
 
 
 def _accumulate(op: Op, x: Sequence[str]) -> Spelled:
+    # "plain" is the primitive's default, and would only lengthen the text.
     (offset, along), mode = _along(op, x[1:-1]), op.attrs["mode"]
     return "tile_accumulate", [x[0], offset, x[-1], *([] if mode == "plain" else [f'"{mode}"']), *along]
 

@@ -219,6 +219,7 @@ def _check_lowered(
 
 def _check_launches(name: str, tape: Tape, check: Callable[..., GradcheckReport]) -> GradcheckReport:
     """Check each launch on a tape by itself."""
+    # One after the other, so that an error names the launch that is wrong.
     reports = tuple(check(*launch) for launch in launches_of(tape))
     if not reports:
         raise GradientError(f"gradcheck of {name} compared nothing: no launch with a derivative is on it")

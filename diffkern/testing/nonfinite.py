@@ -118,6 +118,7 @@ def _run(kernel: Kernel, dim: int | Sequence[int], args: Sequence[Any], adjoint:
         return
     with Tape() as tape:
         launch(kernel, dim=dim, inputs=given, block_dim=block_dim)
+    # A kernel that writes no floats has no adjoint to run.
     written = [a for step in tape.launches for a in _written(step)]
     if written:
         # Cotangents of ones: the adjoint of a sum, which leaves no output out.

@@ -66,8 +66,10 @@ def run_in_python(
     IndexError
         If a thread accesses an array out of bounds.
     """
+    # Arrays of a device are copied to the host, where Python runs.
     given = [np.array(a._host()) if isinstance(a, array) else a for a in (*inputs, *outputs)]
     dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
+    # As in a launch of the same arguments, so that the same program is shown.
     types = kernel.argument_types(*inputs, *outputs)
     fn = pipeline.lower_kernel(kernel.func, types, kernel.variant, stops=True)
     if cotangents is None:

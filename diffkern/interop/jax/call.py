@@ -136,6 +136,7 @@ class Call:
         KeyError, TypeError, ValueError
             If they describe none.
         """
+        # An exported program may be older than this version.
         if content["format"] != FORMAT:
             raise ValueError(f"the call has format {content['format']}, not {FORMAT}")
         return Call(

@@ -41,7 +41,6 @@ class _Forward:
         made = recording.buffers[recording.parameters :]
         sources = {a.index: self.call.operand(as_jax(a, a.value), a.type) for a in made if a.value is not None}
         # A kernel with tangents has parameters without a tangent: they are null, or zero.
-        # Null, or zero: what a kernel with tangents has none of.
         for a in recording.buffers[: recording.parameters]:
             if not a.is_passed and not a.is_result:
                 self.place[a.index] = self.call.operand(jnp.zeros(a.shape, a.dtype), a.type)

@@ -145,7 +145,6 @@ def _vmapped(operands: Sequence[Any], axes: Sequence[Any], *, act: Act, batch: B
     has_axis = [has[0] for has in _axes(act, levels)]
     if act.parts is not None and isinstance(size, int) and size == 0:
         # The first element cannot be taken of an empty axis.
-        # There is no first element to take what does not differ from.
         out = act.parts.run(levels, agree(moved), _bind)
     else:
         out = _bind(act, levels, agree(moved))

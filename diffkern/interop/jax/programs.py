@@ -123,7 +123,6 @@ class Programs:
             return None
         # The preconditions of a gradient were checked for one example; for the batch they would have to be checked
         # again.
-        # What the gradient rests on would have to be looked at again.
         if found.plain.manifest.races or found.origin is None or (alone and found._adds_up):
             return None
         return found, launch.dims

@@ -219,8 +219,6 @@ def _made(index: int, held: array, twin: array) -> Argument:
     assert not isinstance(element, Struct)
     # Nothing ran, so arrays made by the function still hold their initial contents. Uninitialized memory is not the
     # same twice, and counts as zeros.
-    # Nothing ran, so arrays that the function made still hold what they began with; if that is nothing in
-    # particular, it is not the same twice.
     same = held._memory.is_zero or np.array_equal(_bytes(held), _bytes(twin))
     constant = same and not held._memory.is_zero and _bytes(held).any()
     contents = held._data.copy() if constant else None

@@ -63,6 +63,7 @@ class Call:
     def run(self, args: Sequence[Any], needs: tuple[bool, ...]) -> tuple[torch.Tensor, ...]:
         """Launch the kernel; afterwards the call knows its values, and has the log for gradients of some arguments."""
         self.forward = self.function.forward_of(args)
+        # Only a launch whose gradient is wanted writes one.
         log = self._log_for(self.forward, needs)
         if log is None:
             results, self.values = self.forward.run(args)
@@ -84,6 +85,7 @@ class Call:
         """Keep the values that the backward will need."""
         function = self.function
         ctx.call = self
+        # A missing cotangent is None, for which nothing has to be computed; zeros would be.
         ctx.set_materialize_grads(False)
         fixed = [r for r in results if not r.is_floating_point()]
         if fixed:
