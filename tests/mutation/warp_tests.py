@@ -6,7 +6,7 @@ from diffkern import mapping, options
 from diffkern.frontend import lowering
 from diffkern.interop import spec
 from diffkern.utils import sums
-from diffkern.warp import c_adjoints, c_statements, fingerprints, snippets
+from diffkern.warp import c_adjoints, c_statements, fingerprints, launching, snippets
 
 from .edits import Fault, edit
 
@@ -52,6 +52,8 @@ WARP_TESTS = [
     Fault("a number of elements of vectors counts components",
           edit(sums, "array_cast", "count * math.prod(inner)", "count"),
           ("tests/e2e/test_utils_and_optim.py::test_casts_of_components",)),
+    Fault("numbers in structs are not verified", edit(launching, "_floats", "numbers.dtype.names or ()", "()"),
+          ("tests/unit/test_warp_names.py::test_results_in_structs_are_verified",)),
     Fault("integers of NumPy stay what they are", edit(options, "_as_python", "int(value) if", "value if"),
           ("tests/unit/test_options.py::test_what_is_not_given_is_none",)),
     Fault("narrow floats are passed to library functions as they are stored",
