@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 from typing import overload as form
 
@@ -23,6 +22,7 @@ from diffkern.lang.structs import public_type
 from diffkern.options import KernelOptions, names
 from diffkern.runtime.array import array
 from diffkern.runtime.structs import declared
+from diffkern.warp.described import Argument, Declaration, describe_struct
 from diffkern.warp.modules import Module, as_native, check_option, get_module, module_of, note_options
 
 __all__ = ["Kernel", "func", "kernel", "overload", "struct"]
@@ -32,39 +32,6 @@ _R = TypeVar("_R")
 
 _OF_WARP: Final = {"cuda_max_registers": "max_registers"}
 """Options that have another name here."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A parameter as programs for Warp look at it.
-
-    Attributes
-    ----------
-    label
-        Its name.
-    type
-        Its type or annotation; ``Any`` where that is not decided.
-    """
-
-    label: str
-    type: Any
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """What programs for Warp ask of a kernel's code.
-
-    Attributes
-    ----------
-    args
-        Its parameters, in order.
-    has_unresolved_static_expressions
-        Whether a ``static()`` was left for later when the kernel was declared, which makes Warp's names of compiled
-        modules depend on the order of launches. Never here, where the cache's keys are made of what they give.
-    """
-
-    args: tuple[Argument, ...]
-    has_unresolved_static_expressions: bool = False
 
 
 class Kernel(NativeKernel):
@@ -423,12 +390,16 @@ def struct(c: type | None = None, *, module: Any = None) -> Any:
     Returns
     -------
     type
+        It has ``cls``, itself, ``key``, its name, and ``vars``, its fields by name with ``label`` and ``type``, unless
+        a field is called so.
     """
     frame = sys._getframe(1)
 
     def made(cls: type) -> type:
         with Entrance("@wp.struct", cls):
-            return declared(cls, frame, WARP)
+            found = declared(cls, frame, WARP)
+            describe_struct(found)
+            return found
 
     with Entrance("@wp.struct", c):
         return made if c is None else made(c)

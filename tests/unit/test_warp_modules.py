@@ -134,3 +134,20 @@ def test_what_is_no_type() -> None:
     assert array_type_id(seen) == array_type_id(wp.indexedarray[float]) == ARRAY_TYPE_INDEXED
     with pytest.raises(TypeError, match="is no array"):
         array_type_id(wp.vec3)
+
+
+def test_what_programs_ask_of_a_struct() -> None:
+    assert Named.cls is Named
+    assert Named.key == "Named"
+    assert (Named.vars["x"].label, Named.vars["x"].type) == ("x", float)
+    assert not any(hasattr(Named(), name) for name in ("cls", "key", "vars"))
+
+    @wp.struct
+    class Clashing:
+        key: int
+        vars: wp.vec3
+
+    made = Clashing()
+    made.key = 3
+    assert (made.key, Clashing.cls) == (3, Clashing)
+    assert not hasattr(Clashing, "vars")
