@@ -12,6 +12,7 @@ import itertools
 import linecache
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from types import CellType, FunctionType, LambdaType
 from typing import Any, Final
 
@@ -38,9 +39,24 @@ from diffkern.runtime.launch import launch
 
 __all__ = ["executed", "map_arrays", "mapped", "operated"]
 
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The types of what a function returns, as long as a kernel that calls it means the same."""
+
+    types: tuple[Stored, ...]
+    kernel: Kernel
+    generation: int
+
+    def holds(self) -> bool:
+        """Whether what the function captures is what it was."""
+        return self.kernel.generation() == self.generation
+
+
 kernels: dict[Any, Kernel] = {}
 """The kernels by functions, types, and where the results go."""
-_result_types: dict[Any, tuple[Stored, ...]] = {}
+_known: dict[Any, _Known] = {}
+"""The types of results by functions and types."""
 _lock = free_in_child(threading.RLock())
 _number = itertools.count()
 _INDICES: Final = "ijkl"
@@ -201,18 +217,21 @@ def _kernel(
     )
     signature = _identity(func), pattern, dialect.name
     with _lock:
-        results: tuple[Stored, ...] = ()
+        known = _known.get(signature)
+        results = known.types if known is not None and known.holds() else ()
         if destinations is None:
-            if signature not in _result_types:
-                _result_types[signature] = _results(_callable(func, len(given), dialect), given)
-            results = _result_types[signature]
+            results = results or _results(_callable(func, len(given), dialect), given)
             places: tuple[int | None, ...] = (None,) * len(results)
         else:
             places = tuple(_place_of(destination, given) for destination in destinations)
         key = (*signature, len(shape), places)
         if key not in kernels:
             kernels[key] = _made(func, given, places, shape, dialect)
-        return kernels[key], results
+        kernel = kernels[key]
+        if destinations is None and (known is None or known.types is not results):
+            _ = kernel.may_change  # which takes down what it captures
+            _known[signature] = _Known(results, kernel, kernel.generation())
+        return kernel, results
 
 
 def _identity(func: Any) -> Any:

@@ -44,6 +44,20 @@ def test_a_lambda_follows_changes_of_globals(monkeypatch: pytest.MonkeyPatch) ->
     np.testing.assert_array_equal(times_scale(x).numpy(), [3, 6])
 
 
+@dk.func
+def times_of_scale(v: Any):
+    return v * SCALE
+
+
+def test_results_follow_changes_of_globals(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = dk.array([1, 2], dtype=int)
+    for value, dtype in ((2, dk.int32), (2.5, dk.float32), (3, dk.int32), (dk.float64(0.5), dk.float64)):
+        monkeypatch.setitem(globals(), "SCALE", value)
+        for found in (dk.map(times_of_scale, whole), times_scale(whole)):
+            assert found.dtype == dtype
+            np.testing.assert_array_equal(found.numpy(), [value, 2 * value])
+
+
 def test_a_lambda_keeps_what_it_captured() -> None:
     def doubled_and_more(x: Any, factor: float) -> Any:
         other = 2 * factor
