@@ -16,7 +16,7 @@ from diffkern.ad.reverse import reverse_func
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import use_atomics
 from diffkern.errors import AutodiffError, KernelError, KernelTypeError, Loc, compiling
-from diffkern.frontend.lowering import lower_func, lower_library
+from diffkern.frontend.lowering import lower_func, lower_library, returned_types
 from diffkern.frontend.signature import signature
 from diffkern.frontend.source import get_source
 from diffkern.ir.builder import Builder
@@ -156,8 +156,27 @@ def _loc(pyfunc: Callable[..., object]) -> Loc:
 # -- funcs -------------------------------------------------------------------------------------------------------------
 
 
+def result_types(pyfunc: Callable[..., object], given: Sequence[Argument]) -> tuple[Type | Struct, ...]:
+    """Return the types of what a func returns for arguments of types, structs among them.
+
+    Raises
+    ------
+    KernelError
+        If the arguments do not fit, or the function cannot be compiled.
+    """
+    code = pyfunc.__code__
+    with compiling(pyfunc.__name__, Loc(code.co_filename, code.co_firstlineno, 0)):
+        return returned_types(pyfunc, _converted(pyfunc, given))
+
+
 def _lowered(pyfunc: Callable[..., object], given: Sequence[Argument | None]) -> tuple[Function, bool]:
     """A func for the types of its arguments, converted to those of its annotations."""
+    fn, together = lower_func(pyfunc, _converted(pyfunc, given))
+    return run(ONE_CALL, PLAIN.done("lower", WRITTEN, without_breakpoints(fn))), together
+
+
+def _converted(pyfunc: Callable[..., object], given: Sequence[Argument | None]) -> list[Argument]:
+    """The types of arguments as the annotations of a func have them."""
     whole = signature(pyfunc)
     needed = sum(not p.has_default for p in whole.params)
     if not needed <= len(given) <= len(whole.params):
@@ -168,9 +187,7 @@ def _lowered(pyfunc: Callable[..., object], given: Sequence[Argument | None]) ->
             loc=_loc(pyfunc),
             remedy=f"write {_name(pyfunc)}({names})",
         )
-    types = replace(whole, params=whole.params[: len(given)]).match([t for t in given if t is not None])
-    fn, together = lower_func(pyfunc, types)
-    return run(ONE_CALL, PLAIN.done("lower", WRITTEN, without_breakpoints(fn))), together
+    return replace(whole, params=whole.params[: len(given)]).match([t for t in given if t is not None])
 
 
 def _whole(count: int, together: bool, start: int = 0) -> Structure:

@@ -12,24 +12,25 @@ import itertools
 import linecache
 import threading
 from collections.abc import Callable, Sequence
-from types import FunctionType, LambdaType
+from dataclasses import dataclass
+from types import CellType, FunctionType, LambdaType
 from typing import Any, Final
 
 import numpy as np
 
 from diffkern.callers import brief
-from diffkern.device_functions import device_function
+from diffkern.device_functions import result_types
 from diffkern.errors import KernelTypeError, MisuseError, described
 from diffkern.forks import free_in_child
 from diffkern.ir import types as T
-from diffkern.ir.structs import Struct
+from diffkern.ir.structs import Stored, Struct
 from diffkern.kernel import Kernel
-from diffkern.lang.called import Form
 from diffkern.lang.dialects import NATIVE, WARP, Dialect
-from diffkern.lang.dtypes import SCALARS, composite_type, element_of_value
+from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.lang.func import Func
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import Composed
+from diffkern.lang.structs import public_type
 from diffkern.runtime.array import array
 from diffkern.runtime.create import empty
 from diffkern.runtime.foreign import adopt
@@ -38,7 +39,24 @@ from diffkern.runtime.launch import launch
 
 __all__ = ["executed", "map_arrays", "mapped", "operated"]
 
-_kernels: dict[Any, tuple[Kernel, tuple[T.Element, ...]]] = {}
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """The types of what a function returns, as long as a kernel that calls it means the same."""
+
+    types: tuple[Stored, ...]
+    kernel: Kernel
+    generation: int
+
+    def holds(self) -> bool:
+        """Whether what the function captures is what it was."""
+        return self.kernel.generation() == self.generation
+
+
+kernels: dict[Any, Kernel] = {}
+"""The kernels by functions, types, and where the results go."""
+_known: dict[Any, _Known] = {}
+"""The types of results by functions and types."""
 _lock = free_in_child(threading.RLock())
 _number = itertools.count()
 _INDICES: Final = "ijkl"
@@ -123,9 +141,9 @@ def mapped(
     if destinations is None:
         smooth = any(a.requires_grad for a in arrays)
         place = device if device is not None else arrays[0].device
-        made = [_dtype(t) for t in results]
         destinations = [
-            empty(shape, t, smooth and T.is_differentiable(r), place) for t, r in zip(made, results, strict=True)
+            empty(shape, public_type(t), smooth and (isinstance(t, Struct) or T.is_differentiable(t)), place)
+            for t in results
         ]
         for result in destinations:
             result._speak(dialect is WARP)
@@ -180,10 +198,6 @@ def _place_of(destination: array, given: Sequence[Any]) -> int | None:
     return next(same, None)
 
 
-def _dtype(t: T.Element) -> Any:
-    return SCALARS[t.name] if isinstance(t, T.Scalar) else composite_type(t)
-
-
 # -- the kernel --------------------------------------------------------------------------------------------------------
 
 
@@ -193,7 +207,7 @@ def _kernel(
     destinations: Sequence[array] | None,
     shape: tuple[int, ...],
     dialect: Dialect,
-) -> tuple[Kernel, tuple[T.Element, ...]]:
+) -> tuple[Kernel, tuple[Stored, ...]]:
     """The kernel for types and shapes like these, and the types of its results."""
     pattern = tuple(
         (a._element, tuple(n != m for n, m in zip(a.shape, shape[len(shape) - a.ndim :], strict=True)))
@@ -201,57 +215,64 @@ def _kernel(
         else type(a)
         for a in given
     )
-    places = () if destinations is None else tuple(_place_of(destination, given) for destination in destinations)
-    key = (
-        _identity(func),
-        pattern,
-        len(shape),
-        None if destinations is None else len(destinations),
-        places,
-        dialect.name,
-    )
+    signature = _identity(func), pattern, dialect.name
     with _lock:
-        found = _kernels.get(key)
-        if found is None:
-            found = _kernels[key] = _made(func, given, destinations, shape, dialect)
-    return found
+        known = _known.get(signature)
+        results = known.types if known is not None and known.holds() else ()
+        if destinations is None:
+            results = results or _results(_callable(func, len(given), dialect), given)
+            places: tuple[int | None, ...] = (None,) * len(results)
+        else:
+            places = tuple(_place_of(destination, given) for destination in destinations)
+        key = (*signature, len(shape), places)
+        if key not in kernels:
+            kernels[key] = _made(func, given, places, shape, dialect)
+        kernel = kernels[key]
+        if destinations is None and (known is None or known.types is not results):
+            _ = kernel.may_change  # which takes down what it captures
+            _known[signature] = _Known(results, kernel, kernel.generation())
+        return kernel, results
 
 
 def _identity(func: Any) -> Any:
     """Return the cache key of a function: for a lambda its code and captures, as it may be created repeatedly."""
     if isinstance(func, LambdaType) and func.__name__ == "<lambda>":
-        cells = tuple(cell.cell_contents for cell in func.__closure__ or ())
+        held = tuple(_as_key(cell.cell_contents) for cell in func.__closure__ or ())
+        code = func.__code__.replace(co_filename="", co_firstlineno=1, co_linetable=b"")  # wherever it is written
         try:
-            hash(cells)
+            hash(held)
         except TypeError:
             return func
-        return func.__code__, cells
+        return code, held, id(func.__globals__)
     return func
+
+
+def _as_key(value: Any) -> Any:
+    """A value that equals no other that kernels tell from it: 1 and 1.0, 0.0 and -0.0."""
+    return type(value), repr(value) if isinstance(value, (float, complex)) else value
 
 
 def _made(
     func: Callable[..., Any],
     given: Sequence[Any],
-    destinations: Sequence[array] | None,
+    places: Sequence[int | None],
     shape: tuple[int, ...],
     dialect: Dialect,
-) -> tuple[Kernel, tuple[T.Element, ...]]:
+) -> Kernel:
+    """The kernel whose results go to inputs, by their places, or to arrays of their own."""
     function = _callable(func, len(given), dialect)
-    results = () if destinations is not None else _results(function, given)
-    count = len(results) if destinations is None else len(destinations)
     indices = _INDICES[: len(shape)]
     elements = [f"a{k}[{_index(a, shape, indices)}]" if isinstance(a, array) else f"a{k}" for k, a in enumerate(given)]
-    places = [None] * count if destinations is None else [_place_of(destination, given) for destination in destinations]
     targets = [f"out{k}" if place is None else f"a{place}" for k, place in enumerate(places)]
     parameters = [f"a{k}" for k in range(len(given))] + [t for t in targets if t.startswith("out")]
     lines = [
         f"def map_{_name(func)}({', '.join(parameters)}):",
         f"    {', '.join(indices)} = tid()",
-        f"    {', '.join(f'r{k}' for k in range(count))} = function({', '.join(elements)})",
+        f"    {', '.join(f'r{k}' for k in range(len(places)))} = function({', '.join(elements)})",
         *(f"    {target}[{', '.join(indices)}] = r{k}" for k, target in enumerate(targets)),
     ]
     space = {"tid": INTRINSICS["tid"], "function": function}
-    return Kernel(executed("\n".join(lines) + "\n", f"map_{_name(func)}", space)), results
+    return Kernel(executed("\n".join(lines) + "\n", f"map_{_name(func)}", space))
 
 
 def _index(a: array, shape: tuple[int, ...], indices: str) -> str:
@@ -304,11 +325,12 @@ def _of_lambda(func: Any) -> Any:
     if not alike:
         raise KernelTypeError("the source of the lambda is not found", remedy="write it as a function with def")
     node = alike[0]
-    space = dict(func.__globals__)
-    space.update(zip(code.co_freevars, (cell.cell_contents for cell in func.__closure__ or ()), strict=True))
-    names = ", ".join(a.arg for a in node.args.args)
-    body = f"def function({names}):\n    return {ast.unparse(node.body)}\n"
-    return executed(body, "function", space)
+    held = {n: CellType(c.cell_contents) for n, c in zip(code.co_freevars, func.__closure__ or (), strict=True)}
+    arguments = ", ".join(a.arg for a in node.args.args)
+    body = f"def outer({', '.join(held)}):\n    def function({arguments}):\n        return {ast.unparse(node.body)}\n"
+    outer = executed(body + "    return function\n", "outer", {})
+    inner = outer(*held).__code__  # whose globals are those of the lambda, so that their changes are noticed
+    return FunctionType(inner, func.__globals__, "function", None, tuple(held[n] for n in inner.co_freevars))
 
 
 def _like(node: ast.Lambda, code: Any) -> bool:
@@ -323,22 +345,29 @@ def _like(node: ast.Lambda, code: Any) -> bool:
     return bool((again.co_code, again.co_names, again.co_consts) == (code.co_code, code.co_names, code.co_consts))
 
 
-def _results(function: Func, given: Sequence[Any]) -> tuple[T.Element, ...]:
+def _results(function: Func, given: Sequence[Any]) -> tuple[Stored, ...]:
     """The types of what the function returns for elements and values like these."""
-    types: list[T.Element] = []
-    for a in given:
-        t = a._element if isinstance(a, array) else element_of_value(a)
-        if t is None or isinstance(t, Struct):
-            raise MisuseError(
-                f"dk.map does not know what {function.name} returns, as it takes structs",
-                remedy="pass out=, an array for each result",
-            )
-        types.append(t)
-    made = device_function(function.pyfunc, Form.VALUE, types)
-    if not made.fn.body.yields:
+    types = [a._element if isinstance(a, array) else _type_of(function, a) for a in given]
+    found = result_types(function.pyfunc, types)
+    if not found:
         raise KernelTypeError(f"{function.name} returns nothing", remedy="return what the arrays are to hold")
-    strong = (t for t, a in zip(types, given, strict=True) if type(a) is not float)
+    strong = (t for t, a in zip(types, given, strict=True) if type(a) is not float and not isinstance(t, Struct))
     floats = {scalar for t in strong if (scalar := T.scalar_of(t)).is_float}
     half = next(iter(floats)) if len(floats) == 1 and floats <= T.STORAGE_ONLY else None
-    found = [v.type for v in made.fn.body.yields if isinstance(v.type, (T.Scalar, T.Vec, T.Mat))]
-    return tuple(T.with_scalar(t, half) if half and T.scalar_of(t) == T.FLOAT32 else t for t in found)
+    kept = [t for t in found if isinstance(t, (Struct, T.Scalar, T.Vec, T.Mat))]
+    return tuple(_stored_as(half, t) if half is not None else t for t in kept)
+
+
+def _stored_as(half: T.Scalar, t: Stored) -> Stored:
+    """A type of float32 with the numbers that the arrays have."""
+    return t if isinstance(t, Struct) or T.scalar_of(t) != T.FLOAT32 else T.with_scalar(t, half)
+
+
+def _type_of(function: Func, value: Any) -> Stored:
+    found = element_of_value(value)
+    if found is None:
+        raise MisuseError(
+            f"dk.map does not know what {function.name} returns, as it takes {described(value)}",
+            remedy="pass out=, an array for each result",
+        )
+    return found

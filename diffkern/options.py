@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
+import numpy as np
+
 from diffkern.errors import MisuseError
 from diffkern.launch_layout import Layout
 from diffkern.manifest import DEFAULT_BLOCK_DIM
@@ -61,6 +63,13 @@ def _are_bounds(value: Any) -> bool:
 
 def _is_register_count(value: Any) -> bool:
     return type(value) is int and 1 <= value <= 255
+
+
+def _as_python(value: Any) -> Any:
+    """An integer of NumPy as one of Python; another value as it is."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_as_python, value)) if type(value) in (tuple, list) else value
+    return int(value) if isinstance(value, np.integer) else value
 
 
 @dataclass(frozen=True)
@@ -152,6 +161,8 @@ class KernelOptions:
     )
 
     def __post_init__(self) -> None:
+        for option in fields(self):
+            object.__setattr__(self, option.name, _as_python(getattr(self, option.name)))
         given: Any = self.launch_bounds
         if given is not None:
             checked("launch_bounds", given)

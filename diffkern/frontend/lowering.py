@@ -23,17 +23,17 @@ from diffkern.frontend.inline import make_frame, returned, run, with_rules
 from diffkern.frontend.signature import Parameter, signature
 from diffkern.frontend.source import Source, get_source, too_deep
 from diffkern.frontend.stmt import lower_block
-from diffkern.frontend.terms import Binding, Const, Poison, Static, Term, Tup, Val, describe
+from diffkern.frontend.terms import Binding, Const, Poison, Rec, Static, Term, Tup, Val, describe
 from diffkern.frontend.weak import resolve_weak
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Function, Op, Update, Value, walk
-from diffkern.ir.structs import Argument, flatten
+from diffkern.ir.structs import Argument, Struct, flatten
 from diffkern.lang import DType, Func
 from diffkern.lang.dialects import dialect_of
 from diffkern.lang.library import Composed
 from diffkern.launch_layout import Layout
 
-__all__ = ["lower", "lower_func", "lower_library"]
+__all__ = ["lower", "lower_func", "lower_library", "returned_types"]
 
 
 def lower(
@@ -123,20 +123,11 @@ def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tup
     """
     source = get_source(pyfunc)
     cx = Context(lower_expr, lower_block, assign)
-    cx.of_func = True
     params: tuple[Value, ...] = ()
     results: tuple[Value, ...] = ()
     together = False
     try:
-        params = _begin(cx, pyfunc, source, arg_types)
-        for name, p in list(inspect.signature(pyfunc).parameters.items())[len(arg_types) :]:
-            default = static_term(cx, p.default, name, source.node)
-            cx.frame.env[name] = Binding(default, source.loc(source.node))
-        # The flag of the activation is in the environment too, and is no argument.
-        given = {
-            name: binding.term for name, binding in cx.env.items() if binding.term is not None and name != RETURNED
-        }
-        term = with_rules(cx, Func(pyfunc, dialect_of(pyfunc)), given, source.node, lambda: returned(cx))
+        params, term = _called(cx, pyfunc, source, arg_types)
         together = isinstance(term, Tup)
         results = _results(cx, term, source, pyfunc.__name__)
     except Cascade:
@@ -148,6 +139,49 @@ def lower_func(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tup
     fn = _function(cx, pyfunc.__name__, params, source, updates)
     fn.body.yields = results
     return fn, together
+
+
+def returned_types(pyfunc: Callable[..., Any], arg_types: Sequence[Argument]) -> tuple[T.Type | Struct, ...]:
+    """Return the types of what a func returns, which may be structs as well.
+
+    Parameters
+    ----------
+    pyfunc, arg_types
+        As in :func:`lower_func`.
+
+    Raises
+    ------
+    KernelError
+        As :func:`lower_func`.
+    """
+    source = get_source(pyfunc)
+    cx = Context(lower_expr, lower_block, assign)
+    structs: dict[int, Struct] = {}
+    values: tuple[Value, ...] = ()
+    try:
+        _, term = _called(cx, pyfunc, source, arg_types)
+        parts = term.items if isinstance(term, Tup) else (term,)
+        structs = {k: part.struct for k, part in enumerate(parts) if isinstance(part, Rec)}
+        others = Tup(tuple(part for part in parts if not isinstance(part, Rec))) if structs else term
+        values = _results(cx, others, source, pyfunc.__name__)
+    except Cascade:
+        pass
+    _raise_errors(cx)
+    numbers = iter([value.type for value in _settled(cx, values)[1]])
+    return tuple(structs[k] if k in structs else next(numbers) for k in range(len(structs) + len(values)))
+
+
+def _called(
+    cx: Context, pyfunc: Callable[..., Any], source: Source, arg_types: Sequence[Argument]
+) -> tuple[tuple[Value, ...], Term]:
+    """Lower a func by itself; returns its parameters in the IR, and what it returns."""
+    cx.of_func = True
+    params = _begin(cx, pyfunc, source, arg_types)
+    for name, p in list(inspect.signature(pyfunc).parameters.items())[len(arg_types) :]:
+        default = static_term(cx, p.default, name, source.node)
+        cx.frame.env[name] = Binding(default, source.loc(source.node))
+    given = {name: binding.term for name, binding in cx.env.items() if binding.term is not None and name != RETURNED}
+    return params, with_rules(cx, Func(pyfunc, dialect_of(pyfunc)), given, source.node, lambda: returned(cx))
 
 
 def lower_library(
@@ -175,15 +209,15 @@ def lower_library(
     cx.stack.append(replace(make_frame(cx, pyfunc, source), pyfunc=lower_library))  # of the caller, who is none
     longest = max((list(o.signature.parameters) for o in function.overloads), key=len)
     names = [*longest[: len(arg_types)], *(f"p{k}" for k in range(len(longest), len(arg_types))), *keywords]
+    types = dict(zip(names, (*arg_types, *keywords.values()), strict=True))
     values = {
-        name: Static(t, name) if isinstance(t, (DType, type)) else Value(t, name)
-        for t, name in zip((*arg_types, *keywords.values()), names, strict=True)
+        name: Static(t, name) if isinstance(t, (DType, type)) else Value(_passed(t), name) for name, t in types.items()
     }
     params = tuple(v for v in values.values() if isinstance(v, Value))
     results: tuple[Value, ...] = ()
     together = False
     try:
-        given = [_given(cx, v) for v in values.values()]
+        given = [_given(cx, v, types[name]) for name, v in values.items()]
         by_name = dict(zip(keywords, given[len(arg_types) :], strict=True))
         term = composed.called(cx, function, given[: len(arg_types)], by_name, source.node)
         together = isinstance(term, Tup)
@@ -200,10 +234,19 @@ def lower_library(
     return fn, together
 
 
-def _given(cx: Context, value: Value | Static) -> Term:
+def _passed(t: T.Type) -> T.Type:
+    """The type that an argument of a library function is passed as: float32 for float16 and bfloat16."""
+    return T.FLOAT32 if t in T.STORAGE_ONLY else t
+
+
+def _given(cx: Context, value: Value | Static, t: T.Type | DType | type) -> Term:
+    """An argument of a library function as a kernel has it."""
     if isinstance(value, Static):
         return value
-    return views.full_view(cx, value) if isinstance(value.type, T.Array) else Val(value)
+    if isinstance(value.type, T.Array):
+        return views.full_view(cx, value)
+    assert isinstance(t, (T.Scalar, T.Vec, T.Mat))
+    return Val(cx.b.cast(value, narrow.held(t)))
 
 
 def _begin(cx: Context, pyfunc: Callable[..., Any], source: Source, arg_types: Sequence[Argument]) -> tuple[Value, ...]:

@@ -178,7 +178,8 @@ def torch_function(
         Dimensions of the launch; by default the shape of the first tensor that is an array. A callable gets the
         arguments.
     output_dims : int, sequence of int, callable, or mapping of str to these, optional
-        Shape of the outputs, or of each by name; by default the launch's dimensions. Components are added.
+        Shape of the outputs, or of each by name; by default the launch's dimensions, or the shape of the first tensor
+        for an output with other axes than these. Components are added.
     in_out_argnames : sequence of str, optional
         Arguments that the kernel changes: a copy is changed, and returned before the outputs.
     enable_backward : bool, optional

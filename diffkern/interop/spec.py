@@ -207,8 +207,9 @@ class CallSpec:
         launch_dims = resolved(self._given[0] if launch_dims is None else launch_dims, args)
         output_dims = resolved(self._given[1] if output_dims is None else output_dims, args)
         given = None if launch_dims is None else self.checked_dims(launch_dims, "launch_dims")
-        dims = self.dims(self.shapes_of(tensors), given)
-        return Sizes(dims, tuple(self.output_shapes(dims, self.checked_output_dims(output_dims)).values()))
+        shapes = self.shapes_of(tensors)
+        dims = self.dims(shapes, given)
+        return Sizes(dims, tuple(self.output_shapes(dims, shapes, self.checked_output_dims(output_dims)).values()))
 
     def with_sizes(self, sizes: Sizes) -> CallSpec:
         """Return the same convention for calls of these sizes."""
@@ -251,15 +252,23 @@ class CallSpec:
                 found[k] = tuple(shape[: len(shape) - len(components)]) or (1,)
         return found
 
-    def output_shapes(self, dims: Shape, output_dims: Mapping[int, Shape] | None = None) -> dict[int, Shape]:
-        """Return the shape of each pure output, by parameter, from the dimensions of the launch."""
+    def output_shapes(
+        self, dims: Shape, shapes: Mapping[int, Shape], output_dims: Mapping[int, Shape] | None = None
+    ) -> dict[int, Shape]:
+        """Return the shape of each pure output, by parameter, from the dimensions of the launch.
+
+        Where the launch has other axes than an output, that is like the first of the arrays that are passed, if this
+        one has as many axes as the output.
+        """
         given = self.output_dims if output_dims is None else output_dims
-        # By parameter, so that a mapping may give some of the outputs their shapes and leave the others to the launch.
+        first = shapes[min(shapes)] if shapes else ()
         found: dict[int, Shape] = {}
         for k in self.outputs:
             shape = dims if given is None or k not in given else given[k]
             name, ndim, components = self._forms[k]
             shape = _of_elements(shape, ndim, components)
+            if len(shape) != ndim == len(first) and (given is None or k not in given):
+                shape = first
             if len(shape) != ndim:
                 raise self._error(
                     f"the output {name!r} has {ndim} axes, its shape would be {shape}",

@@ -7,7 +7,9 @@ everything that can be checked is checked before it: when the record is made or 
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -30,6 +32,29 @@ from diffkern.runtime.stream import Stream
 from diffkern.runtime.uncopied import Uncopied
 
 __all__ = ["Launch", "launch_or_record"]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The dimensions of a launch.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        The threads along each axis.
+    """
+
+    shape: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of threads."""
+        return math.prod(self.shape)
 
 
 class Launch(Uncopied):
@@ -136,6 +161,11 @@ class Launch(Uncopied):
         if self._by_hand is not None:
             return self._by_hand.dim if isinstance(self._by_hand.dim, tuple) else (self._by_hand.dim,)
         return self._prepared.launch.dims
+
+    @property
+    def bounds(self) -> Bounds:
+        """The dimensions, and how many threads they are."""
+        return Bounds(tuple(self.dim))
 
     @property
     def is_adjoint(self) -> bool:

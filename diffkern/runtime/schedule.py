@@ -118,9 +118,9 @@ def normalize_dim(dim: Any) -> tuple[int, ...]:
         raise ValueError(f"dim must be an integer or up to four integers, not {dim!r}")
     if not 1 <= len(dims) <= 4:
         raise ValueError(f"dim has 1 to 4 extents, not {len(dims)}")
-    if min(dims) < 0 or max(dims) >= _LIMIT:
+    if min(dims) < 0 or (max(dims) >= _LIMIT and 0 not in dims):
         raise ValueError(f"each extent of dim is at least 0 and less than 2**31, not {dim!r}")
-    if math.prod(dims) >= 2**62:
+    if math.prod(dims) >= 2**62 or max(dims) >= 2**62:
         raise ValueError(f"dim={dim!r} asks for more threads than can be counted")
     return dims
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from diffkern.errors import LaunchError, described
-from diffkern.ir.structs import carries_gradient
-from diffkern.ir.types import Scalar
+from diffkern.ir.structs import Struct, carries_gradient
+from diffkern.ir.types import FLOAT64, Scalar, scalar_of
+from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.array import array, new
 from diffkern.runtime.convert import component_shape
 from diffkern.runtime.create import empty
@@ -133,15 +135,19 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
     in_array : array
         Any elements.
     out_array : array
-        As many elements, with as many components each.
+        As many elements. Where its elements have another number of components, the components of both are taken one
+        after the other, of contiguous arrays.
     count : int, optional
-        How many elements to convert, from the first, of arrays with one axis.
+        How many elements of `in_array` to convert, from the first, of arrays with one axis.
 
     Raises
     ------
     LaunchError
         If the arrays do not fit together.
     """
+    if (inner := component_shape(in_array._element)) != component_shape(out_array._element):
+        count = None if count is None else count * math.prod(inner)
+        in_array, out_array = _components(in_array), _components(out_array)
     partly = count is not None and (in_array.ndim > 1 or out_array.ndim > 1) and count != in_array.size
     if partly or (in_array.ndim == out_array.ndim > 1 and in_array.shape != out_array.shape):
         raise LaunchError(
@@ -157,6 +163,14 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
         )
     if n:
         launch(kernels.cast, dim=n, inputs=[_first(in_array, n), _target(out_array)[:n]])
+
+
+def _components(values: array) -> array:
+    """The components of elements one after the other, over the same memory."""
+    element = values._element
+    if isinstance(element, (Scalar, Struct)):
+        return values
+    return values.view(SCALARS[scalar_of(element).name]).flatten()
 
 
 # -- methods of arrays -------------------------------------------------------------------------------------------------
@@ -272,4 +286,4 @@ def _along(values: array, axis: int, out: array | None) -> array:
 
 def _number(result: array) -> Any:
     """The one element of an array, as a value."""
-    return result.item() if isinstance(result._element, Scalar) else result[0]
+    return result.item() if isinstance(result._element, Scalar) and result._element != FLOAT64 else result[0]

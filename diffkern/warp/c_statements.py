@@ -15,8 +15,10 @@ from typing import Final, Protocol
 
 from diffkern.warp.c_types import SCALARS, OtherTextError, Typed, arithmetic, as_kind
 
-__all__ = ["OLD", "Statements"]
+__all__ = ["COTANGENT", "OLD", "Statements"]
 
+COTANGENT: Final = "wp.adjoint["
+"""What the cotangents of an array's elements begin with in Python."""
 OLD: Final = "\0"
 """Stands for what a variable was before a statement counted it, until that has a name."""
 
@@ -291,12 +293,14 @@ class Statements:
         first, value = self._read(text)
         before = set(self.elements)
         place = self._written(target)
-        if place.code in before and not self.gpu:
+        is_cotangent = place.code.startswith(COTANGENT)  # which threads share by sums
+        if place.code in before and not is_cotangent and not self.gpu:
             raise OtherTextError("an element is read and written after that, where other threads may write it as well")
         if operator not in ("", "+", "-"):
             raise OtherTextError(f"{operator}= of an element: write its place, + and the value")
         self.elements.intersection_update(before)  # the place itself is not read
-        if operator and value.kind in SCALARS and arithmetic(operator, place, value).kind != place.kind:
+        same = not operator or value.kind not in SCALARS or arithmetic(operator, place, value).kind == place.kind
+        if not same and not is_cotangent:
             raise OtherTextError(f"{operator}= of an element of {place.kind} and a {value.kind}: cast the value")
         return [*first, f"{place.code} {operator}= {as_kind(value, place.kind)}"]
 

@@ -77,6 +77,7 @@ def translated(
     gpu: bool,
     axes: Mapping[str, int] = MappingProxyType({}),
     result: str | None = "",
+    more: Mapping[str, Typed] = MappingProxyType({}),
 ) -> list[str]:
     """Return the statements of a body in Python.
 
@@ -94,6 +95,8 @@ def translated(
         element is named by its place in memory, which is that of contiguous arrays here.
     result : str or None
         The type of what the function returns; None if it returns nothing.
+    more : mapping
+        Variables besides the parameters: what they are called in Python, and their types.
 
     Raises
     ------
@@ -113,10 +116,13 @@ def translated(
 
     elements: set[str] = set()
     types = {name: type_of_warp(kind[3:]) if kind.startswith("wp.") else kind for name, kind in _DECLARED.items()}
-    known = {name: Typed(name, kind) for name, kind in parameters.items()}
+    known = {name: Typed(name, kind) for name, kind in parameters.items()} | dict(more)
     if {"wp", "c_functions", "c_warps"} & set(known):
         raise OtherTextError("the parameters wp, c_functions and c_warps have names of modules here")
-    read = Statements(preprocessed(text, gpu), types, simple, expression, known, elements, result, gpu)
+    text = preprocessed(text, gpu)
+    for name in axes:  # an array is the address of its elements where C indexes it
+        text = re.sub(rf"(?<![\w.]){re.escape(name)}(\s*\[)", rf"{name}.data\1", text)
+    read = Statements(text, types, simple, expression, known, elements, result, gpu)
     try:
         return read.lines()
     except OtherTextError as caught:

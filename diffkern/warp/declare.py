@@ -8,19 +8,20 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, ParamSpec, TypeVar
 from typing import overload as form
 
 from diffkern.callers import Entrance, brief
 from diffkern.errors import MisuseError
 from diffkern.kernel import Kernel as NativeKernel
-from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.lang.annotations import ArrayAnnotation, array_annotation
 from diffkern.lang.dialects import WARP, copied
 from diffkern.lang.func import Func, check_function
 from diffkern.lang.structs import public_type
 from diffkern.options import KernelOptions, names
+from diffkern.runtime.array import array
 from diffkern.runtime.structs import declared
+from diffkern.warp.described import Argument, Declaration, describe_struct
 from diffkern.warp.modules import Module, as_native, check_option, get_module, module_of, note_options
 
 __all__ = ["Kernel", "func", "kernel", "overload", "struct"]
@@ -30,39 +31,6 @@ _R = TypeVar("_R")
 
 _OF_WARP: Final = {"cuda_max_registers": "max_registers"}
 """Options that have another name here."""
-
-
-@dataclass(frozen=True)
-class Argument:
-    """A parameter as programs for Warp look at it.
-
-    Attributes
-    ----------
-    label
-        Its name.
-    type
-        Its type or annotation; ``Any`` where that is not decided.
-    """
-
-    label: str
-    type: Any
-
-
-@dataclass(frozen=True)
-class Declaration:
-    """The attributes that programs for Warp read from a kernel's ``adj``.
-
-    Attributes
-    ----------
-    args
-        The kernel's parameters, in order.
-    has_unresolved_static_expressions
-        True if a ``static()`` was deferred when the kernel was declared, so that Warp's module hashes depend on the
-        order of launches. Always False here: cache keys contain the values of static expressions.
-    """
-
-    args: tuple[Argument, ...]
-    has_unresolved_static_expressions: bool = False
 
 
 class Kernel(NativeKernel):
@@ -83,6 +51,8 @@ class Kernel(NativeKernel):
 
     Attributes
     ----------
+    given : mapping
+        The options as they were given, also those that have no effect here.
     module : Module
         Whose options count for it.
     overloads : dict
@@ -108,6 +78,7 @@ class Kernel(NativeKernel):
                 "a kernel is made of a function as it is written", remedy="leave out transformers and source"
             )
         given = {_OF_WARP.get(name, name): value for name, value in (options or {}).items() if value is not None}
+        self.given: Mapping[str, Any] = given
         self.module: Module = module_of(func, module)
         own = {name: as_native(name, value) for name, value in given.items() if name in names("kernel")}
         if module == "unique":
@@ -212,6 +183,10 @@ def kernel(
         "enable_backward": enable_backward,
         "launch_bounds": launch_bounds,
         "cuda_max_registers": cuda_max_registers,
+        "enable_cuda_smem_spilling": enable_cuda_smem_spilling,
+        "cluster_dim": cluster_dim,
+        "entry_point_abi": entry_point_abi,
+        "grid_stride": grid_stride,
     }
     options = {**(module_options or {}), **{key: value for key, value in own.items() if value is not None}}
 
@@ -308,15 +283,20 @@ def _generic_of(stub: Any) -> Kernel:
 
 
 def _by_name(kernel: Kernel, types: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
+    """Types by the names of parameters; an array stands for its type."""
     if isinstance(types, Mapping):
-        return types
+        return {name: _annotation_of(t) for name, t in types.items()}
     parameters = list(inspect.signature(kernel.func).parameters)
     if len(types) != len(parameters):
         raise MisuseError(
             f"kernel {kernel.name!r} has {len(parameters)} parameters, not {len(types)}",
             remedy="give a type for each parameter, or {name: type} for some",
         )
-    return dict(zip(parameters, types, strict=True))
+    return dict(zip(parameters, map(_annotation_of, types), strict=True))
+
+
+def _annotation_of(t: Any) -> Any:
+    return array_annotation(t.dtype, t.ndim) if isinstance(t, array) else t
 
 
 def _instance(generic: Kernel, types: Mapping[str, Any]) -> Kernel:
@@ -409,12 +389,16 @@ def struct(c: type | None = None, *, module: Any = None) -> Any:
     Returns
     -------
     type
+        It has ``cls``, itself, ``key``, its name, and ``vars``, its fields by name with ``label`` and ``type``, unless
+        a field is called so.
     """
     frame = sys._getframe(1)
 
     def made(cls: type) -> type:
         with Entrance("@wp.struct", cls):
-            return declared(cls, frame, WARP)
+            found = declared(cls, frame, WARP)
+            describe_struct(found)
+            return found
 
     with Entrance("@wp.struct", c):
         return made if c is None else made(c)

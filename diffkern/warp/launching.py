@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -69,17 +69,23 @@ def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _verify(kernel: Any, arguments: list[Any]) -> None:
-    """Raise if an array of floats holds a number that is not finite."""
+    """Raise if an array of floats, or of structs with floats, holds a number that is not finite."""
     for parameter, value in zip(kernel.parameters, arguments, strict=False):
-        if not isinstance(value, array):
-            continue
-        numbers = value.numpy()
-        if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
-            where = tuple(int(k) for k in np.argwhere(~np.isfinite(numbers))[0])
-            raise KernelRuntimeError(
-                f"after a launch of kernel {kernel.name!r} {parameter.name!r} has {numbers[where]} at {where}",
-                remedy="find the line with dk.detect_anomaly(), or set wp.config.verify_fp = False",
-            )
+        for name, numbers in _floats(parameter.name, value.numpy()) if isinstance(value, array) else ():
+            if not np.isfinite(numbers).all():
+                where = tuple(int(k) for k in np.argwhere(~np.isfinite(numbers))[0])
+                raise KernelRuntimeError(
+                    f"after a launch of kernel {kernel.name!r} {name!r} has {numbers[where]} at {where}",
+                    remedy="find the line with dk.detect_anomaly(), or set wp.config.verify_fp = False",
+                )
+
+
+def _floats(name: str, numbers: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.ndarray[Any, Any]]]:
+    """The arrays of floats that an array is or has in its fields, with their names."""
+    for field in numbers.dtype.names or ():
+        yield from _floats(f"{name}.{field}", numbers[field])
+    if numbers.dtype.kind == "f":
+        yield name, numbers
 
 
 launch: Final = _observed(native_launch)

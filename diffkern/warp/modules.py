@@ -23,6 +23,7 @@ from diffkern.runtime.config import config
 from diffkern.runtime.device import Device, get_device
 from diffkern.runtime.module_options import module_option, set_options
 from diffkern.warp.config import DeterministicMode
+from diffkern.warp.fingerprints import digest_of, resolved
 
 __all__ = [
     "Module", "as_native", "check_option", "force_load", "get_module", "get_module_options", "load_module", "module_of",
@@ -148,13 +149,16 @@ class Module:
     options : mapping
         Options by name; may be changed. Those that have no meaning here are kept.
     kernels : mapping
-        The kernels by name, as long as they are in use.
+        The kernels by name, of several with one name the last.
+    execs : mapping
+        What it was loaded for: None for the CPU and the threads of a block, and itself.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.options: MutableMapping[str, Any] = _Options(name)
-        self.kernels: weakref.WeakValueDictionary[str, Kernel] = weakref.WeakValueDictionary()
+        self.kernels: dict[str, Kernel] = {}
+        self.execs: dict[tuple[None, int], Module] = {}
         self._tried: weakref.WeakSet[Kernel] = weakref.WeakSet()
 
     def load(self, device: Any = None, block_dim: int | None = None) -> Module:
@@ -171,15 +175,16 @@ class Module:
         -------
         Module
         """
-        self._compile(device)
+        self._compile(device, block_dim)
         return self
 
-    def _compile(self, device: Any) -> list[KernelError]:
+    def _compile(self, device: Any, block_dim: int | None = None) -> list[KernelError]:
         from diffkern.build.ahead import compile_kernels, is_annotated
 
         errors: list[KernelError] = []
         if get_device(device).is_cuda:
             return errors
+        self.execs[None, block_dim or self.options["block_dim"]] = self
         for kernel in list(self.kernels.values()):
             if kernel in self._tried:
                 continue
@@ -194,8 +199,39 @@ class Module:
     def unload(self) -> None:
         """Forget the programs of its kernels: they are loaded again when they are launched."""
         self._tried.clear()
+        self.execs.clear()
         for kernel in list(self.kernels.values()):
             kernel.forget_programs()
+
+    def hash_module(self) -> bytes:
+        """Return bytes that are the same as long as its kernels, what they capture, and its options are.
+
+        They are the same in each process. They change with the text of a kernel and of what it calls, with the values
+        of constants, and with options; not with the place of a text.
+        """
+        return digest_of(self, None)
+
+    def get_module_hash(self, block_dim: int | None = None) -> bytes:
+        """Return the bytes of :meth:`hash_module` for a number of threads of a block.
+
+        Parameters
+        ----------
+        block_dim : int, optional
+            The number; that of the module's options by default.
+        """
+        return digest_of(self, block_dim)
+
+    def resolve_options(self, configured: Any, block_dim: int | None = None) -> dict[str, Any]:
+        """Return its options, with those of a configuration where it has none of its own.
+
+        Parameters
+        ----------
+        configured
+            The configuration, as ``wp.config``.
+        block_dim : int, optional
+            Threads of a block; that of the options by default.
+        """
+        return resolved(self.options, configured, block_dim)
 
     def mark_modified(self) -> None:
         """Have its kernels loaded again when they are launched."""

@@ -10,14 +10,17 @@ import inspect
 import itertools
 import linecache
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from diffkern.errors import MisuseError
 from diffkern.lang import definition_of
-from diffkern.lang.annotations import TileAnnotation
+from diffkern.lang.annotations import ArrayAnnotation, TileAnnotation
 from diffkern.lang.dialects import WARP
 from diffkern.lang.dtypes import DType
 from diffkern.lang.func import Func
+from diffkern.lang.rules import func_grad
+from diffkern.warp.c_adjoints import adjoint, references
 from diffkern.warp.c_text import translated
 from diffkern.warp.c_types import OtherTextError
 
@@ -69,33 +72,90 @@ class TranslatedFunction(Func):
         return self.on_gpu if simt else self.on_cpu
 
 
-def _written(function: Callable[..., Any], lines: list[str], kind: type[Func]) -> Func:
-    """Make a func of a body in Python, with the parameters of a function."""
+@dataclass(frozen=True)
+class _Bodies:
+    """The bodies of a function, in Python.
+
+    Attributes
+    ----------
+    forward : list of str
+        What it does.
+    adjoint : list of str or None
+        What its derivative does, if that has a text.
+    """
+
+    forward: list[str]
+    adjoint: list[str] | None
+
+
+def _written(function: Callable[..., Any], bodies: _Bodies, kind: type[Func]) -> Func:
+    """Make a func of bodies in Python, with the parameters of a function."""
+    annotations = _annotations(function)
+    parameters = list(inspect.signature(function).parameters)
+    changed = references(function)
+    if bodies.adjoint is None or not changed:
+        made = kind(_python(function, function.__name__, parameters, bodies.forward, annotations), WARP)
+        of_values = made
+    else:  # a func that returns what the variables of the caller are afterwards has the derivative
+        by_value = {name: getattr(a, "value_type", a) for name, a in annotations.items()}
+        lines = [*bodies.forward, f"return {', '.join(changed)}"]
+        of_values = Func(_python(function, f"values_of_{function.__name__}", parameters, lines, by_value), WARP)
+        called = f"{', '.join(changed)} = values({', '.join(parameters)})"
+        made = kind(_python(function, function.__name__, parameters, [called], annotations, values=of_values), WARP)
+    if bodies.adjoint is not None:
+        taken = [*parameters, *(f"ct_{name}" for name in changed or ["ret"])]
+        types = {f"type_of_{name}": a for name, a in annotations.items()}
+        if not changed and "return" not in inspect.get_annotations(function):
+            taken = parameters
+        func_grad(of_values)(
+            _python(function, f"adjoint_of_{function.__name__}", taken, bodies.adjoint, annotations, **types)
+        )
+    return made
+
+
+def _annotations(function: Callable[..., Any]) -> dict[str, Any]:
+    return {n: a for n, a in inspect.get_annotations(function, eval_str=True).items() if n != "return"}
+
+
+def _python(
+    function: Callable[..., Any],
+    name: str,
+    parameters: list[str],
+    lines: list[str],
+    annotations: Mapping[str, Any],
+    **names: Any,
+) -> Callable[..., Any]:
+    """Return the function of a name with a body in Python, in which names have a meaning."""
     file = f"<{function.__module__}.{function.__qualname__} {next(_numbers)}>"
     body = "".join(f"    {line}\n" for line in lines or ["pass"])
-    text = f"def {function.__name__}({', '.join(inspect.signature(function).parameters)}):\n{body}"
+    text = f"def {name}({', '.join(parameters)}):\n{body}"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     import diffkern.warp as wp
     from diffkern.warp import c_functions, c_warps
 
     space: dict[str, Any] = {
-        "wp": wp, "c_functions": c_functions, "c_warps": c_warps, "__name__": function.__module__
+        "wp": wp, "c_functions": c_functions, "c_warps": c_warps, "__name__": function.__module__, **names
     }  # fmt: skip
     exec(compile(text, file, "exec"), space)
-    made = space[function.__name__]
-    made.__annotations__ = {n: a for n, a in inspect.get_annotations(function, eval_str=True).items() if n != "return"}
-    made.__doc__, made.__qualname__, made.__defaults__ = function.__doc__, function.__qualname__, function.__defaults__
-    return kind(made, WARP)
+    made: Any = space[name]
+    known = {n: getattr(a, "value_type", a) if name != function.__name__ else a for n, a in annotations.items()}
+    made.__annotations__ = known
+    made.__doc__, made.__defaults__ = function.__doc__, function.__defaults__ if name == function.__name__ else None
+    made.__qualname__ = f"{function.__qualname__.rpartition('.')[0]}.{name}".lstrip(".")
+    return made  # type: ignore[no-any-return]
 
 
 def _axes_of(function: Callable[..., Any]) -> Mapping[str, int]:
     """Return the number of axes of a function's array parameters, and of the arrays in its struct parameters."""
     found: dict[str, int] = {}
-    for name, annotation in inspect.get_annotations(function, eval_str=True).items():
-        found[name] = _count_of(annotation)
+    for name, given in _annotations(function).items():
+        annotation = getattr(given, "value_type", given)
+        if isinstance(annotation, ArrayAnnotation | TileAnnotation):
+            found[name] = _count_of(annotation)
         fields = annotation if isinstance(annotation, type) and definition_of(annotation) is not None else None
         for field, kind in inspect.get_annotations(fields, eval_str=True).items() if fields is not None else ():
-            found[f"{name}.{field}"] = _count_of(kind)
+            if isinstance(kind, ArrayAnnotation):
+                found[f"{name}.{field}"] = _count_of(kind)
     return found
 
 
@@ -141,8 +201,11 @@ def func_native(
         written in Python; a text of another kind is not compiled, and the function cannot be called. Nor is one that
         reads an element and writes it after that, which in C for a processor no other thread disturbs. The text for
         a GPU may have more: what threads of a warp do together, barriers, atomic updates, shared arrays.
-    adj_snippet, replay_snippet : str
-        Texts in C++ for its adjoint. A function that has one is not compiled.
+    adj_snippet : str, optional
+        The body of its derivative, as in Warp: for a parameter ``x`` it adds to ``adj_x``, for an array ``a`` to
+        ``adj_a[k]``, and it reads ``adj_ret``. Without one the derivative is that of the body.
+    replay_snippet : str, optional
+        What the adjoint runs in place of the body. A function that has one is not compiled.
 
     Returns
     -------
@@ -153,14 +216,15 @@ def func_native(
     def decorate(function: Callable[..., Any]) -> Any:
         kinds, axes = _kinds_of(function), _axes_of(function)
 
-        def body(gpu: bool) -> list[str]:
-            if adj_snippet or replay_snippet:
-                raise OtherTextError("it has an adjoint in C++", 1)
-            return translated(snippet, kinds[0], gpu, axes, kinds[1])
+        def bodies(gpu: bool) -> _Bodies:
+            if replay_snippet:
+                raise OtherTextError("it has a text for the adjoint to run in its place", 1)
+            forward = translated(snippet, kinds[0], gpu, axes, kinds[1])
+            return _Bodies(forward, adjoint(function, snippet, adj_snippet, kinds, gpu, axes) if adj_snippet else None)
 
-        def read(gpu: bool) -> list[str] | str:
+        def read(gpu: bool) -> _Bodies | str:
             try:
-                return body(gpu)
+                return bodies(gpu)
             except OtherTextError as reason:
                 return f"line {reason.args[1]} of it: {reason.args[0]}"
 

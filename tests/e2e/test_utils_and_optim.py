@@ -79,6 +79,27 @@ def test_casts() -> None:
         utils.array_cast(dk.zeros((2, 3)), dk.zeros((3, 2)))
 
 
+def test_casts_of_components() -> None:
+    vectors, numbers = smooth([[1, 2], [3, 4]], dk.vec2), dk.zeros(4, dtype=dk.float64, requires_grad=True)
+    np.testing.assert_array_equal(gradient(utils.array_cast, vectors, numbers, [1, 2, 3, 4]), [[1, 2], [3, 4]])
+    np.testing.assert_array_equal(numbers.numpy(), [1, 2, 3, 4])
+    back = dk.zeros(2, dtype=dk.vec2)
+    utils.array_cast(numbers, back, 2)
+    np.testing.assert_array_equal(back.numpy(), [[1, 2], [0, 0]])
+    first = dk.zeros(2)
+    utils.array_cast(vectors, first, 1)
+    np.testing.assert_array_equal(first.numpy(), [1, 2])
+    with pytest.raises(LaunchError, match="4 elements are to be converted of 4, to an array of 3"):
+        utils.array_cast(vectors, dk.zeros(3))
+
+
+def test_a_sum_of_doubles_is_numpys() -> None:
+    found = utils.array_sum(dk.array([1.0, 2.5], dtype=dk.float64))
+    assert isinstance(found, np.float64)
+    assert found == 3.5
+    assert type(utils.array_sum(dk.array([1.0, 2.5], dtype=float))) is float
+
+
 def pairs(keys: np.ndarray) -> tuple[Any, Any]:
     both = np.concatenate([keys, np.zeros_like(keys)])
     return dk.array(both), dk.array(np.arange(len(both), dtype=np.int32))

@@ -7,6 +7,7 @@ import inspect
 from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import diffkern as dk
@@ -74,5 +75,9 @@ def test_what_is_not_given_is_none() -> None:
     assert all(getattr(options, name) is None for name in OPTIONS)
     assert options.usual_block_dim == dk.kernel(body).block_dim == 256
     assert KernelOptions(launch_bounds=64).usual_block_dim == 64
+    of_numpy = KernelOptions(block_dim=np.int64(32), max_registers=np.int32(40), launch_bounds=np.uint8(64))
+    assert of_numpy == KernelOptions(block_dim=32, max_registers=40, launch_bounds=64)
+    assert type(of_numpy.block_dim) is int
+    assert KernelOptions(launch_bounds=(np.int64(64), np.int64(2))) == KernelOptions(launch_bounds=(64, 2))
     assert KernelOptions(launch_bounds=512).usual_block_dim == 256
     assert Variant(KernelOptions(block_dim=32)).block_dim == 32

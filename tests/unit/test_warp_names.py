@@ -188,6 +188,31 @@ def test_launches_are_printed_and_their_results_verified(
     assert not capsys.readouterr().out
 
 
+@wp.struct
+class Pair:
+    count: int
+    v: wp.vec2
+
+
+@wp.struct
+class Nested:
+    pair: Pair
+
+
+@wp.kernel
+def scaled_parts(a: wp.array[Nested], factor: float):
+    i = wp.tid()
+    a[i].pair.v[1] = factor * a[i].pair.v[1]
+
+
+def test_results_in_structs_are_verified(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = wp.zeros(3, dtype=Nested)
+    monkeypatch.setattr(wp.config, "verify_fp", True)
+    wp.launch(scaled_parts, 3, inputs=[parts, 2.0])
+    with pytest.raises(dk.KernelRuntimeError, match=r"'a.pair.v' has nan at \(0, 1\)"):
+        wp.launch(scaled_parts, 3, inputs=[parts, float("nan")])
+
+
 def test_structs_without_fields_and_with_methods_in_their_dialect() -> None:
     @wp.struct
     class Empty:

@@ -139,8 +139,8 @@ def raised(values: wp.array[float], index: int, value: float): ...
 def never_ending(x: float): ...
 
 
-@wp.func_native("return x;", adj_snippet="adj_x += 1.0f;")
-def with_adjoint(x: float) -> float: ...
+@wp.func_native("return x;", replay_snippet="return 2.0f * x;")
+def with_replay(x: float) -> float: ...
 
 
 @wp.kernel
@@ -266,7 +266,7 @@ def call_never_ending(x: wp.array[float]):
 
 def test_other_texts_are_refused_where_they_are_called() -> None:
     assert isinstance(never_ending, NativeFunction)
-    assert isinstance(with_adjoint, NativeFunction)
+    assert isinstance(with_replay, NativeFunction)
     with pytest.raises(dk.KernelError, match=r"(?s)never_ending has a body in C\+\+.*help: write it in Python"):
         wp.launch(call_never_ending, 1, inputs=[wp.zeros(1)])
 

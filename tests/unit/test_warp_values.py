@@ -296,3 +296,15 @@ def test_gradients_are_copied_outside_of_tapes() -> None:
     wp.copy(y, x)
     assert y.grad.list() == [3.0, 3.0]
     wp.copy(wp.zeros(2, dtype=float), x)
+
+
+def test_built_ins_of_narrow_floats_are_called_from_python() -> None:
+    axis, angle = wp.quat_to_axis_angle(wp.quath(1.0, 2.0, 3.0, 4.0))
+    assert type(axis) is wp.vec3h
+    assert isinstance(angle, wp.float16)
+    np.testing.assert_allclose([*axis, angle], [0.26726124, 0.53452247, 0.80178368, 1.50408018], rtol=2e-3)
+    turned = wp.quat_rpy(wp.float16(0.1), wp.float16(0.2), wp.float16(0.3))
+    assert type(turned) is wp.quath
+    np.testing.assert_allclose([*turned], [*wp.quat_rpy(0.1, 0.2, 0.3)], atol=1e-3)
+    of_bits = wp.quat_rpy(wp.bfloat16(0.5), wp.bfloat16(0.25), wp.bfloat16(0.0))
+    np.testing.assert_allclose([*of_bits], [*wp.quat_rpy(0.5, 0.25, 0.0)], atol=1e-2)

@@ -52,7 +52,8 @@ def jax_kernel(
         gets the arguments.
     output_dims : int, tuple of int, callable or dict, optional
         Shape of the outputs, or a shape for each by name, with or without the components of elements; by default the
-        launch dims. A callable gets the arguments.
+        launch dims, or the shape of the first array for an output with other axes than these. A callable gets the
+        arguments.
     in_out_argnames : sequence of str, optional
         Arrays that the kernel changes: they are passed and returned, and the caller's array stays as it was.
     vmap_method : str, optional

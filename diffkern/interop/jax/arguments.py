@@ -122,11 +122,11 @@ def signature_of(what: str, callee: Callee, num_outputs: int, in_out_argnames: S
     return Signature(callee.name, tuple(callee.parameters), spec)
 
 
-def outputs_of(signature: Signature, dims: Shape, output_dims: Any) -> list[Argument]:
-    """Return the parameters that are only returned, of a launch over `dims`."""
+def outputs_of(signature: Signature, dims: Shape, shapes: Mapping[int, Shape], output_dims: Any) -> list[Argument]:
+    """Return the parameters that are only returned, of a launch over `dims`; `shapes` are those of what is passed."""
     spec = signature.spec
     made = []
-    for k, shape in spec.output_shapes(dims, spec.checked_output_dims(output_dims)).items():
+    for k, shape in spec.output_shapes(dims, shapes, spec.checked_output_dims(output_dims)).items():
         element, p = spec.element(k), signature.parameters[k]
         t = Array(element, len(shape))
         made.append(Argument(k, p.name, t, shape_of(t, shape), jax_type(scalar_of(element), p), is_result=True))

@@ -106,9 +106,10 @@ class JaxCallable(JaxFunction):
 
     def _trace(self, launch_dims: Any, output_dims: Any, vmap_method: str, *args: Any) -> tuple[Any, ...]:
         given = passed(self.signature, args)
-        first: tuple[Any, ...] = next((a.extents for a in given if a.is_array), ())
+        shapes = {a.index: a.extents for a in given if a.is_array}
+        first: tuple[Any, ...] = next(iter(shapes.values()), ())
         output_dims = resolved(output_dims, [a.value for a in given])
-        arguments = [*given, *outputs_of(self.signature, first, output_dims)]
+        arguments = [*given, *outputs_of(self.signature, first, shapes, output_dims)]
         if not all(is_static(a.extents) for a in arguments):
             raise LaunchError(
                 f"{self.name!r}: what a function launches is known for fixed shapes alone, not for symbolic ones",

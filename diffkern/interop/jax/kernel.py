@@ -93,7 +93,7 @@ class JaxKernel(JaxFunction):
         launch_dims, output_dims = (resolved(d, [a.value for a in given]) for d in (launch_dims, output_dims))
         shapes = {a.index: a.extents for a in given if a.is_array}
         dims = spec.dims(shapes, None if launch_dims is None else spec.checked_dims(launch_dims, "launch_dims"))
-        arguments = [*given, *outputs_of(self.signature, dims, output_dims)]
+        arguments = [*given, *outputs_of(self.signature, dims, shapes, output_dims)]
         run = LaunchFunction(kernel, kernel.current(), arguments, dims, vmap_method, self.enable_backward)
         return run, [a.value for a in given]
 

@@ -128,7 +128,7 @@ def _launch(
         if not isinstance(a, torch.Tensor) and not is_value(p, a):
             return None, {}
     dims = spec.dims(shapes)
-    made = spec.output_shapes(dims)
+    made = spec.output_shapes(dims, shapes)
     if any(len(shape) == MAX_NDIM for shape in made.values()):
         return None, {}
     keys += [register_type(Array(spec.element(k), len(shape))) for k, shape in made.items()]

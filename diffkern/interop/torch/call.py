@@ -108,7 +108,7 @@ class Forward:
         shapes = {k: a.shape for k, a in enumerate(bound) if isinstance(a, array)}
         dims: Shape = spec.dims(shapes)
         self.made: list[tuple[int, tuple[int, ...], torch.dtype]] = []
-        for k, shape in spec.output_shapes(dims).items():
+        for k, shape in spec.output_shapes(dims, shapes).items():
             dtype, inner = result_type(spec.element(k))
             self.made.append((k, (*shape, *inner), dtype))
             bound.append(as_array(torch.empty((*shape, *inner), dtype=dtype, device=self.device), spec.element(k)))

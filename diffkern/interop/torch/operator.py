@@ -201,7 +201,8 @@ class Operator:
         spec, parameters = self._sized(*sizes).spec, self._function.kernel.parameters
         device = home_of(parameters, args)
         results = [torch.empty_like(args[k], memory_format=torch.contiguous_format) for k in spec.in_outs]
-        for k, shape in spec.output_shapes(spec.dims(spec.shapes_of(shapes_of(args)))).items():
+        shapes = spec.shapes_of(shapes_of(args))
+        for k, shape in spec.output_shapes(spec.dims(shapes), shapes).items():
             dtype, inner = result_type(spec.element(k))
             results.append(torch.empty((*shape, *inner), dtype=dtype, device=device))
         return tuple(results) if len(results) > 1 else results[0]

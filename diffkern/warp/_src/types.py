@@ -9,6 +9,7 @@ import diffkern.warp.types as public
 from diffkern.lang.patterns import Float, Int, Scalar
 from diffkern.lang.references import Reference
 from diffkern.runtime.exposed import ArrayC as array_t
+from diffkern.warp._src.type_codes import ARRAY_TYPE_INDEXED, ARRAY_TYPE_REGULAR, array_type_id, get_type_code
 from diffkern.warp.hints import Matrix, Quaternion, Transformation, Vector
 from diffkern.warp.types import (
     float_types,
@@ -20,8 +21,8 @@ from diffkern.warp.types import (
 )
 
 __all__ = [
-    "Any", "Float", "Int", "Matrix", "Quaternion", "Reference", "Scalar", "Transformation", "Vector", "array_t",
-    "float_types", "int_types",
+    "ARRAY_TYPE_INDEXED", "ARRAY_TYPE_REGULAR", "Any", "Float", "Int", "Matrix", "Quaternion", "Reference", "Scalar",
+    "Transformation", "Vector", "array_t", "array_type_id", "float_types", "get_type_code", "int_types",
     "np_dtype_to_warp_type", "scalar_types", "type_ctype", "type_length", "type_scalar_type", "type_size_in_bytes",
     "type_to_warp",
 ]  # fmt: skip

@@ -573,3 +573,21 @@ def test_a_batch_of_launches_with_four_axes():
         args = [v if axis == 0 else v[0] for v, axis in zip((xs, w), axes, strict=True)]
         ours = jax.vmap(jax.grad(lambda x, w: (f(x, w)[0] ** 2).sum(), (0, 1)), axes)(*args)
         close(ours, jax.vmap(jax.grad(lambda x, w: (in_jax(x, w) ** 2).sum(), (0, 1)), axes)(*args), 1e-4)
+
+
+@dk.kernel
+def columns(a: dk.array(dtype=float, ndim=2), b: dk.array(dtype=float, ndim=2)):
+    i = dk.tid()
+    for row in range(a.shape[0]):
+        b[row, i] = a[row, i] * a[row, i]
+
+
+def test_an_output_with_other_axes_than_the_launch_is_like_the_first_array():
+    f = dk.jax_kernel(columns, launch_dims=lambda a: a.shape[1])
+    x = jnp.arange(6, dtype=jnp.float32).reshape(2, 3)
+    np.testing.assert_array_equal(f(x)[0], x * x)
+    np.testing.assert_array_equal(jax.grad(lambda x: f(x)[0].sum())(x), 2 * x)
+    both = jnp.stack([x, 3 * x])
+    np.testing.assert_array_equal(jax.vmap(lambda x: f(x)[0])(both), both * both)
+    with pytest.raises(dk.LaunchError, match="the output 'b' has 2 axes, its shape would be"):
+        dk.jax_kernel(columns)(x, output_dims=3)

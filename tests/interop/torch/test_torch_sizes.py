@@ -152,3 +152,20 @@ def test_sizes_that_are_none():
     ]:
         with pytest.raises(dk.LaunchError, match=match):
             by_argument(x, index, 0, output_dims=given)
+
+
+@dk.kernel
+def of_columns(a: dk.array(dtype=dk.float64, ndim=2), b: dk.array(dtype=dk.float64, ndim=2)):
+    i = dk.tid()
+    for k in range(a.shape[0]):
+        b[k, i] = a[k, i] * a[k, i]
+
+
+def test_an_output_with_other_axes_than_the_launch_is_like_the_first_tensor():
+    f = dk.torch_function(of_columns, launch_dims=lambda a: a.shape[1])
+    x = torch.arange(6, dtype=torch.float64).reshape(2, 3).requires_grad_()
+    torch.testing.assert_close(f(x), x * x)
+    torch.testing.assert_close(torch.autograd.grad(f(x).sum(), x)[0], 2 * x)
+    both = torch.stack([x, 3 * x])
+    torch.testing.assert_close(vmap(f)(both), both * both)
+    torch.testing.assert_close(f(x, output_dims=(2, 5))[:, :3], x * x)

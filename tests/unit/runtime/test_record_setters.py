@@ -356,3 +356,26 @@ def test_fields_that_are_passed_in_another_type_than_held():
         found = y.numpy()[0]
         dk.launch(halves, 1, [s], [y])
         assert found == y.numpy()[0]
+
+
+@dk.kernel
+def doubled(x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float, ndim=2)):
+    i, j = dk.tid()
+    y[i, j] = 2.0 * x[i, j]
+
+
+def test_launches_without_threads_have_extents_of_any_size():
+    x, y = (dk.ones((1, 1), dtype=float, requires_grad=True) for _ in range(2))
+    record = dk.launch(doubled, (1, 1), [x], [y], record_cmd=True)
+    assert (record.bounds.shape, record.bounds.ndim, record.bounds.size) == ((1, 1), 2, 1)
+    record.set_dim((0, 2**31 + 1))
+    assert (record.bounds.shape, record.bounds.size) == ((0, 2**31 + 1), 0)
+    record.launch()
+    with dk.Tape() as tape:
+        dk.launch(doubled, (2**40, 0), [x], [y])
+    tape.backward(grads={y: dk.ones((1, 1), dtype=float)})
+    np.testing.assert_array_equal([y.numpy(), x.grad.numpy()], [[[1.0]], [[0.0]]])
+    for dim in ((1, 2**31), (-1, 0), (2**62, 0)):
+        with pytest.raises(dk.LaunchError, match=r"2\*\*31|than can be counted"):
+            record.set_dim(dim)
+    assert record.bounds.shape == (0, 2**31 + 1)

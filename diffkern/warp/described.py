@@ -1,0 +1,75 @@
+"""What programs for Warp ask of kernels and structs besides launching and filling them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+__all__ = ["Argument", "Declaration", "describe_struct"]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter as programs for Warp look at it.
+
+    Attributes
+    ----------
+    label
+        Its name.
+    type
+        Its type or annotation; ``Any`` where that is not decided.
+    """
+
+    label: str
+    type: Any
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What programs for Warp ask of a kernel's code.
+
+    Attributes
+    ----------
+    args
+        Its parameters, in order.
+    has_unresolved_static_expressions
+        Whether a ``static()`` was left for later when the kernel was declared, which makes Warp's names of compiled
+        modules depend on the order of launches. Never here, where the cache's keys are made of what they give.
+    """
+
+    args: tuple[Argument, ...]
+    has_unresolved_static_expressions: bool = False
+
+
+class _OfClass:
+    """What a class has, and its instances have not."""
+
+    def __init__(self, make: Callable[[type], Any]) -> None:
+        self._make = make
+
+    def __get__(self, instance: object, owner: type) -> Any:
+        if instance is not None:
+            raise AttributeError
+        return self._make(owner)
+
+
+def _variables(cls: type) -> dict[str, Argument]:
+    """The fields of a struct as programs for Warp look at them."""
+    return {name: Argument(name, kind) for name, kind in inspect.get_annotations(cls, eval_str=True).items()}
+
+
+_OF_STRUCTS: Final[Mapping[str, Callable[[type], Any]]] = {
+    "cls": lambda cls: cls,
+    "key": lambda cls: cls.__name__,
+    "vars": _variables,
+}
+"""What programs for Warp ask of a struct's class."""
+
+
+def describe_struct(cls: type) -> None:
+    """Give a struct's class what programs ask of it, unless a field is called so."""
+    for name, make in _OF_STRUCTS.items():
+        if not hasattr(cls, name) and name not in inspect.get_annotations(cls):
+            setattr(cls, name, _OfClass(make))

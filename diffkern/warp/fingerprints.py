@@ -1,0 +1,58 @@
+"""What a module's programs are made of, as one number: :meth:`Module.hash_module`.
+
+In: the kernels of a module, and its options. Out: the bytes of a SHA-256, which are the same in each process as long as
+texts, constants, functions, types and options are. Where a kernel's text stands does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from diffkern.cache.key import key
+from diffkern.errors import KernelError
+from diffkern.frontend.canonical import fingerprint
+from diffkern.warp import config
+
+if TYPE_CHECKING:
+    from diffkern.warp.modules import Module
+
+__all__ = ["digest_of", "resolved"]
+
+_OF_CONFIG: Final = ("mode", "optimization_level", "fast_math", "max_unroll", "lineinfo")
+"""Options of a module that are those of the configuration where they are None."""
+
+
+def resolved(options: Mapping[str, Any], configured: Any, block_dim: int | None) -> dict[str, Any]:
+    """Return the options of a module, with those of a configuration where the module has none of its own."""
+    found = dict(options)
+    for name in _OF_CONFIG:
+        if found[name] is None:
+            found[name] = getattr(configured, name, None)
+    if block_dim is not None:
+        found["block_dim"] = block_dim
+    return found
+
+
+def digest_of(module: Module, block_dim: int | None) -> bytes:
+    """Return the bytes that tell what the programs of a module are made of."""
+    return bytes.fromhex(key([*_of_options(module, block_dim), *_of_kernels(module)]))
+
+
+def _of_options(module: Module, block_dim: int | None) -> Iterator[tuple[str, bytes]]:
+    configured: Any = config  # whose settings are attributes of the module that stands in its place
+    options = resolved(module.options, configured, block_dim)
+    yield from ((name, repr(options[name]).encode()) for name in sorted(options))
+    yield "verify_fp", repr(bool(configured.verify_fp)).encode()
+
+
+def _of_kernels(module: Module) -> Iterator[tuple[str, bytes]]:
+    for name, kernel in sorted(module.kernels.items()):
+        yield "kernel", name.encode()
+        for one in (kernel, *getattr(kernel, "overloads", {}).values()):
+            given: Mapping[str, Any] = getattr(one, "given", {})
+            yield from ((option, repr(given[option]).encode()) for option in sorted(given))
+            try:
+                yield from fingerprint(one.func)
+            except KernelError as error:  # whoever launches it is told
+                yield "error", str(error).encode()
