@@ -49,7 +49,7 @@ class _Known:
     generation: int
 
     def holds(self) -> bool:
-        """Whether what the function captures is what it was."""
+        """Return whether the objects that the function captures are unchanged."""
         return self.kernel.generation() == self.generation
 
 

@@ -1,4 +1,4 @@
-"""Functions of C's library and of Warp that texts in C++ call, with the types of their parameters and results."""
+"""Functions of C's library and of Warp that C++ snippets call, with the types of their parameters and results."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ OF_QUERIES: Final[Mapping[str, str]] = {
 
 
 def type_of_warp(name: str) -> str:
-    """The text of a vector's type."""
+    """Return the text of a vector type of Warp; an empty text for another name."""
     import diffkern.warp as wp
 
     return str(getattr(getattr(wp, name, None), "ir", ""))
 
 
 def call_of_warp(name: str, arguments: list[Typed]) -> Typed:
-    """A call of a built-in function of Warp."""
+    """Return a call of one of Warp's built-in functions."""
     called = _built_in(name)
     arguments = [argument for argument in arguments if argument.kind != "nullptr"]
     kinds = {argument.kind for argument in arguments}
@@ -75,7 +75,7 @@ def call_of_warp(name: str, arguments: list[Typed]) -> Typed:
 
 
 def _built_in(name: str) -> str:
-    """What a function of Warp is called in Python."""
+    """Return the name in Python of a function of Warp."""
     import diffkern.warp as wp
     from diffkern.warp import c_functions
 

@@ -1,7 +1,7 @@
-"""Expressions of C in Python: arithmetic, casts, choices, elements of arrays, fields, calls.
+"""Expressions of C in Python: arithmetic, casts, conditionals, elements of arrays, fields, calls.
 
-In: the text of an expression and the names that are known. Out: the expression in Python, with the type that C gives
-it; :class:`OtherTextError` for one of another kind.
+:class:`Expression` takes the text of an expression and the names that are known. It gives the expression in Python with
+the type that C gives it, and raises :class:`OtherTextError` for an expression outside of the subset.
 """
 
 from __future__ import annotations
@@ -75,12 +75,13 @@ _PRECEDENCE: Final[Mapping[str, int]] = {
 
 
 class Expression:
-    """Reads an expression of C and writes it in Python.
+    """A recursive-descent parser of an expression of C, which writes it in Python.
 
     Attributes
     ----------
     steps : list
-        The variables that it counts up or down: their names, the sign, and whether the sign stands before.
+        The variables that the expression increments or decrements: their names, the sign, and whether the operator is a
+        prefix.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class Expression:
                 raise OtherTextError(f"{sign}{sign} of {name} within an expression: give it a statement of its own")
 
     def _choice(self) -> Typed:
-        """An expression, or one of two."""
+        """Parse an expression, which may be a conditional ``a ? b : c``."""
         condition = self._binary(0)
         if self._next() != "?":
             return condition
@@ -176,7 +177,7 @@ class Expression:
         return value
 
     def _stepped(self, value: Typed, sign: str, before: bool) -> Typed:
-        """A variable that is counted up or down; statements around do it."""
+        """Note that a variable is incremented or decremented; the statement around the expression does it."""
         name = next((name for name, known in self._known.items() if known == value), None)
         if name is None or value.kind not in SCALARS - {"bool"}:
             raise OtherTextError(f"{sign}{sign} is translated for variables that are numbers")
@@ -184,7 +185,7 @@ class Expression:
         return value if before else Typed(OLD, value.kind)
 
     def _cast(self) -> str | None:
-        """The type in parentheses that begins here, which is passed."""
+        """Return the type of the cast that begins here, and skip it; None if there is none."""
         end = self._at + 1
         while end < len(self._tokens) and self._tokens[end]["name"]:
             end += 1
@@ -224,14 +225,14 @@ class Expression:
         raise OtherTextError(f"{name or token[0].strip()} is not known here")
 
     def _own(self, name: str) -> Typed | None:
-        """What every thread of a GPU has: ``threadIdx.x``, which is passed."""
+        """Return a built-in variable of a GPU thread, as ``threadIdx.x``, and skip its field; None for another name."""
         field = self._tokens[self._at + 1] if self._at + 1 < len(self._tokens) else None
         found = NAMES.get(f"{name}.{field['name']}") if field and name not in self._known else None
         self._at += 2 * (found is not None)
         return found
 
     def _update(self, name: str) -> Typed:
-        """An atomic update of an element of an array, which may be read as another type."""
+        """Parse an atomic update of an array's element, which may be reinterpreted as another type."""
         self._take("(")
         wanted = ""
         if self._next() == "reinterpret_cast":
@@ -254,7 +255,7 @@ class Expression:
         return atomic_update(name, ", ".join((array.code, *indices)), array.kind, values)
 
     def _place(self) -> tuple[Typed, list[str]]:
-        """The address of an element, ``&a.data[k]`` or ``wp::address(a, i)``: the array and the indices."""
+        """Parse the address of an element, ``&a.data[k]`` or ``wp::address(a, i)``, as the array and the indices."""
         if self._next() == "wp::address":
             self._at += 1
             array, *indices = self._arguments()
@@ -308,7 +309,7 @@ class Expression:
         raise OtherTextError(f"a call of {name} with {len(arguments)} arguments is not translated")
 
     def _part_of(self, name: str) -> Typed:
-        """A variable, or fields and elements of it."""
+        """Parse a variable, with the fields and elements behind it."""
         found = self._known[name]
         while self._next() in (".", "["):
             if self._next() == "[" or (component(found.kind) and self._is_component()):
@@ -343,7 +344,7 @@ class Expression:
         return found
 
     def _is_component(self) -> bool:
-        """Whether ``.c[k]`` comes next, in which a vector has its components."""
+        """Return whether ``.c[k]`` comes next, the components of a vector in Warp's C++, and skip the ``.c``."""
         ahead = [self._tokens[self._at + k][0].strip() for k in range(1, 3) if self._at + k < len(self._tokens)]
         if ahead == ["c", "["]:
             self._at += 2
@@ -351,7 +352,7 @@ class Expression:
         return False
 
     def _component(self, found: Typed) -> Typed:
-        """A component of a vector, or an element of an array that is declared in the text."""
+        """Parse the subscript of a vector, or of an array that the text declares."""
         kind = found.kind.removesuffix(_ARRAY) if found.kind.endswith(_ARRAY) else component(found.kind)
         if not kind or found.kind.startswith("mat"):
             raise OtherTextError(f"an element of {found.code}, of which no type is known here")
@@ -363,7 +364,7 @@ class Expression:
         return Typed(f"{found.code}[{as_kind(index, common(index.kind, 'int32'))}]", kind)
 
     def _indices(self, name: str, array: Typed, index: str) -> list[str]:
-        """The index along each axis of an element at a place in memory."""
+        """Return the index along each axis of the element at a linear offset."""
         count, indices, extents = self._axes.get(name, 1), list[str](), ""
         if count == 1:
             return [index]
@@ -374,7 +375,7 @@ class Expression:
         return indices[::-1]
 
     def _element(self, name: str, array: Typed, index: str) -> Typed:
-        """The element of an array at a place in memory."""
+        """Return the element of an array at a linear offset, and note that it was accessed."""
         found = f"{array.code}[{', '.join(self._indices(name, array, index))}]"
         self._elements.add(found)
         return Typed(found, array.kind)
@@ -393,7 +394,7 @@ class Expression:
 
 
 def _call_of_local(function: Typed, arguments: Sequence[Typed]) -> Typed:
-    """A call of a function that the text defines, whose type is that of its result and of its parameters."""
+    """Return a call of a function that the text defines; its kind lists the types of its result and its parameters."""
     result, *kinds = function.kind.split(",")
     if len(kinds) != len(arguments):
         raise OtherTextError(f"{function.code} takes {len(kinds)} arguments")
@@ -402,21 +403,21 @@ def _call_of_local(function: Typed, arguments: Sequence[Typed]) -> Typed:
 
 
 def _read_as(value: Typed, kind: str) -> Typed:
-    """The bits of a value as those of another type, which is as wide."""
+    """Reinterpret the bits of a value as another type of the same width."""
     if value.kind not in SCALARS or bits_of(value.kind) != bits_of(kind):
         raise OtherTextError(f"the bits of {value.code} are not those of a {kind}")
     return Typed(f"wp.cast({value.code}, wp.{kind})", kind)
 
 
 def _packed(found: re.Match[str]) -> str:
-    """A reading of several elements at once, as a vector of these."""
+    """Rewrite a load of several elements at once as a vector of these elements."""
     scalar, count, array, index = found.groups()
     elements = ", ".join(f"{array}[({index}) + {k}]" for k in range(int(count)))
     return f"wp::vec{count}{'i' if scalar == 'int' else ''}({elements})"
 
 
 def _bits(found: re.Match[str]) -> str:
-    """A reading of a variable as another type, as a call."""
+    """Rewrite the reinterpretation of a variable as a call of ``__bits_as_<type>``."""
     name = " ".join(found[1].split())
     if name not in TYPES:
         raise OtherTextError(f"bits read as {name} are not translated")

@@ -43,7 +43,7 @@ _WORDS: Final = frozenset({*keyword.kwlist, *keyword.softkwlist, "wp", "c_functi
 
 
 class _Read(Protocol):
-    """An expression that was read: see :class:`diffkern.warp.c_expressions.Expression`."""
+    """A parsed expression: see :class:`diffkern.warp.c_expressions.Expression`."""
 
     steps: list[tuple[str, str, bool]]
 
@@ -52,26 +52,26 @@ class _Read(Protocol):
 
 @dataclass
 class Statements:
-    """Reads statements one after the other.
+    """A parser that reads statements one after the other and writes them in Python.
 
     Attributes
     ----------
     text : str
-        What is read.
+        The text that is read.
     types : mapping
-        Types of C by name, as those of ``wp``; "" for that of what a variable is set to.
+        Types of C by name, as those of ``wp``; "" for a type that is inferred from the initial value.
     simple : callable
-        Writes a statement of another kind, a call, in lines of Python.
+        Translates any other statement, a call, to lines of Python.
     expression : callable
-        Reads an expression, with the names that are known.
+        Makes the parser of an expression, given the names that are known.
     known : dict
-        The variables, what they are called in Python, and the types that they were declared with.
+        The variables: their names in Python, and the types that they were declared with.
     elements : set of str
         The elements of arrays that were read so far, as they are written in Python.
     result : str or None
-        The type of what is returned; None if nothing is.
+        The type of the returned value; None if nothing is returned.
     gpu : bool
-        Whether it is the text for a GPU, which says itself what threads do beside each other.
+        True if the text is for a GPU, and so deals with concurrent threads itself.
     """
 
     text: str
@@ -102,7 +102,7 @@ class Statements:
         return found
 
     def line(self) -> int:
-        """Return the number of the line of what was read last, from one."""
+        """Return the line of the statement that was read last, counted from one."""
         return self.text.count("\n", 0, self._begin) + 1
 
     # -- statements ----------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Statements:
         self.known, self._pointers, self._declared_here = before
 
     def _inner(self) -> list[str]:
-        """A statement that is a scope, with braces or without."""
+        """Translate a statement that is a scope of its own, with braces or without."""
         with self._scope():
             return self._statement()
 
@@ -154,14 +154,14 @@ class Statements:
         return [f"while {self._tested(self._parenthesis())}:", *_inside(self._body([]))]
 
     def _body(self, steps: list[str]) -> list[str]:
-        """The body of a loop that takes steps before it begins again."""
+        """Translate the body of a loop, whose steps run before each further iteration."""
         self._steps.append(steps)
         found = self._inner()
         self._steps.pop()
         return found
 
     def _for(self) -> list[str]:
-        """A loop with a counter, as ``while``: its step may be of any kind."""
+        """Translate a ``for`` loop to ``while``: its step may be any statement."""
         begin, condition, step = self._parts()
         with self._scope():
             first = self._ended(begin)
@@ -170,7 +170,7 @@ class Statements:
         return [*first, f"while {test}:", *_inside([*body, *steps])]
 
     def _ended(self, text: str) -> list[str]:
-        """A statement that ended with a semicolon."""
+        """Translate a statement that ends with a semicolon."""
         if not text:
             return []
         if text == "continue":
@@ -203,7 +203,7 @@ class Statements:
         return self.simple(text)
 
     def _set_component(self, target: str, operator: str, text: str) -> list[str]:
-        """A component of a vector, or an element of an array that is declared in the text."""
+        """Translate an assignment to a vector's component, or to an element of an array that the text declares."""
         first, value = self._read(text)
         place = self._written(target)
         self._check_inside(re.split(r"\W", target)[0])
@@ -216,14 +216,14 @@ class Statements:
             raise OtherTextError(f"a function of the text sets {name}, which is declared outside of it")
 
     def _share(self, kind: str, name: str, count: str) -> list[str]:
-        """An array that the threads of a block share."""
+        """Translate the declaration of an array in shared memory."""
         kind = self.types.get(" ".join(kind.split()), "")
         if kind not in SCALARS:
             raise OtherTextError(f"the shared array {name} is not one of numbers")
         return [f"{self._declare(name, f'{kind}[]').code} = c_warps.shared_array({count}, wp.{kind})"]
 
     def _function(self, found: re.Match[str]) -> list[str]:
-        """A function of the text, as one of Python in its place."""
+        """Translate a lambda of the text to a nested function of Python."""
         self._at = len(self.text) - len(self._rest().lstrip()) + found.end() - 1
         if f"{found[1]}()" in self.known or found[1] in self.known:
             raise OtherTextError(f"{found[1]} is declared twice")
@@ -256,14 +256,14 @@ class Statements:
         return [*first, f"return {as_kind(value, self.result)}"]
 
     def _pointed(self, name: str, array: Typed, index: str) -> list[str]:
-        """The address of an element, whose index is what it is now."""
+        """Translate a pointer to an element; the value that the index has now is kept."""
         value = self._written(index)
         kept = self._name(f"{name}_index")
         self._pointers[name] = (f"{array.code}, {kept}", array.kind)
         return [f"{kept} = wp.int32({as_kind(value, 'int32')})"]
 
     def _new(self, kind: str, name: str, text: str) -> list[str]:
-        """A variable that is declared with a value."""
+        """Translate the declaration of a variable with an initial value."""
         if re.search(rf"\b{name}\b", text):
             raise OtherTextError(f"{name} is read before it has a value")
         first, value = self._read(text)
@@ -272,7 +272,7 @@ class Statements:
         return [*first, f"{self._declare(name, kind).code} = {f'wp.{kind}({code})' if kind in SCALARS else code}"]
 
     def _declare(self, name: str, kind: str) -> Typed:
-        """Give a variable a name that no other one has, also outside of this scope."""
+        """Give a variable a name that no other variable has, inside or outside of this scope."""
         if name in self._declared_here:
             raise OtherTextError(f"{name} is declared twice")
         self._declared_here.add(name)
@@ -289,7 +289,7 @@ class Statements:
         return found
 
     def _stored(self, target: str, operator: str, text: str) -> list[str]:
-        """A store to an element, or a sum in it, which other threads may add to as well here."""
+        """Translate a store to an element, or an accumulation into it; here, other threads may add to it as well."""
         first, value = self._read(text)
         before = set(self.elements)
         place = self._written(target)
@@ -305,13 +305,16 @@ class Statements:
         return [*first, f"{place.code} {operator}= {as_kind(value, place.kind)}"]
 
     def _unset(self, kind: str, names: str) -> list[str]:
-        """Variables that are declared without a value, which a text has to give them before it reads them."""
+        """Translate the declaration of variables without initial values; the text sets them before it reads them."""
         found = [self._declare(name.strip(), kind).code for name in names.split(",")]
         called = f"wp.{kind}" if kind in SCALARS else f"wp.{kind.partition('<')[0]}"
         return [f"{name} = {called}()" for name in found]
 
     def _extreme(self, found: re.Match[str]) -> list[str]:
-        """``if (v > *p) *p = v;``: of the thread alone in C for a processor, where here others run beside it."""
+        """Translate ``if (v > *p) *p = v;`` to an atomic maximum.
+
+        On a CPU, Warp runs one thread at a time; here others run concurrently.
+        """
         text, sign, read, written, stored = found.groups()
         if read != written or text != stored or read not in self._pointers:
             raise OtherTextError("of pointers there is: if (v > *p) *p = v, for p = wp::address(a, i)")
@@ -322,7 +325,7 @@ class Statements:
         return [f"wp.atomic_{'max' if sign == '>' else 'min'}({place}, {value.code})"]
 
     def _assigned(self, name: str, operator: str, text: str) -> list[str]:
-        """A variable that is set, by an operator with what it is."""
+        """Translate an assignment to a variable, plain or compound."""
         target = self.known.get(name)
         if target is None:
             raise OtherTextError(f"{name} is not known here")
@@ -341,7 +344,7 @@ class Statements:
         return self.text[self._at :]
 
     def _take(self, expected: str) -> bool:
-        """Go on behind a text, if it is next."""
+        """Skip a text if it comes next, and return whether it does."""
         rest = self._rest().lstrip()
         if not rest.startswith(expected):
             return False
@@ -349,7 +352,7 @@ class Statements:
         return True
 
     def _up_to(self, end: str) -> str:
-        """The text up to a character outside of parentheses, which is passed."""
+        """Return the text up to a character outside of parentheses, and skip both."""
         depth = 0
         for place in range(self._at, len(self.text)):
             character = self.text[place]
@@ -371,7 +374,7 @@ class Statements:
         return first, as_kind(value, "bool")
 
     def _tested(self, text: str) -> str:
-        """The condition of a loop."""
+        """Translate the condition of a loop."""
         return as_kind(self._written(text), "bool")
 
     def _parts(self) -> tuple[str, str, str]:
@@ -395,7 +398,7 @@ class Statements:
         return found, value
 
     def _written(self, text: str) -> Typed:
-        """An expression that changes nothing."""
+        """Translate an expression that has no side effects."""
         first, value = self._read(text)
         if first:
             raise OtherTextError("++ and -- are not translated here: give them a statement of their own")
@@ -403,7 +406,7 @@ class Statements:
 
 
 def _parts_of(text: str) -> list[str]:
-    """What stands between the commas outside of parentheses."""
+    """Split a text at the commas outside of parentheses and brackets."""
     depth, found = 0, [""]
     for character in text:
         depth += (character in "([") - (character in ")]")

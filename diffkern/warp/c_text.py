@@ -31,7 +31,7 @@ _DECLARED: Final[Mapping[str, str]] = {
 
 
 def preprocessed(text: str, gpu: bool) -> str:
-    """Return what a compiler for a processor or a GPU sees of a text: comments gone, one branch of each ``#if``."""
+    """Return a text as a compiler for a CPU or a GPU sees it: without comments, and with one branch of each ``#if``."""
     text = re.sub(r"/\*.*?\*/|//[^\n]*", lambda m: " " + "\n" * m[0].count("\n"), text, flags=re.DOTALL)
     kept: list[str] = []
     seen: list[bool] = []
@@ -61,7 +61,7 @@ def body_of(
     axes: Mapping[str, int] = MappingProxyType({}),
     result: str | None = "",
 ) -> list[str] | None:
-    """Return the statements of a body in Python; None if they are not of those that are translated.
+    """Return the statements of a body in Python; None if it is outside of the subset that is translated.
 
     See :func:`translated`.
     """

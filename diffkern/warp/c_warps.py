@@ -1,7 +1,7 @@
-"""What threads of a warp do together in C for GPUs, and atomic updates, for bodies that were text in C++.
+"""Warp-level functions of CUDA, and atomic updates of bits, for translated C++ snippets.
 
-The lane that a thread reads from is computed as CUDA defines it, of a part of the warp that has ``width`` lanes, a
-power of 2 of at most 32.
+The lane that a thread reads from is computed as CUDA defines it, within a segment of the warp that has ``width`` lanes,
+a power of 2 of at most 32.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What a module's programs are made of, as one number: :meth:`Module.hash_module`.
+"""The hash of a module's programs: :meth:`Module.hash_module`.
 
-In: the kernels of a module, and its options. Out: the bytes of a SHA-256, which are the same in each process as long as
-texts, constants, functions, types and options are. Where a kernel's text stands does not count.
+The hash covers the kernels of a module and its options. It is a SHA-256, which is the same in each process as long as
+sources, constants, functions, types and options are. The position of a kernel in its file does not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OF_CONFIG: Final = ("mode", "optimization_level", "fast_math", "max_unroll", "l
 
 
 def resolved(options: Mapping[str, Any], configured: Any, block_dim: int | None) -> dict[str, Any]:
-    """Return the options of a module, with those of a configuration where the module has none of its own."""
+    """Return the options of a module, with those of a configuration for the options that the module leaves at None."""
     found = dict(options)
     for name in _OF_CONFIG:
         if found[name] is None:
@@ -35,7 +35,7 @@ def resolved(options: Mapping[str, Any], configured: Any, block_dim: int | None)
 
 
 def digest_of(module: Module, block_dim: int | None) -> bytes:
-    """Return the bytes that tell what the programs of a module are made of."""
+    """Return the hash of a module's programs."""
     return bytes.fromhex(key([*_of_options(module, block_dim), *_of_kernels(module)]))
 
 
