@@ -181,7 +181,7 @@ def _carried(op: Op) -> list[tuple[Value, ...]]:
 
 
 def _around(op: Op, k: int) -> list[Value]:
-    """All that a result of a loop is, in and around it."""
+    """Return all values that stand for a loop's result: itself, its initial value, its yield and its parameters."""
     count = len(op.results)
     return [
         op.results[k],

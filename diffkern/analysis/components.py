@@ -55,7 +55,7 @@ class Components:
         return found if found and self._is_content(value, store, store) else None
 
     def _is_content(self, value: Value, store: Op, before: Op) -> bool:
-        """Whether a value is what the thread of a store knows to be at its element before an op, if no other writes."""
+        """Return whether a value is the content of a store's element before an op, if no other thread writes it."""
         op = self._made.get(value)
         if op is None or op.name not in ("load", "if") or self._loops[op] != self._loops[store]:
             return False

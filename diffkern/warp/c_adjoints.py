@@ -58,6 +58,7 @@ def adjoint(
     """
     changed = references(function)
     _check(body, text, changed, kinds[1])
+    # These prefixes name the generated variables of the adjoint, which such a parameter would shadow.
     for name in inspect.signature(function).parameters:
         if name.startswith(("adj_", "ct_", "type_of_")):
             raise OtherTextError(f"it has an adjoint in C++ and a parameter {name}: give that another name", 1)
@@ -65,11 +66,15 @@ def adjoint(
     more = arrays | variables
     if kinds[1] is not None:
         more["adj_ret"] = Typed("ct_ret", kinds[1])
+    # `wp.adjoint[a]` is indexed by a flat offset in the text, as its array has one axis.
     places = dict(axes) | dict.fromkeys(arrays, 1)
+    # A variable of the caller already has a cotangent: that of its value after the call. The others are accumulated
+    # from zero.
     begun = [
         f"{adj} = ct_{name}" if (name := adj.removeprefix("adj_")) in changed else f"{adj} = {_zero(name, typed.kind)}"
         for adj, typed in variables.items()
     ]
+    # The adjoint returns nothing; its local sums are added to the cotangents of the parameters at the end.
     lines = translated(text, dict(kinds[0]), gpu, places, None, more)
     return [*begun, *lines, *(f"wp.adjoint[{adj.removeprefix('adj_')}] += {adj}" for adj in variables)]
 
@@ -83,9 +88,11 @@ def _check(body: str, text: str, changed: list[str], result: str | None) -> None
     if changed and result is not None:
         raise OtherTextError("it returns a value, changes variables of the caller and has an adjoint in C++", 1)
     for where, said in ((body, "the body"), (text, "the adjoint")):
+        # An early return would skip the lines that are appended to the body: the returned values, or the sums.
         if re.search(r"\breturn\b", where) and (changed or where is text):
             raise OtherTextError(f"{said} returns early, and there is an adjoint in C++", 1)
     for name in changed:
+        # In Warp's C++ the adjoint sees the value after the body, whereas here the parameter is the value before it.
         if re.search(rf"(?<![\w.]){name}\b", text):
             raise OtherTextError(f"its adjoint reads {name}, which it changes", 1)
 
@@ -99,6 +106,7 @@ def _cotangents(
     annotations = inspect.get_annotations(function, eval_str=True)
     for name in inspect.signature(function).parameters:
         kind = kinds[name]
+        # Integers and unknown types have no cotangent.
         if "float" not in kind:
             continue
         given = annotations.get(name)

@@ -91,7 +91,10 @@ class Expression:
         self._tokens: list[re.Match[str]] = []
         self.steps: list[tuple[str, str, bool]] = []
         position = 0
+        # Reinterpretations and static_cast are rewritten as calls and C casts first: the grammar below knows neither
+        # pointers nor templates.
         text = _ADDRESS_OF_ARRAY.sub(r"__address_of(\1)", text)
+        # Before the plain readings, whose patterns would match a part of it.
         text = _PACKED.sub(_packed, text)
         for reading in _OTHER_READINGS:
             text = reading.sub(_bits, text)
@@ -113,6 +116,8 @@ class Expression:
         return found
 
     def _check_steps(self) -> None:
+        # A step becomes a statement before the expression. That changes nothing only if the step runs in any case, and
+        # no other read of the variable could come before or after it.
         names = [token["name"] for token in self._tokens]
         conditional = any(token["op"] in ("&&", "||", "?") for token in self._tokens)
         for name, sign, _ in self.steps:
@@ -128,6 +133,7 @@ class Expression:
         first = self._choice()
         self._take(":")
         second = self._choice()
+        # C gives a conditional the common type of both values, whichever is taken.
         kind = first.kind
         if first.kind != second.kind:
             if first.kind not in SCALARS or second.kind not in SCALARS:
@@ -145,6 +151,7 @@ class Expression:
         self._at += 1
 
     def _binary(self, lowest: int) -> Typed:
+        # Precedence climbing: operators of one level associate to the left, as in C.
         left = self._unary()
         while (level := _PRECEDENCE.get(operator := self._next(), 0)) > lowest:
             self._at += 1
@@ -161,6 +168,7 @@ class Expression:
             value = self._unary()
             if value.kind not in SCALARS and not (token == "-" and component(value.kind)):
                 raise OtherTextError(f"the type of {value.code} is not known here")
+            # Unary operators promote as well: -x of an int8 is an int in C, which does not wrap at 8 bits.
             kind = promoted(value.kind)
             if token == "~" and kind.startswith("float"):
                 raise OtherTextError("~ takes integers")
@@ -178,6 +186,7 @@ class Expression:
 
     def _stepped(self, value: Typed, sign: str, before: bool) -> Typed:
         """Note that a variable is incremented or decremented; the statement around the expression does it."""
+        # Only a variable by itself equals its entry; elements, fields and other expressions do not.
         name = next((name for name, known in self._known.items() if known == value), None)
         if name is None or value.kind not in SCALARS - {"bool"}:
             raise OtherTextError(f"{sign}{sign} is translated for variables that are numbers")
@@ -190,6 +199,7 @@ class Expression:
         while end < len(self._tokens) and self._tokens[end]["name"]:
             end += 1
         words = " ".join(self._tokens[k]["name"] for k in range(self._at + 1, end))
+        # `(x)` may as well be a variable in parentheses: only the name of a type makes it a cast.
         if words not in TYPES or end == len(self._tokens) or self._tokens[end][0].strip() != ")":
             return None
         self._at = end + 1
@@ -202,6 +212,7 @@ class Expression:
         self._at += 1
         if token["float"]:
             number = token["float"]
+            # Without a suffix a literal is a double in C, and so is the arithmetic with it.
             single = number[-1] in "fF"
             kind = "float32" if single else "float64"
             return Typed(f"wp.{kind}({number[:-1] if single else number})", kind)
@@ -212,6 +223,7 @@ class Expression:
             self._take(")")
             return Typed(f"({inside.code})", inside.kind, inside.constant)
         name = token["name"] or ""
+        # GPU names first: `threadIdx` is no known variable, and an atomic takes an address, which is no expression.
         if self._gpu and self._next() == "." and (own := self._own(name)) is not None:
             return own
         if self._gpu and self._next() == "(" and (update := update_named(name)):
@@ -250,6 +262,7 @@ class Expression:
             self._at += 1
             values.append(self._choice())
         self._take(")")
+        # Equal bits do not mean an equal update: the order of floats differs from that of their bits as integers.
         if wanted and wanted != array.kind:
             return of_bits(name, array, indices, wanted, values)
         return atomic_update(name, ", ".join((array.code, *indices)), array.kind, values)
@@ -291,14 +304,17 @@ class Expression:
             return Typed(f"{codes[0]}.ptr", "uint64")
         if name.startswith("__bits_as_"):
             return _read_as(arguments[0], name.removeprefix("__bits_as_"))
+        # CUDA overloads min and max for mixed types, unlike Warp's functions, which take one type.
         if name in ("min", "max") and len(arguments) == 2 and all(a.kind in SCALARS for a in arguments):
             kind = common(arguments[0].kind, arguments[1].kind)
             return Typed(f"wp.{name}({set_to(arguments[0], kind)}, {set_to(arguments[1], kind)})", kind)
         if self._gpu and (exchanged := called(name, arguments)) is not None:
             return exchanged
+        # Functions that the text defines hide those of C and of Warp.
         if (local := self._known.get(f"{name}()")) is not None:
             return _call_of_local(local, arguments)
         if name in OVERLOADED and len(arguments) == 1:
+            # <cmath> converts integers to double.
             kind = arguments[0].kind if arguments[0].kind == "float32" else "float64"
             return Typed(OVERLOADED[name].format(as_kind(arguments[0], kind)), kind)
         if name in CALLS and len(arguments) == len(CALLS[name][2]):
@@ -312,6 +328,7 @@ class Expression:
         """Parse a variable, with the fields and elements behind it."""
         found = self._known[name]
         while self._next() in (".", "["):
+            # The components of a vector are `v[k]` or `v.c[k]`. Elements of arrays come after `.data`, below.
             if self._next() == "[" or (component(found.kind) and self._is_component()):
                 found = self._component(found)
                 continue
@@ -322,6 +339,8 @@ class Expression:
             self._at += 1
             if field not in ("data", "shape"):
                 name = f"{name}.{field}"
+                # Of structs the types of fields are known by their full names; of vectors and queries they follow from
+                # the type.
                 inner = component(found.kind) if field in "xyzw" else ""
                 inner = OF_QUERIES.get(field, "") if found.kind == "query" else inner
                 known = self._known.get(name)
@@ -365,6 +384,7 @@ class Expression:
 
     def _indices(self, name: str, array: Typed, index: str) -> list[str]:
         """Return the index along each axis of the element at a linear offset."""
+        # The inverse of the row-major offset: the last axis is the remainder, the first one needs none.
         count, indices, extents = self._axes.get(name, 1), list[str](), ""
         if count == 1:
             return [index]
@@ -376,6 +396,7 @@ class Expression:
 
     def _element(self, name: str, array: Typed, index: str) -> Typed:
         """Return the element of an array at a linear offset, and note that it was accessed."""
+        # Statements checks these reads against stores to the same element.
         found = f"{array.code}[{', '.join(self._indices(name, array, index))}]"
         self._elements.add(found)
         return Typed(found, array.kind)

@@ -42,9 +42,11 @@ def called(name: str, arguments: Sequence[Typed]) -> Typed | None:
     """Return a call of a function that the lanes of a warp call together; None for another function."""
     if name in _SHUFFLES and len(arguments) in (3, 4):
         mask, value, lane, *rest = arguments
+        # CUDA's shuffles have overloads for int and wider types only, so that narrow integers are promoted.
         kind = promoted(value.kind)
         if kind not in SCALARS:
             raise OtherTextError(f"{name} of {value.code}, which is no number")
+        # The width is a segment of the warp; without one it is the whole warp.
         width = as_kind(rest[0], "int32") if rest else "32"
         code = f"{_mask(mask)}, wp.{kind}({value.code}), {as_kind(lane, 'int32')}, {width}"
         return Typed(f"c_warps.{_SHUFFLES[name]}({code})", kind)
@@ -59,6 +61,7 @@ def called(name: str, arguments: Sequence[Typed]) -> Typed | None:
 
 
 def _mask(value: Typed) -> str:
+    # A literal such as 0xFFFFFFFF is no int32 in Python; it gets its type by construction, not by conversion.
     return f"wp.uint32({value.code})" if value.constant else as_kind(value, "uint32")
 
 
@@ -80,6 +83,7 @@ def atomic_update(name: str, place: str, kind: str, values: Sequence[Typed]) -> 
 
 def of_bits(name: str, array: Typed, indices: Sequence[str], wanted: str, values: Sequence[Typed]) -> Typed:
     """Return an atomic update of an element's bits, reinterpreted as another type; the old content is not returned."""
+    # The usual idiom for a maximum of floats of one sign; others have no loop of compare-and-swap here.
     known = name in ("atomic_max", "atomic_min") and (array.kind, wanted) == ("float32", "int32")
     if not known or len(indices) != 1 or len(values) != 1:
         raise OtherTextError(f"{name} of elements of {array.kind} read as {wanted}")

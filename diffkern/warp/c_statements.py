@@ -119,10 +119,12 @@ class Statements:
             if not self._take("}"):
                 raise OtherTextError("a } is missing")
             return found
+        # These two begin like an `if` and a declaration, and so are tried before them.
         if (larger := _LARGER.match(self._rest().lstrip())) is not None:
             return self._extreme(larger)
         if (local := _LOCAL.match(self._rest().lstrip())) is not None:
             return self._function(local)
+        # The parenthesis tells a keyword from a variable that only begins with it.
         for word, read in (("if", self._if), ("while", self._while), ("for", self._for)):
             if re.match(rf"{word}\s*\(", self._rest().lstrip()):
                 self._take(word)
@@ -132,6 +134,7 @@ class Statements:
     @contextmanager
     def _scope(self) -> Iterator[None]:
         """Open a scope: names declared in it shadow outer ones and are forgotten at its end."""
+        # Scopes of C end at a brace, those of Python do not: shadowing variables are renamed, and forgotten here.
         before = dict(self.known), dict(self._pointers), self._declared_here
         self._declared_here = set()
         yield
@@ -147,10 +150,13 @@ class Statements:
         found = [*first, f"if {condition}:", *_inside(self._inner())]
         if re.match(r"else\b", self._rest().lstrip()):
             self._take("else")
+            # `else if` is an `if` inside of `else`, as in C's grammar.
             found += ["else:", *_inside(self._inner())]
         return found
 
     def _while(self) -> list[str]:
+        # A condition is evaluated once per iteration, so statements cannot be put in front of it: it may change
+        # nothing.
         return [f"while {self._tested(self._parenthesis())}:", *_inside(self._body([]))]
 
     def _body(self, steps: list[str]) -> list[str]:
@@ -167,6 +173,7 @@ class Statements:
             first = self._ended(begin)
             test, steps = self._tested(condition) if condition else "True", self._ended(step)
             body = self._body(steps)
+        # The step is at the end of the body, and `continue` repeats it.
         return [*first, f"while {test}:", *_inside([*body, *steps])]
 
     def _ended(self, text: str) -> list[str]:
@@ -174,6 +181,7 @@ class Statements:
         if not text:
             return []
         if text == "continue":
+            # In C `continue` goes on with the step of a `for` loop, which Python's `while` would skip.
             return [*self._steps[-1], text] if self._steps else [text]
         if text in ("break", "return"):
             return [text]
@@ -181,13 +189,16 @@ class Statements:
             return self._returned(text[6:])
         if (pointer := _POINTER.fullmatch(text)) is not None and pointer[3] in self.known:
             return self._pointed(pointer[2], self.known[pointer[3]], pointer[4])
+        # As a statement, ++x and x++ are the same.
         if (step := _STEP.fullmatch(text)) is not None:
             name, sign = step[2] or step[3], (step[1] or step[4])[0]
             return self._assigned(name, sign, "1")
+        # Declarations come before assignments: `int x = 1` also has the form of one.
         declared = _DECLARED.fullmatch(text)
         if declared is not None and " ".join(declared[1].split()) in self.types:
             first, *others = _parts_of(declared[3])
             found = self._new(self.types[" ".join(declared[1].split())], declared[2], first)
+            # `int a = 1, b = 2`: each further declarator is read as a declaration of its own.
             return [*found, *(line for part in others for line in self._ended(f"{declared[1]} {part}"))]
         unset = _UNSET.fullmatch(text)
         if unset is not None and self.types.get(" ".join(unset[1].split())):
@@ -227,8 +238,11 @@ class Statements:
         self._at = len(self.text) - len(self._rest().lstrip()) + found.end() - 1
         if f"{found[1]}()" in self.known or found[1] in self.known:
             raise OtherTextError(f"{found[1]} is declared twice")
+        # A lambda returns from itself, and `continue` inside of it belongs to its own loops.
         outer = self.result, self._returned_kinds, self._steps, self._outside
         self.result, self._returned_kinds, self._steps = "", set(), []
+        # Python's nested functions cannot assign to variables around them without `nonlocal`, which kernels do not
+        # have.
         self._outside = self._outside | {value.code for value in self.known.values()}
         kinds, names = [], []
         with self._scope():
@@ -244,6 +258,7 @@ class Statements:
         self.result, self._returned_kinds, self._steps, self._outside = outer
         if len(returned) != 1 or not self._take(";"):
             raise OtherTextError(f"{found[1]} returns no value, or values of several types")
+        # The function is known only behind its definition: recursion is not possible in C's `auto` lambdas either.
         code = self._name(found[1])
         self.known[f"{found[1]}()"] = Typed(code, ",".join((*returned, *kinds)))
         return [f"def {code}({', '.join(names)}):", *_inside(body)]
@@ -258,16 +273,19 @@ class Statements:
     def _pointed(self, name: str, array: Typed, index: str) -> list[str]:
         """Translate a pointer to an element; the value that the index has now is kept."""
         value = self._written(index)
+        # The pointer keeps its address when the index variable changes later.
         kept = self._name(f"{name}_index")
         self._pointers[name] = (f"{array.code}, {kept}", array.kind)
         return [f"{kept} = wp.int32({as_kind(value, 'int32')})"]
 
     def _new(self, kind: str, name: str, text: str) -> list[str]:
         """Translate the declaration of a variable with an initial value."""
+        # In C `int x = x` reads the new variable; in Python it would read the outer one.
         if re.search(rf"\b{name}\b", text):
             raise OtherTextError(f"{name} is read before it has a value")
         first, value = self._read(text)
         kind = kind or value.kind
+        # The explicit type keeps a literal from becoming a Python constant without a width.
         code = as_kind(value, kind)
         return [*first, f"{self._declare(name, kind).code} = {f'wp.{kind}({code})' if kind in SCALARS else code}"]
 
@@ -277,12 +295,14 @@ class Statements:
             raise OtherTextError(f"{name} is declared twice")
         self._declared_here.add(name)
         self._pointers.pop(name, None)
+        # A shadowed struct's fields are hidden as well.
         self.known = {n: v for n, v in self.known.items() if not n.startswith(f"{name}.")}
         self.known[name] = Typed(self._name(name), kind)
         return self.known[name]
 
     def _name(self, name: str) -> str:
         found, number = name, 2
+        # A made-up name must not appear anywhere in the text, as a later declaration could bring it in.
         while found in self._used or found in _WORDS or (found != name and re.search(rf"\b{found}\b", self.text)):
             found, number = f"{name}_{number}", number + 1
         self._used.add(found)
@@ -291,14 +311,18 @@ class Statements:
     def _stored(self, target: str, operator: str, text: str) -> list[str]:
         """Translate a store to an element, or an accumulation into it; here, other threads may add to it as well."""
         first, value = self._read(text)
+        # On a CPU, Warp runs one thread at a time, so that a read and a later write of an element cannot race. Here
+        # they can.
         before = set(self.elements)
         place = self._written(target)
         is_cotangent = place.code.startswith(COTANGENT)  # which threads share by sums
+        # A text for a GPU is concurrent in C++ as well, so that a race is its author's choice.
         if place.code in before and not is_cotangent and not self.gpu:
             raise OtherTextError("an element is read and written after that, where other threads may write it as well")
         if operator not in ("", "+", "-"):
             raise OtherTextError(f"{operator}= of an element: write its place, + and the value")
         self.elements.intersection_update(before)  # the place itself is not read
+        # C computes `a += b` in the common type and converts once; an atomic sum converts the operand first.
         same = not operator or value.kind not in SCALARS or arithmetic(operator, place, value).kind == place.kind
         if not same and not is_cotangent:
             raise OtherTextError(f"{operator}= of an element of {place.kind} and a {value.kind}: cast the value")
@@ -320,6 +344,7 @@ class Statements:
             raise OtherTextError("of pointers there is: if (v > *p) *p = v, for p = wp::address(a, i)")
         self._take(found[0])
         value, (place, kind) = self._written(text), self._pointers[read]
+        # C would compare in the common type.
         if value.kind != kind:
             raise OtherTextError(f"{text} and the element have different types")
         return [f"wp.atomic_{'max' if sign == '>' else 'min'}({place}, {value.code})"]
@@ -331,9 +356,11 @@ class Statements:
             raise OtherTextError(f"{name} is not known here")
         self._check_inside(name)
         first, value = self._read(text)
+        # `x = x++` has no defined order in C.
         if first and re.search(rf"\b{name}\b", text):
             raise OtherTextError(f"{name} is counted and set by one statement")
         if operator:
+            # The right side counts as one operand: `x *= a + b` is x * (a + b).
             value = arithmetic(operator, target, value)
         code = as_kind(value, target.kind)
         return [*first, f"{target.code} = {f'wp.{target.kind}({code})' if target.kind in SCALARS else code}"]
@@ -359,6 +386,7 @@ class Statements:
             if character == end and not depth:
                 found, self._at = self.text[self._at : place], place + 1
                 return found
+            # A brace cannot be part of a simple statement, so that a missing semicolon is noticed here.
             depth += (character == "(") - (character == ")")
             if depth < 0 or character in "{}":
                 break
@@ -390,6 +418,7 @@ class Statements:
         found = []
         for name, sign, before in read.steps:
             variable = self.known[name]
+            # A postfix step leaves the old value to the expression, so it is kept under a name of its own.
             if not before:
                 kept = self._name(f"{variable.code}_before")
                 value = replace(value, code=value.code.replace(OLD, kept))

@@ -63,9 +63,11 @@ def promoted(kind: str) -> str:
 
 def common(first: str, second: str) -> str:
     """Return the common type that both operands of an operator are converted to."""
+    # float64 first: if either operand is a double, the other is converted to it.
     for known in reversed(_FLOATS):
         if known in (first, second):
             return known
+    # C's usual arithmetic conversions: of equal widths the unsigned type wins, else the wider one.
     first, second = promoted(first), promoted(second)
     if _BITS[first] == _BITS[second]:
         return first if first.startswith("u") else second
@@ -82,6 +84,7 @@ def as_kind(value: Typed, kind: str) -> str:
         return f"wp.{kind}({value.code})"
     if kind == "bool":
         return f"({value.code} != {'0' if value.kind == 'int32' else f'wp.{value.kind}(0)'})"
+    # A boolean is promoted to int before it is converted any further.
     if value.kind == "bool" and kind != "int32":
         return f"wp.{kind}(wp.int32({value.code}))"
     return f"wp.{kind}({value.code})"
@@ -97,6 +100,7 @@ def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     whole = operator in ("%", "&", "|", "^", "<<", ">>")
     if whole and {left.kind, right.kind} & set(_FLOATS):
         raise OtherTextError(f"{operator} takes integers")
+    # The type of a shift is that of its left operand alone.
     shift = operator in ("<<", ">>")
     kind = promoted(left.kind) if shift else common(left.kind, right.kind)
     if left.constant and right.constant:  # in Python they would have no width
@@ -113,6 +117,7 @@ def component(kind: str) -> str:
 
 def _of_vectors(operator: str, left: Typed, right: Typed) -> Typed:
     """Apply an operator to two vectors of one type, or to a vector and a scalar of its component type."""
+    # Anything else has another meaning in Warp's C++, or none: it is refused rather than guessed.
     same = operator in ("+", "-", "==", "!=") and left.kind == right.kind and component(left.kind)
     scaled = operator in ("*", "/") and component(left.kind) == right.kind != ""
     scaled = scaled or (operator == "*" and component(right.kind) == left.kind != "")
@@ -132,6 +137,8 @@ def literal(digits: str, suffix: str) -> Typed:
     if re.fullmatch("u?l{0,2}|l{1,2}u", suffix) is None:
         raise OtherTextError(f"{digits}{suffix} is no number")
     value = int(digits, 8 if octal else 0)
+    # The candidates of the C standard, in order. A decimal literal without `u` is never unsigned; a hexadecimal or
+    # octal one may be.
     kinds = [k for k in ("int32", "uint32", "int64", "uint64") if "l" not in suffix or k.endswith("64")]
     if "u" in suffix:
         kinds = [k for k in kinds if k[0] == "u"]
@@ -139,6 +146,7 @@ def literal(digits: str, suffix: str) -> Typed:
         kinds = [k for k in kinds if k[0] == "i"]
     for kind in kinds:
         if value < 2 ** (_BITS[kind] - (kind[0] == "i")):
+            # Python has no literals such as 017.
             shown = str(value) if octal else digits
             return Typed(shown, kind, True) if kind == "int32" else Typed(f"wp.{kind}({shown})", kind)
     raise OtherTextError(f"{digits} is too large for a number in C")

@@ -96,5 +96,6 @@ def _tried(a: wp.array[wp.float32], i: wp.int32, old: wp.int32, given: wp.int32)
     return wp.where(found == old, given, found), given
 
 
+# Errors and line information point at the snippet's line that calls them, not at this file.
 for _function in (shuffle, shuffle_up, shuffle_down, shuffle_xor, atomic_max_of_bits, atomic_min_of_bits, _tried):
     _function.at_caller = True
