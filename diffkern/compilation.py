@@ -149,14 +149,14 @@ class Compilation:
         found, swept = log_values(self.primal, active, self.variant, self._slots, self._context)
         self.log = found.log(active)
         if self.log.calls is None:
-            # The number of log entries is counted by a run of the forward's loops, which must see what the launch
-            # itself sees.
+            # A program that counts the entries runs before the launch. What it relies on and cannot prove, the run time
+            # checks, as it does for the adjoint.
             _, unproved = found.counting(stamped=self.variant.stamped)
             swept = replace(swept, disjoint=[*swept.disjoint, *unproved])
         return finish(swept, self.variant, self._context)
 
     def _differentiated(self, fn: Function) -> Derivative:
-        # A joint program keeps values of the primal in registers, and so is normalised in another way.
+        # A joint program computes the primal's values itself, so its loops are unrolled further.
         prepared = prepare(fn, self._context, joint=self.variant.joint)
         return differentiate(prepared, self.variant.active or (), self.variant, self._slots, self._context)
 
@@ -246,7 +246,7 @@ class Compilation:
 
     def _turn(self) -> Turn | None:
         """By what the results of the forward depend on the order of its threads, for its derivatives."""
-        # The primal as written: optimisation may remove a use that a derivative still depends on.
+        # On the primal, which derivatives are made from, rather than on its optimised form.
         found = used_update(self.primal)
         return None if found is None else Turn(f"what atomic_{found.attrs.get('kind', 'add')} returned", found.loc)
 

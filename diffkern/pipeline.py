@@ -231,7 +231,7 @@ def _may_gather(variant: Variant) -> bool:
     On a CPU that is less work only where like terms may be collected, in products of any order. On a GPU, atomic
     updates of one element by all threads cost more than recomputation.
     """
-    # Other accumulations write contributions to buffers of their own, so that nothing is scattered.
+    # Checked programs and those with another way of accumulating stay as the user's kernel implies.
     if variant.is_debug or variant.accumulate != "plain":
         return False
     return bool(variant.options.fast_math) or target_named(variant.target, variant.compiler).simt
@@ -243,10 +243,10 @@ def _copy(adjoint: Adjoint) -> Adjoint:
 
 def _may_be_joined(variant: Variant) -> bool:
     """Return whether sequences may ask for a program that runs the primal of the launch as well as the adjoint."""
-    # A joint program changes when contributions arrive, and drops the primal's own checks.
+    # There are joint programs only for the plain case: without checks, and with cotangents that may be taken and summed
+    # in any order.
     if variant.is_debug or variant.deterministic or variant.keeps or variant.accumulate != "plain":
         return False
-    # On a GPU the primal's writes of other threads would have to be waited for by the whole launch.
     return not target_named(variant.target, variant.compiler).simt
 
 
@@ -272,7 +272,7 @@ set_differentiators(FUNCS.derivative, FUNCS.tangents)
 def finalize(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
     target = target_named(variant.target, variant.compiler)
-    # First, as it changes loads and stores of cotangents into the accumulations whose modes are chosen next.
+    # A caller that keeps its cotangents must not find those that the adjoint has taken reset to zero.
     if variant.keeps:
         keep_taken(d.fn)
     if variant.accumulate == "sorted":

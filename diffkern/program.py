@@ -182,7 +182,6 @@ def checks(fn: Function, kernel: str, sites: Iterable[Op], stamped: Iterable[Val
     """Return the source positions of checks, and the arrays in which the writing threads are noted."""
     position = {p: k for k, p in enumerate(fn.params)}
     fields, _ = abi.layout([p.type for p in fn.params])
-    # An array with one writer for each element needs no stamps at run time.
     proved = one_writer_each(fn)
     return Checks(
         kernel,
