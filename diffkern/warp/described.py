@@ -51,6 +51,7 @@ class _OfClass:
         self._make = make
 
     def __get__(self, instance: object, owner: type) -> Any:
+        # As in Warp, where instances of a struct have only its fields.
         if instance is not None:
             raise AttributeError
         return self._make(owner)
@@ -72,5 +73,6 @@ _OF_STRUCTS: Final[Mapping[str, Callable[[type], Any]]] = {
 def describe_struct(cls: type) -> None:
     """Add to a struct's class the attributes that Warp programs read, except those with the name of a field."""
     for name, make in _OF_STRUCTS.items():
+        # A field or a method of the user's takes precedence.
         if not hasattr(cls, name) and name not in inspect.get_annotations(cls):
             setattr(cls, name, _OfClass(make))

@@ -40,6 +40,7 @@ def digest_of(module: Module, block_dim: int | None) -> bytes:
 
 
 def _of_options(module: Module, block_dim: int | None) -> Iterator[tuple[str, bytes]]:
+    # A setting of the configuration counts where a module leaves an option open, so it is part of the hash.
     configured: Any = config  # whose settings are attributes of the module that stands in its place
     options = resolved(module.options, configured, block_dim)
     yield from ((name, repr(options[name]).encode()) for name in sorted(options))
@@ -47,8 +48,10 @@ def _of_options(module: Module, block_dim: int | None) -> Iterator[tuple[str, by
 
 
 def _of_kernels(module: Module) -> Iterator[tuple[str, bytes]]:
+    # In the order of names: that of declarations may differ from run to run.
     for name, kernel in sorted(module.kernels.items()):
         yield "kernel", name.encode()
+        # Overloads are programs of the module too.
         for one in (kernel, *getattr(kernel, "overloads", {}).values()):
             given: Mapping[str, Any] = getattr(one, "given", {})
             yield from ((option, repr(given[option]).encode()) for option in sorted(given))

@@ -64,12 +64,14 @@ def get_type_code(arg_type: Any) -> str:
         return f"tpl{len(items)}" + "".join("?" if item is Ellipsis else get_type_code(item) for item in items)
     if isinstance(arg_type, (DType, CompositeType)):
         return _of_element(arg_type.ir)
+    # By identity: these type variables may compare equal to other things.
     for variable, text in _OPEN:
         if arg_type is variable:
             return text
     if (definition := definition_of(arg_type) if isinstance(arg_type, type) else None) is not None:
         return str(definition.type.name)
     try:
+        # An unhashable argument is no type either.
         return _PYTHON[arg_type]
     except (KeyError, TypeError):
         raise TypeError(f"Unrecognized type: {arg_type!r} is none that kernels have") from None
