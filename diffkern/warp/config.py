@@ -127,6 +127,6 @@ def _unknown(name: str) -> str:
     return f"wp.config has no setting {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
 
 
-# Before the class changes, whose __setattr__ would warn and convert.
+# Written into the module's dictionary, past __setattr__: these are defaults, which nobody has set.
 globals().update(_KEPT)
 sys.modules[__name__].__class__ = _Settings

@@ -64,7 +64,7 @@ def get_type_code(arg_type: Any) -> str:
         return f"tpl{len(items)}" + "".join("?" if item is Ellipsis else get_type_code(item) for item in items)
     if isinstance(arg_type, (DType, CompositeType)):
         return _of_element(arg_type.ir)
-    # By identity: these type variables may compare equal to other things.
+    # By identity, as the argument may be any object, also one whose comparison is no boolean.
     for variable, text in _OPEN:
         if arg_type is variable:
             return text
