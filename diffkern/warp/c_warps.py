@@ -27,6 +27,7 @@ __all__ = [
     "wait",
 ]
 
+# Internal built-ins have no public name: only translated snippets may call them, as they suit no other target.
 active: Final = INTERNAL["warp_active"]
 block_wait: Final = INTERNAL["block_barrier"]
 ballot: Final = INTERNAL["warp_ballot"]
