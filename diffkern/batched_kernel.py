@@ -100,7 +100,7 @@ class BatchedLaunch(NamedTuple):
     Attributes
     ----------
     kernel
-        What is launched.
+        The kernel that is launched.
     keys
         Types of the arguments.
     dims
@@ -125,7 +125,7 @@ def batched_launch(
     Parameters
     ----------
     kernel : Kernel
-        What would be launched for each example.
+        The kernel that would be launched for each example.
     keys : sequence of str
         Types of the arguments of one example.
     manifest : Manifest
@@ -133,7 +133,7 @@ def batched_launch(
     dims : sequence of int
         The dimensions of the launch for one example.
     size : int
-        How many examples there are.
+        The number of examples.
     arguments : sequence of int
         The arguments that differ from example to example, in order; those that are written are among them.
     """

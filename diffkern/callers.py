@@ -137,9 +137,9 @@ class Entrance(AbstractContextManager[None]):
     Parameters
     ----------
     decorator
-        Its name.
+        The name of the decorator.
     decorated
-        What it is given.
+        The decorated object.
     """
 
     def __init__(self, decorator: str, decorated: Any) -> None:

@@ -184,7 +184,7 @@ class Compilation:
         symbol
             The name of its function.
         obtain
-            What gives the code of matrix products, where ``variant.library`` says that they are a library's.
+            A callable that gives the code of matrix products, where ``variant.library`` says that a library makes them.
         assembly
             Whether to keep the assembly of a processor's program.
         """

@@ -54,9 +54,9 @@ class DeviceFunction:
     Attributes
     ----------
     fn : Function
-        Its IR as programs are.
+        Its IR, in the form of programs.
     returns : Structure
-        What it gives back.
+        The structure of its results.
     arguments : tuple of (int or None)
         Which parameter of the IR each argument is, without a thread's index; None for a None that is passed.
     """
@@ -101,7 +101,7 @@ def device_function(
     pyfunc : callable
         The Python function of a func or kernel.
     form : Form
-        What is wanted of it.
+        The value, a derivative, or a thread.
     given : sequence of Argument
         The types of the arguments: for ``VJP`` those of the func, then of a cotangent for each floating-point result;
         for ``THREAD_ADJOINT`` those of the kernel, then for each a cotangent's, None where none is wanted.

@@ -99,11 +99,11 @@ class KernelError(RuntimeError):
     Parameters
     ----------
     message : str
-        What is wrong, in one or two sentences.
+        The problem, in one or two sentences.
     loc : Loc, optional
-        Where it is wrong.
+        The source location of the problem.
     remedy : str, optional
-        What to do instead.
+        The suggested fix.
 
     Attributes
     ----------
@@ -281,13 +281,13 @@ def unexpected(kind: type[_Error], error: Exception, doing: str, loc: Loc | None
     Parameters
     ----------
     kind : type
-        Its class.
+        The class of the error.
     error : Exception
-        What was raised.
+        The exception that was raised.
     doing : str
-        What diffkern did, with the kernel's name.
+        The operation that failed, with the kernel's name.
     loc : Loc, optional
-        Where the kernel stands.
+        The source location of the kernel.
     """
     return kind(f"diffkern failed while it {doing} ({type(error).__name__}: {error})", loc=loc, remedy=REPORT)
 
@@ -301,7 +301,7 @@ def raise_all(errors: Sequence[KernelError]) -> None:
     Parameters
     ----------
     errors : sequence of KernelError
-        What was collected, in any order.
+        The collected errors, in any order.
     """
     single = [part for error in errors for part in error.errors]
     unique = list({str(error): error for error in single}.values())

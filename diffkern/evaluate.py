@@ -39,7 +39,7 @@ def evaluate(called: Called | Composed | Intrinsic, args: tuple[Any, ...], kwarg
     Parameters
     ----------
     called : Called, Composed or Intrinsic
-        What is called: a form of a func or kernel, or a built-in function.
+        The callee: a form of a func or kernel, or a built-in function.
     args, kwargs
         Its arguments: numbers, vectors and matrices as tuples or values such as ``dk.vec3(…)``, NumPy arrays. A Python
         float counts as float64, an int as int64, unless the parameter's annotation says otherwise.

@@ -65,7 +65,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
     name, key : str
         Its name.
     dialect : Dialect
-        What its text means where dialects differ.
+        The dialect that its source is in.
     """
 
     dialect: Dialect = NATIVE
@@ -231,7 +231,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
     @property
     def variant(self) -> Variant:
-        """Its forward program for the CPU, as the options and ``dk.config`` are."""
+        """The forward program for the CPU, with the current options and ``dk.config``."""
         options = self.options
         mode = options.mode or module_option(self.module_name, "mode") or config.mode
         compiler = options.compiler or config.cuda_compiler
@@ -344,7 +344,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         block_dim : int, optional
             Threads of a block; the usual number by default.
         of : Generation, optional
-            What the kernel meant, if that is not what it means now.
+            An earlier generation of the kernel, if not the current one.
         """
         with self._lock:
             generation, threads = of or self._current, block_dim or self.block_dim

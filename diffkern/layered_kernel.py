@@ -17,12 +17,12 @@ __all__ = ["LayeredKernel"]
 
 
 class LayeredKernel(Kernel):
-    """A kernel made of another one.
+    """A kernel derived from another one by a transformation.
 
     Attributes
     ----------
     of : Kernel
-        The other one.
+        The kernel that it is derived from.
     """
 
     def __init__(self, of: Kernel, suffix: str) -> None:
@@ -37,7 +37,7 @@ class LayeredKernel(Kernel):
 
     @property
     def variant(self) -> Variant:
-        """Its program for the CPU, as the options and ``dk.config`` are."""
+        """The forward program for the CPU, with the current options and ``dk.config``."""
         # Asked of the other kernel each time, so that its options and settings count as they are now.
         given = self.of.variant
         return replace(given, layers=(*given.layers, self.layer))

@@ -63,13 +63,13 @@ class LBFGS:
     Parameters
     ----------
     params : sequence of array
-        What the steps change: contiguous arrays of floating-point numbers, vectors or matrices, with gradients.
+        The parameters: contiguous arrays of floating-point numbers, vectors or matrices, with gradients.
     lr : float, optional
         The first step that a line search tries; that of the very first iteration is shorter where the gradient is long.
     max_iter : int, optional
         Iterations of one call of :meth:`step`.
     history_size : int, optional
-        How many earlier steps are remembered.
+        The number of earlier steps that are kept.
     tolerance_grad : float, optional
         Ends where no component of the gradient is larger.
     tolerance_change : float, optional

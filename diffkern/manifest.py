@@ -245,13 +245,13 @@ class Touch:
     Attributes
     ----------
     loc
-        Where it stands.
+        The source location.
     index
         The index along each axis.
     wrap
         For each axis, whether a negative index counts from the end.
     under
-        What holds of a thread that gets there, from the outside to the inside.
+        The conditions on a thread that gets there, from the outermost to the innermost.
     """
 
     loc: Loc | None
@@ -344,7 +344,7 @@ class TwoStores:
     array
         The parameter.
     first, second
-        Where they stand.
+        The source locations.
     check
         What shows it of a launch by its numbers; None where these cannot.
     """
@@ -403,7 +403,7 @@ class Gather:
     Attributes
     ----------
     count
-        What the number of threads has to be, along the only axis.
+        The required number of threads, along the only axis.
     cleared
         Parameters whose cotangent has to be cleared behind such a launch; it has an element for each thread.
     """
@@ -590,7 +590,7 @@ class Manifest:
         Of an adjoint: the cotangents in which threads race, if another program of it may run, which stores what this
         one adds to them, to be added up by sorted destinations; empty if there is no such program.
     log
-        What a log of the atomic updates of a kernel would be like; of an adjoint, only if it reads one.
+        The layout of a log of a kernel's atomic updates; of an adjoint, only if it reads one.
     turn
         The first atomic update whose result a kernel uses: another launch of it may give other results.
     outputs
@@ -600,7 +600,7 @@ class Manifest:
     ids
         The ids by which it looks at objects; None if it may look at any object of its device.
     title, target
-        What it is in words, and what it is compiled for.
+        A description in words, and the target that it is compiled for.
     """
 
     tid_arity: int

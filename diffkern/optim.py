@@ -153,11 +153,11 @@ class Adam(_Optimizer):
     Parameters
     ----------
     params : sequence of array, optional
-        What the steps change.
+        The parameters, which the steps change.
     lr : float, optional
         The step size.
     betas : pair of float, optional
-        How much of the mean of gradients and of squares is kept at each step.
+        The decay rates of the running means of gradients and of their squares.
     eps : float, optional
         Is added to the root of the mean of squares.
     """
@@ -217,13 +217,13 @@ class SGD(_Optimizer):
     Parameters
     ----------
     params : sequence of array, optional
-        What the steps change.
+        The parameters, which the steps change.
     lr : float, optional
         The step size.
     momentum : float, optional
-        How much of the last direction is kept.
+        The fraction of the last direction that is kept.
     dampening : float, optional
-        Which part of a gradient, after the first, does not go into the direction.
+        The fraction of a gradient, after the first, that does not go into the direction.
     weight_decay : float, optional
         Times the parameters it is added to the gradient.
     nesterov : bool, optional

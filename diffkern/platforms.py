@@ -69,11 +69,11 @@ class Compiler:
     name : str
         As it is chosen.
     package : str
-        Where it is.
+        The Python package that contains it.
     distributions : tuple of str
-        Those that choose its code besides diffkern.
+        The distributions whose versions determine its code, besides diffkern's.
     settings : tuple of str
-        Environment variables that do.
+        Environment variables that do so too.
     libraries : tuple of str
         Files that distributions bring, or a toolkit: keys of the table in :mod:`diffkern.wheels`.
     """
@@ -94,9 +94,9 @@ class Family:
     name : str
         Under which their readable source is asked for.
     package : str
-        Where their compiler is.
+        The Python package of their compiler.
     platform : type
-        What runs their programs.
+        The class of platform that runs their programs.
     names : str
         A regular expression of their names.
     printed : str
@@ -104,11 +104,11 @@ class Family:
     compilers : tuple of str
         The distributions that choose the code besides diffkern.
     settings : tuple of str
-        Environment variables that do.
+        Environment variables that do so too.
     libraries : tuple of str
         Files of compilers that distributions bring, or a toolkit: keys of the table in :mod:`diffkern.wheels`.
     others : tuple of Compiler
-        What can be chosen in place of the family's own compiler, which is called ``llvm``.
+        Alternatives to the family's own compiler, which is called ``llvm``.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Platform(ABC):
     Attributes
     ----------
     name : str
-        Its name as it was given: ``native``, ``sm_90``.
+        The name as it was given: ``native``, ``sm_90``.
     family : Family
         The family whose compiler makes its programs.
     tells_overlaps : bool
@@ -227,7 +227,7 @@ class Architecture(Platform):
 
     @property
     def number(self) -> int:
-        """Its version, 90 for 9.0."""
+        """The version of the architecture, 90 for 9.0."""
         return int(self.name.removeprefix("sm_"))
 
     def symbol(self, name: str, digest: str) -> str:

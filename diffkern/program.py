@@ -43,9 +43,9 @@ class Program:
     source
         The readable Python form of the same IR.
     manifest
-        Its facts.
+        The facts about it.
     files
-        What else came of it, by file name: ``kernel.ptx``; ``kernel.s`` with the option ``assembly``.
+        Further products by file name: ``kernel.ptx``; ``kernel.s`` with the option ``assembly``.
     """
 
     object_code: bytes
@@ -77,7 +77,7 @@ def forward_manifest(
         Whether the program looks at each access itself; a launch is not checked for them before it runs then. Nor is
         one with a log, which was checked as one without.
     log
-        What a log of its calls would be like.
+        The layout of a log of its atomic updates.
     turn
         The first atomic update whose result the kernel uses.
     """

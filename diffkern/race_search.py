@@ -52,7 +52,7 @@ def racing(check: RaceCheck, dims: Sequence[int], numbers: Numbers) -> Threads |
     dims : sequence of int
         The launch's dimensions.
     numbers : mapping
-        What :func:`needed` asks for.
+        The numbers that :func:`needed` asks for.
     """
     return _Pair(check, dims, numbers).racing()
 

@@ -31,7 +31,7 @@ def find(product: Product, rows: int, columns: int) -> Numbers:
     product : callable
         Gives products of the matrix and vectors.
     rows, columns : int
-        Its size.
+        The size of the matrix.
     """
     # More probes than this would cost about as much as computing the matrix column by column.
     left = max(columns // 2, 1)

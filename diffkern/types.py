@@ -31,7 +31,7 @@ def vector(length: int, dtype: Any) -> Any:
     Returns
     -------
     CompositeType
-        What annotates parameters, is the dtype of arrays and makes vectors when it is called.
+        The vector type: it annotates parameters, is a dtype of arrays, and makes vectors when it is called.
 
     Raises
     ------
@@ -66,7 +66,7 @@ def matrix(shape: tuple[int, int], dtype: Any) -> Any:
     Returns
     -------
     CompositeType
-        What annotates parameters, is the dtype of arrays and makes matrices when it is called.
+        The matrix type: it annotates parameters, is a dtype of arrays, and makes matrices when it is called.
 
     Raises
     ------

@@ -27,7 +27,7 @@ def radix_sort_pairs(keys: array, values: array, count: int, begin_bit: int = 0,
     values : array
         Elements that are moved with the keys, with as much room.
     count : int
-        How many elements are sorted.
+        The number of elements to sort.
     begin_bit, end_bit : int, optional
         The bits of the keys by which they are sorted; all by default.
 
@@ -62,9 +62,9 @@ def segmented_sort_pairs(
     keys, values, count
         As of :func:`radix_sort_pairs`.
     segment_start_indices : array of int32
-        Where the segments begin; without ends also where the last one ends.
+        The start of each segment; without ends also the end of the last one.
     segment_end_indices : array of int32, optional
-        Where they end; by default where the next one begins.
+        The end of each segment; by default the start of the next one.
 
     Raises
     ------
@@ -120,7 +120,7 @@ def runlength_encode(
     run_count : array of int32, optional
         Takes the number of runs.
     value_count : int, optional
-        How many elements there are, from the first.
+        The number of elements to encode, from the first.
 
     Returns
     -------

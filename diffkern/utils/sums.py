@@ -32,7 +32,7 @@ def array_sum(values: array, out: array | None = None, value_count: int | None =
         Takes the sum: of shape ``(1,)``, or that of `values` with 1 for the axis. With it the sum is recorded on a tape
         and has a derivative.
     value_count : int, optional
-        How many elements to add, from the first; with `axis` along it.
+        The number of elements to add, from the first; with `axis` along it.
     axis : int, optional
         The axis along which elements are added.
 
@@ -64,7 +64,7 @@ def array_inner(a: array, b: array, out: array | None = None, count: int | None 
     out : array, optional
         Takes the sum, as of :func:`array_sum`.
     count : int, optional
-        How many products to add, from the first; with `axis` along it.
+        The number of products to add, from the first; with `axis` along it.
     axis : int, optional
         The axis along which products are added.
 
@@ -140,7 +140,7 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
         As many elements. Where its elements have another number of components, the components of both are taken one
         after the other, of contiguous arrays.
     count : int, optional
-        How many elements of `in_array` to convert, from the first, of arrays with one axis.
+        The number of elements of `in_array` to convert, from the first, for arrays with one axis.
 
     Raises
     ------

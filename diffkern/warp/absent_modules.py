@@ -26,7 +26,7 @@ def named(module: str, classes: str, functions: str, remedy: str) -> Callable[[s
     classes, functions : str
         Their names.
     remedy : str
-        What to take instead.
+        The replacement.
     """
     types, callables = frozenset(classes.split()), frozenset(functions.split())
     shown = module.partition(".")[2]

@@ -194,7 +194,7 @@ def copy(
     count : int, optional
         Number of elements; by default as many as `src` has, after the offset.
     stream : Stream, optional
-        Where to copy; the current stream by default, that of the GPU if one is involved.
+        The stream of the copy; the current one by default, that of the GPU if one is involved.
     """
     if isinstance(dest, indexedarray) and not (dest_offset or src_offset or count):
         dest.assign(src)
@@ -219,15 +219,15 @@ def from_ptr(
     Parameters
     ----------
     ptr : int
-        Where it begins.
+        The address of the first element.
     length : int
-        How many elements there are.
+        The number of elements in that memory.
     dtype : optional
         Their type, float32 by default.
     shape : sequence of int, optional
         The array's shape; one axis by default.
     device : optional
-        Where the memory is.
+        The device of the memory.
 
     Returns
     -------

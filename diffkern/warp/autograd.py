@@ -55,7 +55,7 @@ def jacobian(
     device, max_blocks, block_dim : optional
         As for the launch of the kernel.
     max_outputs_per_var : int, optional
-        How many components of each output are computed, if positive; the rows of the others are NaN.
+        The number of components of each output that are computed, if positive; the rows of the others are NaN.
     plot_jacobians : bool, optional
         Whether to show them, as :func:`jacobian_plot` does.
     metadata : FunctionMetadata, optional
@@ -102,9 +102,9 @@ def jacobian_fd(
     function, dim, inputs, outputs, input_output_mask, device, max_blocks, block_dim
         As of :func:`jacobian`.
     max_inputs_per_var : int, optional
-        How many components of each input are moved, if positive; the columns of the others are NaN.
+        The number of components of each input that are perturbed, if positive; the columns of the others are NaN.
     eps : float, optional
-        How far components are moved, to either side.
+        The size of the perturbation, to either side.
     plot_jacobians, metadata, restore_inputs : optional
         As of :func:`jacobian`.
 
@@ -150,11 +150,11 @@ def gradcheck(
     eps : float, optional
         As of :func:`jacobian_fd`.
     atol, rtol : float, optional
-        How much they may differ, in itself and relative to the difference quotient.
+        The absolute tolerance, and the one relative to the difference quotient.
     raise_exception : bool, optional
         Whether a difference that is too large is an error.
     max_inputs_per_var, max_outputs_per_var : int, optional
-        How many components of each input and output are compared, if positive.
+        The number of components of each input and output that are compared, if positive.
     plot_relative_error, plot_absolute_error : bool, optional
         Whether to show the differences, as :func:`jacobian_plot` does.
     show_summary : bool, optional
@@ -215,7 +215,7 @@ def gradcheck_tape(
     reverse_launches : bool, optional
         Whether to begin with the last launch.
     skip_to_launch_index : int, optional
-        How many launches are left out, in this order.
+        The number of launches to skip, in this order.
 
     Returns
     -------

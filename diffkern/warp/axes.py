@@ -30,7 +30,7 @@ class _OfAxes(Kernel):
     of : Kernel
         The kernel.
     axes : int
-        How many axes its launches have.
+        The number of axes of its launches.
     """
 
     def __init__(self, of: Any, axes: int) -> None:
@@ -43,7 +43,7 @@ class _OfAxes(Kernel):
 
     @property
     def variant(self) -> Variant:
-        """Its program for the CPU, as the options and ``wp.config`` are."""
+        """The forward program for the CPU, with the current options and ``wp.config``."""
         given: Variant = self._of.variant
         return replace(given, axes=self._axes)
 
@@ -58,11 +58,11 @@ def fitted(kernel: Any, dim: Any, error: AxesError) -> Fitted | None:
     Parameters
     ----------
     kernel : Kernel
-        What was to be launched.
+        The kernel that was to be launched.
     dim : int or sequence of int
-        Its dimensions, without the threads of a block that works on tiles.
+        The dimensions of the launch, without the threads of a block that works on tiles.
     error : AxesError
-        Why it was not.
+        The error of the rejected launch.
 
     Returns
     -------

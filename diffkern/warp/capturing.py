@@ -86,7 +86,7 @@ def capture_debug_dot_print(graph: Graph, path: str, verbose: bool = True) -> No
     Parameters
     ----------
     graph : Graph
-        What was captured.
+        The captured graph.
     path : str
         The file.
     verbose : bool, optional

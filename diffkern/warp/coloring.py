@@ -41,9 +41,9 @@ def graph_coloring_assign(
     edges : array
         Pairs of nodes: int32, of shape (edges, 2), on the CPU.
     node_colors : array
-        Where the colours are written: int32, one for each node, on the CPU.
+        The colours, which are written: int32, one for each node, on the CPU.
     algorithm : GraphColoringAlgorithm, optional
-        In which order nodes get their colours.
+        The order in which nodes get their colours.
 
     Returns
     -------
@@ -85,7 +85,7 @@ def graph_coloring_balance(
     color_count : int
         The number of colours.
     target_max_min_ratio : float
-        Where to stop: the ratio of the sizes of the largest and the smallest group.
+        The ratio of the sizes of the largest and the smallest group at which to stop.
     max_iterations : int, optional
         The most moves; as many as there are nodes by default.
 
@@ -135,7 +135,7 @@ def graph_coloring_get_groups(
     return_wp_array : bool, optional
         Whether arrays are returned, or NumPy's.
     device : optional
-        Where the arrays lie.
+        The device of the arrays.
     """
     if color_count < 0:
         raise RuntimeError(f"there are no {color_count} colours")

@@ -43,7 +43,7 @@ class Kernel(NativeKernel):
     key : str, optional
         The kernel's name; that of the function by default.
     module : Module or str, optional
-        Whose options count for it; "unique" for a module of its own. That of the function by default.
+        The module whose options apply; "unique" for a module of its own. The function's module by default.
     options : mapping, optional
         Options of the kernel by name. What has no meaning here has no effect.
     code_transformers, source : optional
@@ -54,9 +54,9 @@ class Kernel(NativeKernel):
     given : mapping
         The options as they were given, also those that have no effect here.
     module : Module
-        Whose options count for it.
+        The module whose options apply.
     overloads : dict
-        The kernels for given types that were made of it, by these types.
+        The instances of a generic kernel, by the types that they are for.
     of_axes : dict
         The kernels of the same code for launches with more axes than it asks ``tid()`` for, by the number of axes.
     """
@@ -160,7 +160,7 @@ def kernel(
     enable_backward, launch_bounds, cuda_max_registers : optional
         Options of :func:`diffkern.kernel`, where the last one is ``max_registers``.
     module : Module or str, optional
-        Whose options count for it; "unique" for a module of its own. That of the function by default.
+        The module whose options apply; "unique" for a module of its own. The function's module by default.
     module_options : mapping, optional
         Options of the module of its own, where the kernel does not have them itself.
     enable_cuda_smem_spilling, cluster_dim, entry_point_abi, grid_stride : optional
@@ -204,7 +204,7 @@ def kernel(
 
 
 def _check_module_options(options: Mapping[str, Any], module: Any) -> None:
-    """Refuse options of a module that other kernels have as well, and options that no module has."""
+    """Raise for options of a module that other kernels share, and for options that no module has."""
     if module != "unique":
         raise ValueError(
             'module_options are for a kernel with a module of its own: write module="unique", or set the options of '

@@ -120,7 +120,7 @@ class _Options(MutableMapping[str, Any]):
             self._kept.pop(name, None)
 
     def note(self, options: Mapping[str, Any]) -> None:
-        """Take down options that a kernel has itself."""
+        """Keep the options that a kernel was given itself."""
         self._kept.update((name, value) for name, value in options.items() if name in _DEFAULTS)
 
     def __delitem__(self, name: str) -> None:
@@ -139,7 +139,7 @@ class _Options(MutableMapping[str, Any]):
 
 
 class Module:
-    """Kernels that have options together.
+    """A group of kernels that share options.
 
     Parameters
     ----------
@@ -171,7 +171,7 @@ class Module:
         Parameters
         ----------
         device : optional
-            Where they will run: kernels for a GPU are compiled when they are launched.
+            The device that they will run on: kernels for a GPU are compiled when they are launched.
         block_dim : int, optional
             Accepted; it has no effect.
 
@@ -244,7 +244,7 @@ class Module:
         return resolved(self.options, configured, block_dim)
 
     def mark_modified(self) -> None:
-        """Have its kernels loaded again when they are launched."""
+        """Make its kernels load their programs again at the next launch."""
         self.unload()
 
     def __repr__(self) -> str:
@@ -252,7 +252,7 @@ class Module:
 
 
 def note_options(module: Module, options: Mapping[str, Any]) -> None:
-    """Have a module of a kernel's own show the options that the kernel was given."""
+    """Let the module of a single kernel show the options that the kernel was given."""
     assert isinstance(module.options, _Options)
     module.options.note(options)
 
@@ -306,7 +306,7 @@ def load_module(
     module : Module, module or str, optional
         The module or its name; the caller's by default.
     device : optional
-        Where they will run, one or a list; all devices by default. Kernels for a GPU are compiled when launched.
+        The device that they will run on, or a list; all by default. Kernels for a GPU are compiled when launched.
     recursive : bool, optional
         Whether the modules below it are loaded as well.
     block_dim, max_workers : int, optional
@@ -336,7 +336,7 @@ def force_load(
     Parameters
     ----------
     device : optional
-        Where they will run, one or a list; all devices by default. Kernels for a GPU are compiled when launched.
+        The device that they will run on, or a list; all by default. Kernels for a GPU are compiled when launched.
     modules : list of Module, optional
         The modules; all by default.
     block_dim, max_workers : int, optional

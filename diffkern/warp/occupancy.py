@@ -18,7 +18,7 @@ def get_suggested_block_size(kernel: Kernel, device: Any = None) -> tuple[int, i
     kernel : Kernel
         The kernel.
     device : optional
-        Where it will run; the current device by default.
+        The device that it will run on; the current one by default.
 
     Returns
     -------

@@ -68,9 +68,9 @@ class MissingFunction:
     Parameters
     ----------
     name : str
-        The function's.
+        The name of the function.
     remedy : str
-        What to take instead.
+        The replacement.
     """
 
     def __init__(self, name: str, remedy: str) -> None:
@@ -92,11 +92,11 @@ def missing(name: str, remedy: str, fields: Mapping[str, Any] | None = None, of:
     name : str
         The type's name.
     remedy : str
-        What to take instead.
+        The replacement.
     fields : mapping, optional
         Types of fields by name.
     of : type, optional
-        The class that it is of.
+        The metaclass of the type.
     """
     # The module of the caller counts, as for a class statement there.
     caller: Any = inspect.currentframe().f_back  # type: ignore[union-attr]

@@ -33,7 +33,7 @@ def jacobian_plot(
     jacobians : mapping
         By positions of input and output, arrays with two axes, as of :func:`jacobian`.
     kernel : Kernel, callable or FunctionMetadata
-        What they are of, for names.
+        The differentiated function, whose names label the axes.
     inputs : sequence, optional
         Its inputs: the parameters behind them are the outputs.
     show_plot : bool, optional

@@ -49,7 +49,7 @@ def is_mempool_enabled(device: Any) -> bool:
 
 
 def set_mempool_enabled(device: Any, enable: bool) -> None:
-    """Accept what it asks for: arrays of a GPU come from its memory pool, whatever is set.
+    """Accept the setting, without an effect: arrays of a GPU always come from its memory pool.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def set_mempool_enabled(device: Any, enable: bool) -> None:
 
 
 def set_mempool_release_threshold(device: Any, threshold: float) -> None:
-    """Set how much memory the pool of a GPU keeps that no array lies in.
+    """Set how much unused memory the pool of a GPU keeps.
 
     Parameters
     ----------
@@ -90,7 +90,7 @@ def set_mempool_release_threshold(device: Any, threshold: float) -> None:
 
 
 def get_mempool_release_threshold(device: Any = None) -> int:
-    """Return how many bytes the pool of a GPU keeps that no array lies in.
+    """Return how many bytes of unused memory the pool of a GPU keeps.
 
     Parameters
     ----------
@@ -180,16 +180,16 @@ def is_mempool_access_enabled(target_device: Any, peer_device: Any) -> bool:
 
 
 def set_mempool_access_enabled(target_device: Any, peer_device: Any, enable: bool) -> None:
-    """Let kernels of one GPU reach the memory pool of another; it stays so until the process ends.
+    """Let kernels of one GPU access the memory pool of another, until the process ends.
 
     Parameters
     ----------
     target_device : diffkern.Device or str
-        Whose memory is meant.
+        The device that owns the memory.
     peer_device : diffkern.Device or str
-        Whose kernels are meant.
+        The device whose kernels access it.
     enable : bool
-        Whether they may.
+        Whether they may access it.
 
     Raises
     ------
@@ -200,16 +200,16 @@ def set_mempool_access_enabled(target_device: Any, peer_device: Any, enable: boo
 
 
 def set_peer_access_enabled(target_device: Any, peer_device: Any, enable: bool) -> None:
-    """Let kernels of one GPU reach the memory of another; it stays so until the process ends.
+    """Let kernels of one GPU access the memory of another, until the process ends.
 
     Parameters
     ----------
     target_device : diffkern.Device or str
-        Whose memory is meant.
+        The device that owns the memory.
     peer_device : diffkern.Device or str
-        Whose kernels are meant.
+        The device whose kernels access it.
     enable : bool
-        Whether they may.
+        Whether they may access it.
 
     Raises
     ------
@@ -279,11 +279,11 @@ class ScopedPeerAccess:
     Parameters
     ----------
     target_device : diffkern.Device or str
-        Whose memory is meant.
+        The device that owns the memory.
     peer_device : diffkern.Device or str
-        Whose kernels are meant.
+        The device whose kernels access it.
     enable : bool
-        Whether they may. Access that was given stays on behind the block.
+        Whether they may access it. Access that was enabled stays on after the block.
     """
 
     def __init__(self, target_device: Any, peer_device: Any, enable: bool) -> None:
@@ -299,4 +299,4 @@ class ScopedPeerAccess:
 
 
 class ScopedMempoolAccess(ScopedPeerAccess):
-    """The same of memory pools, in which all arrays of a GPU lie."""
+    """The same for memory pools, from which all arrays of a GPU are allocated."""

@@ -213,7 +213,7 @@ def func_native(
         The body of its derivative, as in Warp: for a parameter ``x`` it adds to ``adj_x``, for an array ``a`` to
         ``adj_a[k]``, and it reads ``adj_ret``. Without one the derivative is that of the body.
     replay_snippet : str, optional
-        What the adjoint runs in place of the body. A function that has one is not compiled.
+        The text that the adjoint runs in place of the body. A function that has one is not compiled.
 
     Returns
     -------

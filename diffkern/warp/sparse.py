@@ -1,6 +1,6 @@
 """``wp.sparse``: the names of Warp's sparse matrices, which diffkern does not have.
 
-What kernels find in arrays of rows and columns is there: where a block is, and of which row it is.
+The functions that kernels call on arrays of rows and columns exist: the position of a block, and the row of a block.
 """
 
 from __future__ import annotations

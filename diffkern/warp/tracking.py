@@ -66,11 +66,11 @@ class ScopedMemoryTracker:
         Parameters
         ----------
         file : optional
-            Where to; standard output by default.
+            The output; standard output by default.
         sort : str, optional
             Whether the greatest are shown first (``"size"``), or the oldest (``"chronological"``).
         max_items : int, optional
-            How many single allocations are shown.
+            The number of single allocations that are shown.
 
         Raises
         ------

@@ -33,7 +33,7 @@ def dynamic_func(
     Parameters
     ----------
     suffix
-        What tells variants apart.
+        The value that distinguishes the variants of a function.
     code_transformers : sequence, optional
         Accepted where it is empty.
     allow_overloads : bool, optional
@@ -59,7 +59,7 @@ def dynamic_kernel(
     Parameters
     ----------
     suffix
-        What tells variants apart.
+        The value that distinguishes the variants of a function.
     kernel_options : mapping, optional
         Options of the kernel.
     allow_overloads : bool, optional

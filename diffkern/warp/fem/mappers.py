@@ -138,7 +138,7 @@ class _Mapper:
     value_dtype, dof_dtype : type
         The types of both.
     DOF_SIZE : int
-        How many numbers the latter have.
+        The number of degrees of freedom.
     dof_to_value, value_to_dof : func
         The map and its inverse.
     """
