@@ -41,7 +41,7 @@ __all__ = ["executed", "map_arrays", "mapped", "operated"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _ResultTypes:
     """The types of what a function returns, as long as a kernel that calls it means the same."""
 
     types: tuple[Stored, ...]
@@ -55,7 +55,7 @@ class _Known:
 
 kernels: dict[Any, Kernel] = {}
 """The kernels by functions, types, and where the results go."""
-_known: dict[Any, _Known] = {}
+_known: dict[Any, _ResultTypes] = {}
 """The types of results by functions and types."""
 _lock = free_in_child(threading.RLock())
 _number = itertools.count()
@@ -230,7 +230,7 @@ def _kernel(
         kernel = kernels[key]
         if destinations is None and (known is None or known.types is not results):
             _ = kernel.may_change  # which takes down what it captures
-            _known[signature] = _Known(results, kernel, kernel.generation())
+            _known[signature] = _ResultTypes(results, kernel, kernel.generation())
         return kernel, results
 
 

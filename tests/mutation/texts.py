@@ -22,7 +22,7 @@ TEXTS = [
           edit(survey, "survey_of", "annotations.append((node.arg, ast.unparse(node.annotation)))", "pass"),
           (f"{_COUNTS}[a parameter by keyword]",)),
     Fault("which parameter of an inner function is annotated does not count",
-          edit(encoding, "_node", 'name == "annotation" and not annotated', 'name == "annotation"'),
+          edit(encoding, "_node", '(annotated or name != "annotation")', 'name != "annotation"'),
           (f"{_ANNOTATIONS}::test_which_parameter_of_an_inner_function_has_an_annotation",)),
     Fault("names in an annotation of a func are not looked up again",
           edit(canonical, "captures", "meaning.texts", "[]"), (f"{_COUNTS}[a func: text]",)),

@@ -36,7 +36,7 @@ WARP_TESTS = [
           edit(mapping, "_of_lambda", "CellType(c.cell_contents)", "c"),
           (f"{_MAP}::test_a_lambda_keeps_what_it_captured",)),
     Fault("types of results stay what they were first",
-          edit(mapping, "_Known.holds", "self.kernel.generation() == self.generation", "True"),
+          edit(mapping, "_ResultTypes.holds", "self.kernel.generation() == self.generation", "True"),
           (f"{_MAP}::test_results_follow_changes_of_globals",)),
     Fault("0.0 and -0.0 are one", edit(mapping, "_as_key", "repr(value) if", "value if"),
           (f"{_MAP}::test_equal_values_of_two_types_are_not_one",)),
