@@ -26,6 +26,7 @@ from diffkern.runtime.type_keys import is_long, key_of_long, register_type, type
 
 __all__ = ["BatchedKernel", "BatchedLaunch", "batched", "batched_launch"]
 
+# Most axes of a launch; the axis of examples takes one of them.
 _AXES = 4
 _BLOCK_AXES = 3  # most axes where threads work together
 
@@ -87,6 +88,7 @@ class BatchedKernel(LayeredKernel):
 
 def batched(kernel: Kernel, batch: Batch) -> BatchedKernel:
     """Return a kernel with an axis of examples: the same one for the same arguments."""
+    # setdefault is atomic, so that two threads get the same kernel.
     made = kernel.batches.get(batch) or kernel.batches.setdefault(batch, BatchedKernel(kernel, batch))
     assert isinstance(made, BatchedKernel)
     return made
@@ -136,16 +138,20 @@ def batched_launch(
         The arguments that differ from example to example, in order; those that are written are among them.
     """
     types = [type_of_key(key) for key in keys]
+    # Fields of structs have no axis of their own that could be added.
     plain = all(isinstance(t, (Array, Scalar, Vec, Mat)) for t in types)
     differ = not any(isinstance(t, Array) and t.is_null for t in (types[k] for k in arguments))
     variant = kernel.variant
     if not (size and arguments and plain and differ) or variant.is_debug or variant.layout is not None:
         return None
+    # Examples that write to a shared array would race, and what is printed would name the wrong threads.
     if manifest.outputs or not set(manifest.writes) <= set(arguments):
         return None
+    # Blocks lie along the last axes, and leave no axis for the examples.
     if manifest.blockwise and manifest.tid_arity >= _BLOCK_AXES:
         return None
     threads = math.prod(dims)
+    # A kernel that asks for no index runs once for each example.
     single = manifest.tid_arity == 0 and threads <= 1
     batch = Batch(tuple(arguments), tuple(k for k in arguments if not isinstance(types[k], Array)), single)
     if single:
@@ -153,6 +159,7 @@ def batched_launch(
     elif manifest.tid_arity == 0:
         grid = size, threads
     else:
+        # With four axes the examples share the first one: the kernel divides by its extent.
         grid = (size, *dims) if len(dims) < _AXES else (size * dims[0], *dims[1:])
     made = [_wider(key) if k in arguments else key for k, key in enumerate(keys)]
     return BatchedLaunch(batched(kernel, batch), tuple(made), grid)
@@ -163,6 +170,7 @@ def _wider(key: str) -> str:
     t = type_of_key(key)
     assert isinstance(t, (Array, Scalar, Vec, Mat))
     wider = register_type(replace(t, ndim=t.ndim + 1) if isinstance(t, Array) else Array(t, 1))
+    # An extent that does not fit int32 stays one with another axis.
     return key_of_long(wider) if is_long(key) else wider
 
 

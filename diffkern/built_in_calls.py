@@ -51,19 +51,23 @@ def call(function: Composed | Intrinsic, args: tuple[Any, ...], kwargs: Mapping[
     given = _fixed(function, args, kwargs)
     values = [value for _, value, fixed in given if not fixed]
     types = [_type_of(function.name, value) for value in values]
+    # As in NumPy, Python's numbers take the precision of the vectors and typed scalars that they meet.
     strong = [T.scalar_of(t) for t, v in zip(types, values, strict=True) if not _is_weak(v)]
     scalar = max((t for t in strong if t.is_float), key=lambda t: t.bits, default=T.FLOAT64)
     weak = [_is_weak(v) and T.scalar_of(t) == T.FLOAT32 for v, t in zip(values, types, strict=True)]
     typed = iter([T.with_scalar(t, scalar) if is_weak else t for t, is_weak in zip(types, weak, strict=True)])
+    # Dtypes and shapes are part of the key by value, other arguments by type: one program serves all numbers.
     key = tuple((name, _Constant(value) if fixed else next(typed)) for name, value, fixed in given)
     evaluated, made = _compiled(function, key)
     found = evaluated(*values)
     results = found if isinstance(found, tuple) else (found,)
+    # A built-in that changes its argument by reference changes the vector that was given.
     if isinstance(function, Composed) and _set(function, given, results):
         return None
     changed = function.sets if isinstance(function, Composed) else 0
     if changed < len(results):  # variables that a call in a kernel changes stay as they are
         results, made = results[changed:], made[changed:]
+    # Python's numbers alone were computed in double precision, and the result is a plain Python number again.
     if not strong and not any(fixed for _, _, fixed in given):
         made = tuple(T.with_scalar(t, T.FLOAT32) if T.scalar_of(t).is_float else t for t in made)
     hosted = tuple(_hosted(v, _shown(t, scalar)) for v, t in zip(results, made, strict=True))
@@ -72,6 +76,7 @@ def call(function: Composed | Intrinsic, args: tuple[Any, ...], kwargs: Mapping[
 
 def _set(function: Composed, given: list[tuple[str, Any, bool]], results: tuple[Any, ...]) -> bool:
     """Give vectors that a call changes their components, where all that comes back goes to such."""
+    # Which overload was called shows in the number of its results and arguments.
     for overload in function.overloads:
         names = list(overload.signature.parameters)
         if len(overload.sets) == len(results) and len(names) == len(given):
@@ -115,6 +120,7 @@ def _is_weak(value: Any) -> bool:
 
 def _type_of(name: str, value: Any) -> Any:
     t = element_of_value(value)
+    # A Python integer takes the first type that holds it.
     if t == T.INT32 and _is_weak(value):
         return T.INT32 if -(1 << 31) <= value < 1 << 31 else T.INT64 if value < 1 << 63 else T.UINT64
     if t is not None:
@@ -153,6 +159,7 @@ def _intrinsic(function: Intrinsic, given: _Given) -> DeviceFunction:
     free = [name for name in names if name not in fixed]
     text = f"def {function.name}({', '.join(free)}):\n    return built_in({passed})\n"
     file = f"<dk.{function.name}({', '.join(str(t) for _, t in given if not isinstance(t, _Constant))})>"
+    # The frontend reads the source of a function through linecache.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"built_in": function, "__name__": __name__, **fixed}
     exec(compile(text, file, "exec"), space)

@@ -41,6 +41,7 @@ _K = TypeVar("_K")
 
 def warn(message: str, category: type[Warning] = RuntimeWarning) -> None:
     """Warn on behalf of the innermost caller outside of diffkern."""
+    # Found by walking: the depth differs between entry points, and decorators add frames.
     level = 1
     frame: FrameType | None = sys._getframe()
     while frame is not None and _is_passed_by(frame.f_code.co_filename):
@@ -54,6 +55,7 @@ def _is_passed_by(filename: str) -> bool:
     return filename.startswith(_PLACE) or filename in _BETWEEN
 
 
+# Wrappers and context managers of the standard library are in between frames of diffkern.
 _BETWEEN = frozenset(sys.modules[name].__file__ or name for name in ("functools", "contextlib"))
 
 _shown = os.environ.get("DIFFKERN_FULL_TRACEBACK", "").strip() not in ("", "0")
@@ -84,6 +86,8 @@ def shorten(error: BaseException) -> None:
 def _shorten_origins(error: BaseException) -> None:
     """Do the same for the errors in diffkern that an error comes from; what the user was handling stays."""
     while error.__cause__ is not None or error.__context__ is not None:
+        # `raise ... from` inside of diffkern explains an error; its own frames are left out, those of the user's code
+        # stay.
         if error.__cause__ is not None:
             error = error.__cause__
             if _is_ours(error.__traceback__):
@@ -107,6 +111,7 @@ def _of_user(trace: TracebackType | None) -> TracebackType | None:
             kept.append(trace)
         trace = trace.tb_next
     made: TracebackType | None = None
+    # Tracebacks are linked from the outermost frame, so the chain is built from its end.
     for one in reversed(kept):
         made = TracebackType(made, one.tb_frame, one.tb_lasti, one.tb_lineno)
     return made
@@ -145,6 +150,7 @@ class Entrance(AbstractContextManager[None]):
     ) -> None:
         if isinstance(error, KernelError):
             shorten(error)
+        # An unforeseen error in diffkern is a bug to be reported, unlike one that the user's own methods raise.
         elif isinstance(error, Exception) and not isinstance(error, PASSED) and not is_of_user(error):
             name = getattr(self._decorated, "__name__", None) or repr(self._decorated)
             made = unexpected(MisuseError, error, f"took {name} for {self._decorator}", place_of(self._decorated))
@@ -166,6 +172,7 @@ _OF_EARLIER_WORK: Final = "_diffkern_of_earlier_work"
 
 def fail_launch(kernel: Any, error: Exception) -> NoReturn:
     """Raise what a launch raises for an unforeseen error, or the error if it is of earlier work or a user's method."""
+    # An asynchronous failure shows up in a later launch, which must not be blamed for it.
     if _OF_EARLIER_WORK in vars(error) or is_of_user(error):
         raise error
     name = getattr(kernel, "name", None) or repr(kernel)
@@ -178,6 +185,7 @@ def compiles(function: Callable[Concatenate[_K, _P], _R]) -> Callable[Concatenat
     @functools.wraps(function)
     def briefly(kernel: _K, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         try:
+            # The outer `try` shortens errors of both kinds, those that are raised in the inner one among them.
             try:
                 return function(kernel, *args, **kwargs)
             except (KernelError, *PASSED):
@@ -185,6 +193,7 @@ def compiles(function: Callable[Concatenate[_K, _P], _R]) -> Callable[Concatenat
             except Exception as error:
                 if is_of_user(error):
                     raise
+                # Wrong arguments of a public method are the caller's mistake, and no bug.
                 if isinstance(error, TypeError) and _was_not_entered(error):
                     raise _wrong_call(function, kernel, error, kwargs) from None
                 of = kernel[0] if isinstance(kernel, tuple) and kernel else kernel

@@ -29,8 +29,10 @@ def rare_collections() -> Iterator[None]:
     """Let the collector run rarely in a block; several threads may be in such blocks at once."""
     global _compilations, _usual
     with _lock:
+        # Compilations may overlap in several threads: the first one sets the threshold, the last one restores it.
         if _compilations == 0:
             _usual = gc.get_threshold()
+            # A threshold of 0 means that the program has turned the collector off, which stays.
             if 0 < _usual[0] < _OBJECTS:
                 gc.set_threshold(_OBJECTS, *_usual[1:])
         _compilations += 1

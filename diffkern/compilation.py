@@ -59,6 +59,7 @@ def _checked(step: Callable[Concatenate[Compilation, P], R]) -> Callable[Concate
     @functools.wraps(step)
     def checked(self: Compilation, /, *args: P.args, **kwargs: P.kwargs) -> R:
         code = self.pyfunc.__code__
+        # Compiling makes many small objects that live on, which the collector would scan over and over.
         with rare_collections(), compiling(self.pyfunc.__name__, Loc(code.co_filename, code.co_firstlineno, 0)):
             return step(self, *args, **kwargs)
 
@@ -93,18 +94,21 @@ class Compilation:
         self._slots = slots
         self._lowered = lowered
         self._target = target_named(variant.target, variant.compiler)
+        # A debug build verifies the IR behind each pass.
         self._context = context or Context(verify=variant.is_debug)
         self.log: Log | None = None
 
     @computed_once
     def primal(self) -> Function:
         """The typed IR, as lowered; nothing changes it."""
+        # Other programs of the same kernel share the lowered IR, so each of the steps below works on a copy.
         found = self._lowered or lower_kernel(self.pyfunc, self.types, self.variant, self._context)
         return with_merged(found, self.variant.merged) if self.variant.merged else found
 
     @computed_once
     def forward(self) -> Function:
         """The optimised IR."""
+        # A stamping program has an IR of its own, as its parameters include the stamps.
         if self.variant.log == "stamped":
             return optimise(self._stamping.fn, self._context)
         return optimise(self._logging() if self.variant.log else clone_function(self.primal), self._context)
@@ -118,6 +122,7 @@ class Compilation:
         written, active = self.variant.log == "written", self.variant.log_for
         if active is None:
             return writing_log(self.primal) if written else counting_calls(self.primal)
+        # The log's layout follows from what the adjoint reads, so the adjoint is made here as well.
         found, _ = log_values(self.primal, active, self.variant, self._slots, self._context)
         return found.writing() if written else found.counting(stamped=self.variant.stamped)[0]
 
@@ -125,8 +130,10 @@ class Compilation:
     def derivative(self) -> Derivative:
         """The adjoint; how its accumulations are made is not decided."""
         try:
+            # First without a log, as most kernels need none: the error says which kind of log would help.
             return self._differentiated(self.primal)
         except AutodiffError as error:
+            # Overwritten values are logged by their loads, results of atomic updates by their calls.
             if error.in_log == "loads":
                 return self._of_logged_values()
             self.log = log_of(self.primal) if error.in_log == "calls" else None
@@ -142,11 +149,14 @@ class Compilation:
         found, swept = log_values(self.primal, active, self.variant, self._slots, self._context)
         self.log = found.log(active)
         if self.log.calls is None:
+            # A program that counts the entries runs before the launch. What it relies on and cannot prove, the run time
+            # checks, as it does for the adjoint.
             _, unproved = found.counting(stamped=self.variant.stamped)
             swept = replace(swept, disjoint=[*swept.disjoint, *unproved])
         return finish(swept, self.variant, self._context)
 
     def _differentiated(self, fn: Function) -> Derivative:
+        # A joint program computes the primal's values itself, so its loops are unrolled further.
         prepared = prepare(fn, self._context, joint=self.variant.joint)
         return differentiate(prepared, self.variant.active or (), self.variant, self._slots, self._context)
 
@@ -179,7 +189,9 @@ class Compilation:
             Whether to keep the assembly of a processor's program.
         """
         is_forward = self.variant.active is None
+        # The cached IR stays: reports and sources print it with values.
         fn = values_by_reference(clone_function(self.fn)) if self.variant.by_reference else self.fn
+        # Last, so that each number that the program computes is watched, and none that an optimisation removes.
         if self.variant.mode == "finite":
             fn = run((FINITE,), clone_function(fn), self._context)
         if is_forward:
@@ -189,8 +201,11 @@ class Compilation:
             manifest = adjoint_manifest(
                 fn, self.types, self.primal, self.adjoint.adjoint, self.adjoint.conflicts, self.log
             )
+            # With a log the run time neither joins nor gathers, so there is nothing to tell it.
             if self.log is None:
+                # A reason why sums are not sorted is for the report only.
                 sums = () if isinstance(self.adjoint.sums, Unsorted) else self.adjoint.sums
+                # The rest of the facts is known only after compilation.
                 manifest = replace(manifest, joint=self.adjoint.joint, gather=self.adjoint.gather, sums=sums)
         checking = self._checking
         compiled = self._target.compile(fn, symbol, self._settings(obtain, checking))
@@ -206,10 +221,12 @@ class Compilation:
             outputs=outputs(compiled.outputs),
             target=self.variant.target,
         )
+        # Whether an order matters is asked of the IR as it is emitted.
         if self.variant.deterministic:
             manifest = self._in_order(manifest, fn)
         if self.variant.log == "stamped":  # which looks whether a thread reads what it has stored itself, right before
             manifest = replace(manifest, cost=0.0, stamped=self._stamping.stamped)
+        # Sites are numbered in the order of emission, so their positions can be given only now.
         if checking is not Checking.NONE:
             found = checks(fn, self.primal.name, compiled.check_sites, compiled.stamped)
             manifest = replace(manifest, checks=found)
@@ -229,11 +246,13 @@ class Compilation:
 
     def _turn(self) -> Turn | None:
         """By what the results of the forward depend on the order of its threads, for its derivatives."""
+        # On the primal, which derivatives are made from, rather than on its optimised form.
         found = used_update(self.primal)
         return None if found is None else Turn(f"what atomic_{found.attrs.get('kind', 'add')} returned", found.loc)
 
     def _in_order(self, manifest: Manifest, fn: Function) -> Manifest:
         """The manifest of a program whose results are the same to the last bit from run to run."""
+        # In the emitted form, in which updates may have become sums over a whole block or launch.
         lowered = run(self._target.lowering(self._settings(None)), clone_function(fn), PLAIN)
         found = ordered_update(lowered, sums_in_order=not self._target.simt)
         if found is None:
@@ -245,10 +264,14 @@ class Compilation:
                 loc=found.loc,
                 remedy="run it on the CPU, let each thread write an element of its own, or leave deterministic out",
             )
+        # No cost means that the run time does not split the launch over the threads of the CPU, so their order is that
+        # of indices.
         return replace(manifest, cost=0.0)
 
     def _of_blocks(self, manifest: Manifest, fixed: int | None) -> Manifest:
         """The manifest with what it says of blocks of threads."""
+        # Work on a tile is done by the threads of a block together, or by each thread for itself where a tile is its
+        # own.
         together = any(map(of_block, walk(self.fn.body)))
         of_threads = bool(together and threads_of(self.fn))
         return replace(
@@ -266,6 +289,7 @@ class Compilation:
         variant, options = self.variant, self.variant.options
         return Settings(
             fast_math=bool(options.fast_math),
+            # Lanes would run threads at once, and stamps need one after the other.
             lanes=options.lanes if variant.log != "stamped" else False,
             checking=checking,
             may_alias=variant.may_alias,
@@ -288,6 +312,7 @@ class Compilation:
     @_checked
     def report(self) -> str:
         """Return what the adjoint stores, copies and synchronises."""
+        # Not the finalized adjoint: the report says how accumulations have to be made, not how they were.
         found = self.derivative
         gather, sums = (found.gather, found.sums) if self.log is None else (None, ())
         return describe(self.primal, found.adjoint, found.conflicts, self.log, gather, sums)

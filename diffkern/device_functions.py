@@ -118,6 +118,7 @@ def device_function(
         try:
             return _MAKERS[form](pyfunc, given, target)
         except KernelError as error:
+            # Errors of types have no line of their own, and a group of errors has one for each.
             if error.loc is None and error.errors == (error,):
                 error.loc = _loc(pyfunc)
             raise
@@ -140,6 +141,7 @@ def library_function(
 
 
 def _device(fn: Function, returns: Structure, given: Sequence[object]) -> DeviceFunction:
+    # A None that is passed has no parameter in the IR, so positions are counted without it.
     position = iter(range(len(fn.params)))
     return DeviceFunction(fn, returns, tuple(None if t is None else next(position) for t in given))
 
@@ -187,6 +189,7 @@ def _converted(pyfunc: Callable[..., object], given: Sequence[Argument | None]) 
             loc=_loc(pyfunc),
             remedy=f"write {_name(pyfunc)}({names})",
         )
+    # Parameters that are left to their defaults have no types here.
     return replace(whole, params=whole.params[: len(given)]).match([t for t in given if t is not None])
 
 
@@ -222,6 +225,7 @@ def _differentiated(fn: Function, target: str) -> tuple[Function, int]:
             loc=fn.loc,
             remedy="return a float, or call the func itself: whole numbers have no derivative",
         )
+    # A caller's thread has no tape, so all residuals are kept on the stack of the function.
     budget = target_named(target).stack_budget(None, None)
     swept = reverse_func(prepare(fn), active, budget, partial(run, NORMALISE_MAP)).tidied()
     return run(CLEAN, PLAIN.done("reverse", ADJOINT, swept.function())), len(active)
@@ -245,6 +249,7 @@ def _vjp(pyfunc: Callable[..., object], given: Sequence[Argument | None], target
             loc=_loc(pyfunc),
             remedy=f"write {_name(pyfunc)}.vjp({', '.join([*(p.name for p in names), *['1.0'] * len(wanted)])})",
         )
+    # Checked before differentiation, so that a wrong argument is not reported as an error in the func.
     for t, want in zip(given[taken:], wanted, strict=True):
         _check_cotangent(pyfunc, t, want)
     count = len(fn.body.yields)
@@ -266,6 +271,7 @@ def _check_cotangent(pyfunc: Callable[..., object], given: Argument | None, want
 
 def _grad(pyfunc: Callable[..., object], given: Sequence[Argument | None], target: str) -> DeviceFunction:
     fn, together = _lowered(pyfunc, given)
+    # A tuple of one value is no number.
     single = len(fn.body.yields) == 1 and not together
     if not single or not isinstance(fn.body.yields[0].type, Scalar):
         shown = ", ".join(str(y.type) for y in fn.body.yields) or "nothing"
@@ -294,6 +300,7 @@ def _jvp(pyfunc: Callable[..., object], given: Sequence[Argument | None], target
     smooth, returned = sum(is_differentiable(y.type) for y in fn.body.yields), len(fn.body.yields)
     if not wanted or not smooth:
         _differentiated(fn, target)  # says what is missing
+    # Tangents come behind the arguments, one for each active parameter, in order.
     made = FUNCS.tangents(fn, _active(fn))
     shape = (_whole(returned, together), _whole(smooth, False, returned))
     return _device(made, shape, given)
@@ -303,6 +310,7 @@ def _with_unit_seed(adjoint: Function) -> Function:
     """The partial derivatives alone, of an adjoint with one result and one cotangent."""
     b, seed = Builder(), adjoint.params[-1]
     assert isinstance(seed.type, Scalar)
+    # The seed becomes a constant, which folding then removes from all products.
     cloner = Cloner(b, {seed: b.const(1.0, seed.type)})
     cloner.ops(adjoint.body.ops)
     b.region.yields = cloner.values(adjoint.body.yields[1:])
@@ -341,6 +349,7 @@ def _variant(target: str, active: frozenset[int] | None = None) -> Variant:
 
 
 def _thread(pyfunc: Callable[..., object], given: Sequence[Argument | None], target: str) -> DeviceFunction:
+    # Threads that cooperate would wait for others which nobody runs.
     fn = _of_one_thread(lower_kernel(pyfunc, _typed(pyfunc, given), _variant(target)))
     return _device(optimise(fn), None, given)
 
@@ -363,6 +372,7 @@ def _thread_adjoint(pyfunc: Callable[..., object], given: Sequence[Argument | No
     variant = _variant(target, active)
     fn = _of_one_thread(lower_kernel(pyfunc, types, variant))
     d = differentiate(prepare(fn), active, variant)
+    # No launch is there to copy an array before it is overwritten.
     if d.saved:
         name = fn.params[d.saved[0]].name
         raise AutodiffError(
@@ -370,6 +380,7 @@ def _thread_adjoint(pyfunc: Callable[..., object], given: Sequence[Argument | No
             loc=fn.loc,
             remedy=f"write to another array than {name}, or launch the kernel on a dk.Tape, which keeps a copy",
         )
+    # The caller may run threads concurrently, so every cotangent that could be shared is accumulated atomically.
     shared = [b for b, c in zip(d.buffers, d.conflicts, strict=True) if c.kind != "none"]
     use_atomics(d.fn, shared)
     return _device(d.fn, None, given)

@@ -17,6 +17,7 @@ __all__ = ["find"]
 tid: Any = INTRINSICS["tid"]
 
 
+# The run time launches them itself: they must neither be recorded nor be affected by the user's settings.
 _kernel = functools.partial(Kernel, enable_backward=False, mode="release")
 
 

@@ -130,6 +130,7 @@ class KernelError(RuntimeError):
             lines.append(excerpt)
         if self.remedy:
             lines.append(f"help: {self.remedy}")
+        # Several errors of one kernel are shown together, each with its line.
         lines.extend(f"\n{part}" for part in self._parts)
         return "\n".join(lines)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate"]
 
+# The simulator has no device, so any recent target's printed source will do.
 _SIMULATED = "sm_90"
 
 Made = Callable[..., Any]
@@ -54,8 +55,10 @@ def evaluate(called: Called | Composed | Intrinsic, args: tuple[Any, ...], kwarg
         from diffkern.built_in_calls import call
 
         return call(called, args, kwargs)
+    # The forms of kernels are threads.
     if called.form.of_kernel:
         return _thread(called, args, kwargs)
+    # A derivative of a derivative is itself written as a func, which is then evaluated like any other.
     if isinstance(called.owner, Called):
         from diffkern.lang.functions import calling
 
@@ -63,6 +66,7 @@ def evaluate(called: Called | Composed | Intrinsic, args: tuple[Any, ...], kwarg
         called = Called(func, func.pyfunc, Form.VALUE, "")
     given = _in_order(called, args, kwargs)
     types = tuple(_type_of(called, value) for value in given)
+    # Evaluators are kept by types, as making one means lowering and printing.
     result = _function(called, types, _host_function)(*given)
     return _as_tuples(result) if any(isinstance(value, tuple) for value in given) else result
 
@@ -87,6 +91,7 @@ def _type_of(called: Called, value: Any) -> Any:
 
     if isinstance(value, CompositeValue):
         return value.ir
+    # Before int, as bool is derived from it; NumPy's scalars have their own types below.
     if isinstance(value, bool):
         return T.BOOL
     if isinstance(value, float) and not isinstance(value, np.generic):
@@ -115,6 +120,7 @@ def _function(called: Called, types: Any, make: Callable[[Called, Any], Made]) -
     from diffkern.frontend.canonical import fingerprint
 
     with _lock:
+        # The function may capture globals that have changed since the evaluator was made.
         meaning = fingerprint(called.pyfunc)
         known = _made.setdefault(called.pyfunc, {})
         found = known.get((called.form, types))
@@ -162,6 +168,7 @@ def _thread(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) ->
         )
     tid, *given = args
     types = tuple(None if value is None else _type_of(called, value) for value in given)
+    # The source depends on whether the index is a number or a tuple.
     key = ("tuple" if isinstance(tid, tuple) else "int", *types)
     _function(called, key, _simulated)(tid, *given)
 

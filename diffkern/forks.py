@@ -31,6 +31,7 @@ def computed_once(method: Callable[[Any], _Computed]) -> functools.cached_proper
 
     Before Python 3.12 all instances of a class compute one under a common lock.
     """
+    # The lock of a cached_property is not registered by itself: a fork while it is held would leave it locked for ever.
     made = functools.cached_property(method)
     lock = getattr(made, "lock", None)
     if lock is not None:
@@ -39,11 +40,14 @@ def computed_once(method: Callable[[Any], _Computed]) -> functools.cached_proper
 
 
 def _after_fork() -> None:
+    # A copy, as a finalizer may remove locks from the set meanwhile.
     for lock in list(_locks):
         is_owned = getattr(lock, "_is_owned", None)  # of a lock that one thread can take several times
         if is_owned is None or not is_owned():
+            # A lock that the forking thread holds is released by that thread in the child too.
             lock._at_fork_reinit()
 
 
+# Windows has no fork.
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)

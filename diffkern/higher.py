@@ -29,6 +29,7 @@ Function = Callable[..., Any]
 class _Jvp(Transformation):
     def __call__(self, function: Any, primals: Any = None, tangents: Any = None) -> Any:
         """Return the derivative of a func, or that of a function that launches kernels along tangents."""
+        # Without primals the call transforms a func, as `dk.jvp(f)`.
         if primals is None:
             return super().__call__(function)
         return _along(function, primals, tangents)
@@ -68,6 +69,7 @@ def _along(function: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
             remedy="pass as many tangents as primals",
         )
     with Tangents({x: t for x, t in zip(given, tangents, strict=True) if t is not None}) as found:
+        # Constant primals are noted as well: the function may overwrite one with a value that varies.
         found.follow(given)
         result = function(*given)
         results = (result,) if isinstance(result, array) else _arrays(result, "the function returned")
@@ -168,6 +170,7 @@ class _Gradient:
 
     @brief
     def __call__(self, *args: Any) -> Any:
+        # Integer arrays and other values are constants.
         held = [a for a in args if isinstance(a, array) and a._smooth]
         if not held:
             raise MisuseError(
@@ -181,6 +184,7 @@ class _Gradient:
 
 def _swept(function: Function, args: Sequence[Any], held: Sequence[array]) -> tuple[array, tuple[array, ...]]:
     """Return a loss, and its gradients."""
+    # A tape of its own: gradients go to new arrays, and the `.grad` of the arguments stays as it is.
     with FunctionTape(held) as tape:
         loss = function(*args)
     if not isinstance(loss, array) or loss._data.size != 1 or not loss._smooth:
@@ -220,12 +224,14 @@ def _weighted(function: Function, primals: Any, cotangents: Any) -> tuple[Any, t
     with FunctionTape(given) as tape:
         result = function(*given)
     results = (result,) if isinstance(result, array) else _arrays(result, "the function returned")
+    # The form of the cotangents follows that of the result.
     weights = (cotangents,) if isinstance(result, array) else cotangents
     if not isinstance(weights, (tuple, list)) or len(weights) != len(results):
         raise MisuseError(
             f"dk.vjp takes a cotangent for each of the {len(results)} results, None where it is zero",
             remedy="pass as many cotangents as there are results",
         )
+    # None stands for zero, so nothing is swept from that result.
     seeds = [(y, like(y, ct)) for y, ct in zip(results, weights, strict=True) if ct is not None]
     return result, tape.gradients(given, seeds)
 
@@ -268,6 +274,8 @@ def hvp(function: Function, primals: Sequence[array], vectors: Sequence[Any]) ->
         For each argument the derivative of the change of the result along the vectors.
     """
     given = _arrays(primals)
+    # Reverse over forward mode: one directional derivative is recorded, and its gradient is a column of the Hessian
+    # times the vector. That takes memory for one sweep, whatever the size.
     with FunctionTape(given) as tape:
         loss, change = _along(function, given, vectors)
     if not isinstance(loss, array) or loss.size != 1:

@@ -59,6 +59,7 @@ class indexedarray(SeenThrough):
     def __new__(
         cls, data: Any = None, indices: Any = None, dtype: Any = ANY, ndim: int | None = None, **own: Any
     ) -> Any:
+        # Without data the call is an annotation, as with dk.array.
         if data is None and not own:
             return replace(array_annotation(dtype, cls.axes or ndim or 1), indexed=True)
         return object.__new__(cls)  # also of a class derived from this one, which takes more
@@ -78,6 +79,7 @@ class indexedarray(SeenThrough):
             raise ValueError(f"{described(data)} has not {self.axes} axes")
         if len(given) > data.ndim:
             raise ValueError(f"{len(given)} index arrays are given for {described(data)}")
+        # Axes that are left out are not permuted.
         given += [None] * (data.ndim - len(given))
         self.data = data
         self.indices = tuple(None if k is None else _checked(data, axis, k) for axis, k in enumerate(given))
@@ -125,6 +127,7 @@ class indexedarray(SeenThrough):
     def contiguous(self) -> array:
         """Return the elements as an array of their own, with a gradient if the array has one."""
         made = new(self.shape, self.data._element, False, self.data._memory.device)
+        # Arithmetic on the copy must mean the same as on the original.
         made._memory.warp_dialect = self.data._memory.warp_dialect
         made.requires_grad = self.data.requires_grad
         if (places := self._places(made)) is not None:
@@ -153,6 +156,7 @@ class indexedarray(SeenThrough):
 
         Gradients flow through the copy of an array. Of indices that occur twice, one wins.
         """
+        # A copy first, which also makes an assignment between overlapping views right.
         source = src.contiguous() if isinstance(src, indexedarray) else src
         if not isinstance(source, array):
             source = array(source, dtype=self.dtype, device=self.device)
@@ -161,6 +165,7 @@ class indexedarray(SeenThrough):
         if (places := self._places(source)) is not None:
             self.data._check_writable()
             self.data._data[places] = source._data
+            # Written past the launches that count versions.
             self.data._memory.version += 1
         elif source.size:
             launch(_copier(self._pattern, True), self.shape, [source, *self._given, self.data])
@@ -184,10 +189,12 @@ class indexedarray(SeenThrough):
         NumPy may copy only on the host, while nothing records or captures, and if the arrays do not overlap.
         """
         held = (self.data, other, *self._given)
+        # Whatever records or captures has to see a launch.
         if attention.word[0] or not all(one._memory.is_host for one in held):
             return None
         if np.may_share_memory(self.data._data, other._data):
             return None
+        # np.ix_ combines the indices of all axes like a product, as kernels do.
         along = (np.arange(n) if k is None else k._data for n, k in zip(self.shape, self.indices, strict=True))
         return np.ix_(*along)
 
@@ -217,6 +224,7 @@ def _copier(pattern: tuple[bool, ...], back: bool) -> Kernel:
     """The kernel that copies the elements out, or back."""
     letters = "ijkl"[: len(pattern)]
     names = [f"i{axis}" for axis, given in enumerate(pattern) if given]
+    # The pattern decides the text, so that axes without indices cost nothing.
     place = ", ".join(f"i{axis}[{at}]" if pattern[axis] else at for axis, at in enumerate(letters))
     plain = ", ".join(letters)
     target, source = (place, plain) if back else (plain, place)

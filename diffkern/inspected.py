@@ -67,6 +67,7 @@ class Inspected:
         self, types: tuple[Argument, ...], target: str = "cpu", active: frozenset[int] | None = None
     ) -> Compilation:
         """Return the way of a program that is looked at: for a GPU with the threads of a block."""
+        # Only those who look at programs load the compiler.
         from diffkern.compilation import Compilation
 
         family = next((f for f in platforms.FAMILIES if f.name == target), None)
@@ -76,6 +77,7 @@ class Inspected:
                 f"source is printed for target {known}, not {target!r}",
                 remedy="leave target out, or call dk.compile(kernel, target=...), whose result has the code of any",
             )
+        # On a CPU no program depends on the number of threads, so it stays out of the variant.
         threads = self.block_dim if family.platform.counts_threads else None
         variant = replace(self.variant, target=family.printed, active=active, block_dim=threads)
         return Compilation(self.func, types, variant)
@@ -129,6 +131,7 @@ class Inspected:
         if not given:
             if all(p.annotation is not None for p in self.parameters):
                 given = tuple(p.annotation for p in self.parameters)
+            # Without annotations the types of earlier launches count, if these are unambiguous.
             elif len(known := {tuple(type_of_key(key) for key in keys) for keys in list(self.programs)}) == 1:
                 return known.pop()
             else:
@@ -166,6 +169,7 @@ class Inspected:
             )
         names = [names] if isinstance(names, str) else list(names)
         leaves = flatten([p.name for p in self.parameters], types)
+        # The dots keep `s` from matching `speed`.
         found = {name: [i for i, leaf in enumerate(leaves) if f"{leaf.name}.".startswith(f"{name}.")] for name in names}
         unknown = [name for name, indices in found.items() if not indices]
         if unknown:

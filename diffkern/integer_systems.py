@@ -45,6 +45,7 @@ class Row:
 def narrowed(rows: Iterable[Row], ranges: Ranges) -> Ranges | None:
     """The ranges without values that no solution has; None if there is no solution."""
     ranges, rows = list(ranges), list(rows)
+    # Bounds can creep towards each other by one in each round; stopping early leaves them wider, which is safe.
     for _ in range(_ROUNDS):
         before = list(ranges)
         for row in rows:
@@ -60,6 +61,7 @@ def _narrow(row: Row, ranges: Ranges) -> bool:
     low, high = row.bounds(ranges)
     if high < 0 or (row.is_zero and low > 0):
         return False
+    # An integer combination is a multiple of the greatest common divisor of its coefficients.
     if row.is_zero and row.terms and row.const % math.gcd(*(c for _, c in row.terms)):
         return False
     for variable, c in row.terms:
@@ -68,6 +70,7 @@ def _narrow(row: Row, ranges: Ranges) -> bool:
         rest_low, rest_high = low - c * (first if c > 0 else last), high - c * (last if c > 0 else first)
         least, most = -rest_high, -rest_low
         if c > 0:
+            # Rounded inwards, as the variable is an integer: -(-a // b) is a / b rounded up.
             first = max(first, -(-least // c))
             last = min(last, most // c) if row.is_zero else last
         else:
@@ -76,6 +79,7 @@ def _narrow(row: Row, ranges: Ranges) -> bool:
         if first > last:
             return False
         ranges[variable] = first, last
+        # The row's bounds follow at once, so that the next variable profits.
         low, high = rest_low + c * (first if c > 0 else last), rest_high + c * (last if c > 0 else first)
     return True
 
@@ -85,6 +89,7 @@ def search(rows: Sequence[Row], ranges: Ranges) -> Ranges | None:
 
     Only variables of equations are fixed, one range after the other in halves; of the others ranges remain.
     """
+    # An inequality over ranges is satisfied somewhere in them if its bounds allow it; equations need exact values.
     decided = {variable for row in rows if row.is_zero for variable, _ in row.terms}
     left, halvings = [ranges], 0
     while left:
@@ -95,8 +100,10 @@ def search(rows: Sequence[Row], ranges: Ranges) -> Ranges | None:
         if not open_ or halvings >= _HALVINGS:
             return found
         halvings += 1
+        # The variable with the smallest range, as it is decided with the fewest halvings.
         _, v = min(open_)
         first, last = found[v]
         middle = (first + last) // 2
+        # The lower half is popped first: examples with small thread indices are easier to read.
         left += [[*found[:v], half, *found[v + 1 :]] for half in ((middle + 1, last), (first, middle))]
     return None

@@ -68,6 +68,7 @@ def jacobian(
             remedy="make the pattern with a row for each result and a column for each number of x",
         )
     matrix = given.by_pattern(pattern, mode)
+    # A pattern found at one point may miss entries that depend on a branch, or that are infinite: the product shows it.
     return given.whole(mode) if is_found and not given.is_whole(matrix.reshape(pattern.shape), mode) else matrix
 
 
@@ -88,6 +89,7 @@ class _Matrix:
     @property
     def result(self) -> array:
         """The result of the function."""
+        # The result of a run that was made anyway serves for its shape.
         if self._taped is not None:
             return self._taped[1]
         if self._result is None:
@@ -101,6 +103,7 @@ class _Matrix:
 
     def along(self, direction: Numbers) -> Numbers:
         """Return the change of the result along a direction."""
+        # Forward mode runs the function for each direction; reverse mode records it once, and sweeps back for each row.
         way = direction.astype(self.x._data.dtype).reshape(self.x._data.shape)
         self._result, change = jvp(self.function, (self.x,), (way,))
         return np.array(change.numpy(), np.float64).reshape(-1)
@@ -111,6 +114,7 @@ class _Matrix:
             with FunctionTape((self.x,)) as tape:
                 self._taped = tape, self.function(self.x)
         tape, result = self._taped
+        # A seed is an array like the result, on its device and with its strides.
         seed = result._like()
         seed.assign(weights.astype(seed._data.dtype).reshape(seed._data.shape))
         (gradient,) = tape.gradients((self.x,), [(result, seed)])
@@ -118,10 +122,12 @@ class _Matrix:
 
     def is_forward(self, mode: str | None, columns: int, rows: int) -> bool:
         """Return whether columns are computed, by forward mode, rather than rows, by reverse mode."""
+        # Forward mode wins a tie, as it needs no tape.
         return columns <= rows if mode is None else mode == "forward"
 
     def whole(self, mode: str | None) -> Numbers:
         """Return all of it."""
+        # The number of rows is known only after a run; that of columns is given.
         rows = self.result._data.size
         if self.is_forward(mode, self.columns, rows):
             found = [self.along(row) for row in np.eye(self.columns)]
@@ -143,6 +149,8 @@ class _Matrix:
 
     def by_pattern(self, pattern: Numbers, mode: str | None) -> Numbers:
         """Return it, computed where a pattern says that it may differ from zero."""
+        # Columns of one colour share no row, so each number of their sum belongs to one of them, and the pattern tells
+        # which.
         columns, rows = colours(pattern), colours(pattern.T)
         count, other = columns.max(initial=-1) + 1, rows.max(initial=-1) + 1
         matrix = np.zeros(pattern.shape)
@@ -179,6 +187,7 @@ def hessian(function: Function, x: array, *, sparsity: Any = None) -> Numbers:
     size, shape = x._data.size, x._data.shape
 
     def product(vector: Numbers) -> Numbers:
+        # The matrix is symmetric, so products give columns and rows alike.
         (found,) = hvp(function, (x,), (vector.astype(x._data.dtype).reshape(shape),))
         return np.array(found.numpy(), np.float64).reshape(-1)
 
@@ -189,6 +198,7 @@ def hessian(function: Function, x: array, *, sparsity: Any = None) -> Numbers:
             matrix += np.where(pattern & own, product(own)[:, None], 0.0)
         return matrix
 
+    # With a full pattern each column has a colour of its own.
     everywhere = np.ones((size, size), bool)
     is_found = isinstance(sparsity, str)
     if is_found:

@@ -81,6 +81,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
     def _begin(self, func: Callable[..., Any], options: KernelOptions, name: str | None = None) -> None:
         """Make a kernel of a function with options that are checked, under the function's name or another one."""
+        # The source is read now: its file may change before the kernel is compiled, and notebooks reuse theirs.
         take_text(func)
         settle_static(func)
         functools.update_wrapper(self, func)
@@ -100,6 +101,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         self._lock = free_in_child(threading.RLock())
         # It with an axis of examples, by which arguments differ.
         self.batches: dict[Batch, Kernel] = {}
+        # A change of dk.config that decides about programs makes the kernel forget its programs.
         config.watch(self)
 
     def __repr__(self) -> str:
@@ -141,6 +143,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         ``kernel.jvp[n](x, y, t_x, t_y)`` does what ``kernel[n](x, y)`` does, and writes the change of what is written
         along the tangents. It is a kernel: ``kernel.jvp.jvp`` takes second derivatives, and so do gradients of it.
         """
+        # Forward mode is set from outside, as the module that makes it imports this one.
         assert _forward_mode is not None
         return _forward_mode(self)
 
@@ -150,6 +153,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         def launch(*args: Any) -> None:
             try:
                 run(self, dim, args)
+            # The shortened error is raised here, in the frame that the user's line calls directly.
             except KernelError as error:
                 shorten(error)
                 raise
@@ -175,6 +179,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
         ``dk.config.enable_backward = "always"`` overrides both, except for diffkern's own kernels.
         """
+        # diffkern's own kernels without an adjoint, such as steps of optimizers, have it switched off on purpose.
         if config.enable_backward == "always" and self.func.__module__.partition(".")[0] != __package__:
             return True
         return bool(self._nearest("enable_backward"))
@@ -214,6 +219,8 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         KernelError
             If the signature or an annotation is not one a kernel can have.
         """
+        # Imports of the frontend are left to the first use, as a process that only runs cached programs does not need
+        # all of it.
         from diffkern.frontend.signature import signature
 
         wraps = self.dialect.integers_wrap
@@ -237,6 +244,8 @@ class Kernel(Inspected, ByPath, KnownToNumba):
     def current(self) -> Generation:
         """Return what the kernel means now, for a launch to keep."""
         try:
+            # The hot path of each launch: identity is enough, as an object that is rebound to an equal one is looked at
+            # in detail below.
             for look, name, value in self._captures:
                 if look(name) is not value:
                     break
@@ -265,11 +274,13 @@ class Kernel(Inspected, ByPath, KnownToNumba):
                 self.forget_programs()
                 self._meaning, self._captures = None, []
                 return
+            # Equal meanings keep the programs: rebinding a global to an equal number costs only this comparison.
             reads_hold = all(read.holds() for read in self._reads)
             if not reads_hold or (self._meaning is not None and meaning.fields != self._meaning.fields):
                 self.forget_programs()
             if not reads_hold:
                 self._reads = ()
+            # In any case, as the captured objects are new ones even where they mean the same.
             self._meaning = meaning
             self._captures = [*captures(meaning), *(read.capture() for read in self._reads)]
 
@@ -279,6 +290,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
 
     def _watch(self, functions: Sequence[Callable[..., Any]], reads: Sequence[Read] = ()) -> None:
         """Count functions and attributes as part of what the kernel means."""
+        # Only an extension of the set makes the fingerprint stale.
         new = [function for function in dict.fromkeys(functions) if function not in self._methods]
         more = [read for read in reads if not any(read.is_of(known) for known in self._reads)]
         if new or more:
@@ -288,6 +300,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
     def function_of(self, generation: Generation) -> Callable[..., Any]:
         """Return the function to compile for what the kernel means, or meant."""
         with self._lock:
+            # A recorded launch may be differentiated after its globals changed: its adjoint must see the old values.
             if generation is self.current() or generation.meaning is None:
                 return self.func
             if generation.function is None:
@@ -302,11 +315,13 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         Each launch of its programs, those with tangents or a log among them, gets the same from atomic updates.
         """
         with self._lock:
+            # Made once, so that its programs are shared by all launches that need this order.
             made = generation.one_by_one
             if made is None:
                 if generation.meaning is None and self._meaning is None:
                     self._notice_changes()
                 given = generation.variant
+                # Lanes would run several threads at once; without them and on one core the order is that of indices.
                 variant = replace(given, options=replace(given.options, lanes=False), deterministic=True)
                 made = generation.one_by_one = Generation(generation.number, variant, generation.library)
                 made.meaning, made.function = generation.meaning or self._meaning, generation.function
@@ -335,9 +350,11 @@ class Kernel(Inspected, ByPath, KnownToNumba):
             generation, threads = of or self._current, block_dim or self.block_dim
             found = self._known(generation, generation.programs, keys, threads)
             if found is None:
+                # Types are checked only when a program is built; a known key has been checked before.
                 types = self._checked_types(keys)
                 found = self._load(generation, generation.variant, keys, threads, types)
                 self._check_extents(keys, found)
+                # From now on launches compare what the kernel captures with what this program was made of.
                 if self._meaning is None:
                     self._notice_changes()
                 self._keep(generation, generation.programs, keys, threads, found)
@@ -382,15 +399,18 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         """
         if not self.enable_backward:
             raise self._not_differentiated()
+        # Without the lock, as the sweep asks for this at each launch; the dictionary only grows.
         key = (keys, active, form, merged)
         generation = of or self._current
         found = generation.adjoints.get(key) if block_dim is None else None  # which all are for the usual blocks
         if found is not None:
             return found
         threads = block_dim or self.block_dim
+        # Under the lock from the look-up on: two threads must not build the same program.
         with self._lock:
             found = self._known(generation, generation.adjoints, key, threads)
             if found is None:
+                # A kernel that cannot be differentiated is not analysed again each time a tape asks.
                 refused = generation.refused.get((key, threads))
                 if refused is not None:
                     raise copy(refused)
@@ -445,6 +465,7 @@ class Kernel(Inspected, ByPath, KnownToNumba):
     def _keep(
         self, generation: Generation, programs: dict[Any, Executable], key: Any, block_dim: int, found: Executable
     ) -> None:
+        # Most programs do not depend on the number of threads in a block, and are found by their types alone.
         if _serves(found, self.block_dim):
             programs[key] = found
         else:
@@ -470,13 +491,16 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         block_dim: int,
         types: tuple[Argument, ...],
     ) -> Executable:
+        # Before the program is made, so that its fingerprint has the methods of structs.
         self._watch_methods(types)
 
         def specialization() -> Specialization:
             return Specialization(self.function_of(generation), types, variant)
 
+        # Lowering tells which functions and attributes it has read; a cached program brings that list along.
         if generation is self._current and (taken := specialization().taken()) is not None:
             self._watch(taken.reached, taken.attributes)
+        # The device is part of the types of arrays; None means the CPU.
         alias = device_of_keys(self.name, self.parameters, keys)
         if alias is None:
             return load(specialization())
@@ -505,13 +529,16 @@ class Kernel(Inspected, ByPath, KnownToNumba):
         """Begin anew: programs are loaded again when needed; launches that were made keep those of their time."""
         with self._lock:
             before = self._current
+            # Launches on a tape keep the old generation, which then needs the meaning to build adjoints later.
             before.meaning, before.reads = self._meaning, self._reads
             self._current = Generation(before.number + 1, self.variant, self.enable_mathdx_gemm)
             self.programs = self._current.programs
 
     def _checked_types(self, keys: tuple[str, ...]) -> tuple[Argument, ...]:
+        # Arrays of several devices are an error, which comes before any about types.
         device_of_keys(self.name, self.parameters, keys)
         types = tuple(type_of_key(key) for key in keys[: len(self.parameters)])
+        # All arguments are checked, so that one error shows everything that does not fit.
         errors: list[KernelError] = []
         for parameter, t in zip(self.parameters, types, strict=True):
             try:

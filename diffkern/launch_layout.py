@@ -58,10 +58,13 @@ def lay_out(blocks: Triple, threads: Triple, together: bool, shared: int = 0) ->
     shared : int, optional
         Bytes of dynamic shared memory that the program uses.
     """
+    # Trailing axes of one thread are dropped, so that more launches share a program.
     axes = max(k + 1 for k in range(3) if k == 0 or blocks[k] * threads[k] > 1)
+    # Without cooperation the borders of blocks do not matter, only the index of each thread.
     if not together or axes == 1:
         layout = Layout(axes, threads, together, 0, shared)
         return layout, tuple(blocks[k] * threads[k] for k in reversed(range(axes)))
     x, y, z = blocks
+    # The number of rows is needed only to take y and z apart, and would otherwise make programs differ for nothing.
     layout = Layout(axes, threads, True, y if z > 1 else 0, shared)
     return layout, (y * z, x, layout.block_dim)

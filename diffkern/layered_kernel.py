@@ -38,11 +38,14 @@ class LayeredKernel(Kernel):
     @property
     def variant(self) -> Variant:
         """Its program for the CPU, as the options and ``dk.config`` are."""
+        # Asked of the other kernel each time, so that its options and settings count as they are now.
         given = self.of.variant
         return replace(given, layers=(*given.layers, self.layer))
 
     def meant(self, of: Generation) -> Generation:
         """Return what it means where the kernel means, or meant, that."""
+        # A launch on a tape may be of an earlier meaning of the other kernel, whose derivative is then made of that
+        # meaning.
         if of is self.of.current():
             return self.current()
         made = Generation(of.number, replace(of.variant, layers=(*of.variant.layers, self.layer)), of.library)

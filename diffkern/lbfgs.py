@@ -26,7 +26,9 @@ from diffkern.utils.sums import array_inner
 __all__ = ["LBFGS", "components"]
 
 tid: Any = INTRINSICS["tid"]
+# Optimizer steps are never recorded or differentiated.
 _kernel = functools.partial(Kernel, enable_backward=False)
+# The values that Nocedal and Wright recommend for quasi-Newton methods.
 _DECREASE, _CURVATURE = 1e-4, 0.9
 """Constants of the Wolfe conditions."""
 _MOST = 25
@@ -118,6 +120,7 @@ class LBFGS:
         ValueError
             If the loss or its gradient is not finite where the iterations begin.
         """
+        # A start that is not finite would make every comparison of the line search false.
         loss, gradient = self._evaluate(closure), self._gradient()
         if not math.isfinite(loss + _dot(gradient, gradient)):
             raise ValueError(f"the loss {loss} or its gradient is not finite where LBFGS begins")
@@ -130,6 +133,7 @@ class LBFGS:
                 self._steps, self._changes = [], []
                 direction = [_times(-1.0, g) for g in gradient]
                 slope = _dot(direction, gradient)
+            # Without a Hessian the direction has the scale of the gradient: the first step is at most one long.
             first = self.lr if self._steps else self.lr * min(1.0, 1.0 / math.sqrt(-slope))
             before = loss
             loss, moved, gradient = self._search(closure, loss, gradient, direction, slope, first)
@@ -141,6 +145,7 @@ class LBFGS:
         self, closure: Callable[[], Any], loss: float, gradient: Vector, direction: Vector, slope: float, first: float
     ) -> tuple[float, float, Vector]:
         """Move along a direction; returns the loss, the largest change of a parameter, and the gradient."""
+        # Trials always begin here, so that rounding does not accumulate over them.
         begin = [clone(components(p)) for p in self.params]
         last = [0.0]
 
@@ -151,11 +156,15 @@ class LBFGS:
             return t, found, _dot(direction, self._gradient())
 
         chosen = _line_search(try_, loss, slope, first)
+        # The step that is chosen need not be the last one tried: parameters and gradients must be those of the chosen
+        # one.
         if chosen[0] != last[0]:
             chosen = try_(chosen[0])
         after = self._gradient()
         step = [_times(chosen[0], d) for d in direction]
         change = [_plus(-1.0, g, a) for g, a in zip(gradient, after, strict=True)]
+        # The curvature condition s.y > 0 keeps the approximation positive definite; a pair that violates it is left
+        # out.
         if _dot(step, change) > 1e-10 * _dot(change, change):
             self._steps, self._changes = ([*kept, new][-self.history_size :] for kept, new in self._pairs(step, change))
         return chosen[1], _largest(step), after
@@ -166,6 +175,7 @@ class LBFGS:
     def _evaluate(self, closure: Callable[[], Any]) -> float:
         for p in self.params:
             assert p.grad is not None
+            # The closure adds to the gradients.
             p.grad.zero_()
         loss = closure()
         self.evaluations += 1
@@ -173,6 +183,7 @@ class LBFGS:
 
     def _gradient(self) -> Vector:
         """A copy of the gradients."""
+        # A copy, as the next evaluation overwrites the gradients.
         return [clone(components(p.grad.contiguous())) for p in self.params if p.grad is not None]
 
     def _direction(self, gradient: Vector) -> Vector:
@@ -180,13 +191,17 @@ class LBFGS:
         q = [_times(-1.0, g) for g in gradient]
         parts: list[float] = []
         remembered = list(zip(self._steps, self._changes, strict=True))
+        # The first loop of algorithm 7.4, from the newest pair to the oldest.
         for s, y in reversed(remembered):
             parts.append(_dot(s, q) / _dot(s, y))
             q = [_plus(-parts[-1], a, b) for a, b in zip(y, q, strict=True)]
         if remembered:
             s, y = remembered[-1]
+            # The initial inverse Hessian is a multiple of the identity with the curvature of the last step (equation
+            # 7.20).
             scale = _dot(s, y) / _dot(y, y)
             q = [_times(scale, a) for a in q]
+        # The second loop goes back from the oldest pair to the newest.
         for (s, y), part in zip(remembered, reversed(parts), strict=True):
             factor = part - _dot(y, q) / _dot(s, y)
             q = [_plus(factor, a, b) for a, b in zip(s, q, strict=True)]
@@ -202,10 +217,12 @@ def _line_search(try_: Callable[[float], Tried], loss: float, slope: float, firs
     t = first
     for k in range(_MOST):
         now = try_(t)
+        # Algorithm 3.5: the loss has begun to rise, so a good step is between the last two.
         if not _is_lower(now, loss, slope) or (k and now[1] >= before[1]):
             return _zoom(try_, loss, slope, before, now)
         if abs(now[2]) <= -_CURVATURE * slope:
             return now
+        # The minimum along the line was passed.
         if now[2] >= 0.0:
             return _zoom(try_, loss, slope, now, before)
         before, t = now, 2.0 * t
@@ -216,6 +233,7 @@ def _zoom(try_: Callable[[float], Tried], loss: float, slope: float, low: Tried,
     """A step between two, of which `low` has the smaller loss."""
     for _ in range(_MOST):
         t = _between(low, high)
+        # The interval is as small as floats can tell.
         if t in (low[0], high[0]):
             break
         now = try_(t)
@@ -224,6 +242,7 @@ def _zoom(try_: Callable[[float], Tried], loss: float, slope: float, low: Tried,
             continue
         if abs(now[2]) <= -_CURVATURE * slope:
             return now
+        # Algorithm 3.6: `high` stays where the slope at `low` points to.
         if now[2] * (high[0] - low[0]) >= 0.0:
             high = low
         low = now
@@ -240,12 +259,14 @@ def _between(low: Tried, high: Tried) -> float:
     (a, fa, ga), (b, fb, gb) = low, high
     width = b - a
     if math.isfinite(fb + gb):
+        # Equation 3.59 of Nocedal and Wright.
         mean = ga + gb - 3.0 * (fa - fb) / (a - b)
         square = mean * mean - ga * gb
         if square >= 0.0:
             root = math.copysign(math.sqrt(square), width)
             below = gb - ga + 2.0 * root
             t = b - width * (gb + root - mean) / below if below else math.nan
+            # A trial too near to an end would shrink the interval by little.
             if 0.1 <= (t - a) / width <= 0.9:
                 return t
     return a + 0.5 * width
@@ -256,6 +277,7 @@ def _between(low: Tried, high: Tried) -> float:
 
 def _plus(factor: float, x: array, y: array) -> array:
     """A multiple of a vector plus another one."""
+    # New arrays: the remembered vectors must stay as they are.
     out = clone(y)
     launch(_combine, x.size, [out, np.float64(factor), x, y], record_tape=False)
     return out

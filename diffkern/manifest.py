@@ -677,6 +677,7 @@ class Manifest:
 
 def _holds_arrays(spelling: str) -> bool:
     """Return whether a type is an array whose elements contain arrays."""
+    # The layout is the last part of an array type's text.
     return spelling.startswith("array") and spelling.rpartition(",")[2].startswith("P")
 
 
@@ -686,6 +687,7 @@ def to_json(fact: Any) -> Any:
         return [to_json(one) for one in fact]
     if not is_dataclass(fact):
         return fact
+    # Defaults are left out: manifests are read at each start, and most facts have their default value.
     named = ((f, getattr(fact, f.name)) for f in fields(fact))
     return {f.name: to_json(value) for f, value in named if value != f.default or f.default is MISSING}
 
@@ -704,11 +706,13 @@ def from_json(value: Any) -> Manifest:
 
 def _read(kind: Any, value: Any) -> Any:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    # Exact types: True is no number here, and an int no float, so that a damaged manifest is noticed.
     if origin is None and not is_dataclass(kind):
         _require(type(value) is kind, kind, value)
         return value
     if origin is None:
         types, needed = _types(kind)
+        # An unknown name is an error as well, as a fact that is not understood may be one that a launch must obey.
         _require(type(value) is dict and needed <= value.keys() <= types.keys(), kind, value)
         return kind(**{name: _read(types[name], one) for name, one in value.items()})
     if origin is Literal:
@@ -717,6 +721,7 @@ def _read(kind: Any, value: Any) -> Any:
     if origin is not tuple:  # X | None
         return None if value is None else _read(arguments[0], value)
     _require(type(value) is list, kind, value)
+    # `tuple[X, ...]` has any length, `tuple[X, Y]` exactly two items.
     kinds = (arguments[0],) * len(value) if arguments[-1] is Ellipsis else arguments
     _require(len(kinds) == len(value), kind, value)
     return tuple(map(_read, kinds, value))
@@ -725,6 +730,7 @@ def _read(kind: Any, value: Any) -> Any:
 @functools.cache
 def _types(kind: Any) -> tuple[dict[str, Any], set[str]]:
     """The types of a dataclass's fields, and the names of those without a default."""
+    # Cached, since resolving annotations takes longer than reading a manifest.
     types = typing.get_type_hints(kind)
     return {f.name: types[f.name] for f in fields(kind)}, {f.name for f in fields(kind) if f.default is MISSING}
 

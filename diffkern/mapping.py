@@ -49,7 +49,7 @@ class _ResultTypes:
     generation: int
 
     def holds(self) -> bool:
-        """Whether what the function captures is what it was."""
+        """Return whether the objects that the function captures are unchanged."""
         return self.kernel.generation() == self.generation
 
 
@@ -127,18 +127,22 @@ def mapped(
     """Apply a function in a dialect; the parameters are those of :func:`map_arrays`."""
     if not inputs:
         raise MisuseError("dk.map applies a function to arrays, and none are given", remedy="pass at least one array")
+    # Arrays of other libraries share their memory, so nothing is copied.
     given = [_as_array(value) for value in inputs]
     arrays = [value for value in given if isinstance(value, array)]
     if not arrays:
         raise MisuseError("dk.map applies a function to arrays, and none are given", remedy="call the function itself")
     shape = np.broadcast_shapes(*(a.shape for a in arrays))
+    # Before the kernel is chosen, as the types are part of its key.
     given = _typed(given, arrays)
     wanted = None if out is None else [out] if isinstance(out, (array, SeenThrough)) else list(out)
+    # A kernel cannot write through index arrays: results go to a copy, which is assigned below.
     destinations = None if wanted is None else [_whole(one) for one in wanted]
     kernel, results = _kernel(func, given, destinations, shape, dialect)
     if return_kernel:
         return kernel
     if destinations is None:
+        # New results take part in derivatives if an input does.
         smooth = any(a.requires_grad for a in arrays)
         place = device if device is not None else arrays[0].device
         destinations = [
@@ -150,6 +154,7 @@ def mapped(
     for destination in destinations:
         if destination.shape != shape:
             raise ValueError(f"the results have shape {shape}, and {described(destination)} does not")
+    # A result that goes to an input is that parameter itself: passing the array twice would be an alias.
     others = [destination for destination in destinations if _place_of(destination, given) is None]
     launch(kernel, shape, given, others, block_dim=block_dim, device=device)
     if wanted is not None:
@@ -209,6 +214,7 @@ def _kernel(
     dialect: Dialect,
 ) -> tuple[Kernel, tuple[Stored, ...]]:
     """The kernel for types and shapes like these, and the types of its results."""
+    # Shapes count only as far as an axis is broadcast, so that one kernel serves arrays of all sizes.
     pattern = tuple(
         (a._element, tuple(n != m for n, m in zip(a.shape, shape[len(shape) - a.ndim :], strict=True)))
         if isinstance(a, array)
@@ -216,8 +222,10 @@ def _kernel(
         for a in given
     )
     signature = _identity(func), pattern, dialect.name
+    # One lock for both tables: two threads must not make two kernels for one key.
     with _lock:
         known = _known.get(signature)
+        # The result types may depend on captured objects, so they are looked up again if these changed.
         results = known.types if known is not None and known.holds() else ()
         if destinations is None:
             results = results or _results(_callable(func, len(given), dialect), given)
@@ -237,7 +245,9 @@ def _kernel(
 def _identity(func: Any) -> Any:
     """Return the cache key of a function: for a lambda its code and captures, as it may be created repeatedly."""
     if isinstance(func, LambdaType) and func.__name__ == "<lambda>":
+        # A lambda in a loop is a new object each time; with equal code, captures and globals it means the same.
         held = tuple(_as_key(cell.cell_contents) for cell in func.__closure__ or ())
+        # The position in a file does not change the meaning.
         code = func.__code__.replace(co_filename="", co_firstlineno=1, co_linetable=b"")  # wherever it is written
         try:
             hash(held)
@@ -262,12 +272,14 @@ def _made(
     """The kernel whose results go to inputs, by their places, or to arrays of their own."""
     function = _callable(func, len(given), dialect)
     indices = _INDICES[: len(shape)]
+    # Values are passed as they are; arrays by the element of this thread.
     elements = [f"a{k}[{_index(a, shape, indices)}]" if isinstance(a, array) else f"a{k}" for k, a in enumerate(given)]
     targets = [f"out{k}" if place is None else f"a{place}" for k, place in enumerate(places)]
     parameters = [f"a{k}" for k in range(len(given))] + [t for t in targets if t.startswith("out")]
     lines = [
         f"def map_{_name(func)}({', '.join(parameters)}):",
         f"    {', '.join(indices)} = tid()",
+        # All results are computed before the first is stored, as a destination may be an input.
         f"    {', '.join(f'r{k}' for k in range(len(places)))} = function({', '.join(elements)})",
         *(f"    {target}[{', '.join(indices)}] = r{k}" for k, target in enumerate(targets)),
     ]
@@ -289,6 +301,7 @@ def _name(func: Any) -> str:
 def executed(text: str, name: str, space: dict[str, Any]) -> Any:
     """The function of a text, whose lines tracebacks show."""
     file = f"<diffkern {name} {next(_number)}>"
+    # The frontend reads sources through linecache, as tracebacks do.
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space.setdefault("__name__", __name__)
     exec(compile(text, file, "exec"), space)
@@ -315,18 +328,21 @@ def _callable(func: Any, arity: int, dialect: Dialect) -> Func:
 def _of_lambda(func: Any) -> Any:
     """A function with the body of a lambda, found in its file."""
     code = func.__code__
+    # inspect.getsource gives the whole statement around a lambda, which may hold several and need not parse.
     text = "".join(linecache.getlines(code.co_filename, func.__globals__))
     try:
         nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.Lambda)]
     except SyntaxError:
         nodes = []
     inside = [n for n in nodes if n.lineno <= code.co_firstlineno <= (n.end_lineno or n.lineno)]
+    # Several lambdas in one line are told apart by compiling them again.
     alike = inside if len(inside) == 1 else [n for n in inside if _like(n, code)]
     if not alike:
         raise KernelTypeError("the source of the lambda is not found", remedy="write it as a function with def")
     node = alike[0]
     held = {n: CellType(c.cell_contents) for n, c in zip(code.co_freevars, func.__closure__ or (), strict=True)}
     arguments = ", ".join(a.arg for a in node.args.args)
+    # A function around it gives the captured variables cells, as the lambda has.
     body = f"def outer({', '.join(held)}):\n    def function({arguments}):\n        return {ast.unparse(node.body)}\n"
     outer = executed(body + "    return function\n", "outer", {})
     inner = outer(*held).__code__  # whose globals are those of the lambda, so that their changes are noticed
@@ -337,6 +353,7 @@ def _like(node: ast.Lambda, code: Any) -> bool:
     """Return whether a lambda of the source has the parameters and names of a compiled one."""
     if [a.arg for a in node.args.args] != list(code.co_varnames[: code.co_argcount]):
         return False
+    # Free variables must be locals of an outer function, or they would compile to loads of globals.
     free = "; ".join(f"{name} = None" for name in code.co_freevars) or "pass"
     outer = f"def _():\n    {free}\n    return {ast.unparse(node)}\n"
     made = compile(outer, "<lambda>", "exec")
@@ -351,6 +368,7 @@ def _results(function: Func, given: Sequence[Any]) -> tuple[Stored, ...]:
     found = result_types(function.pyfunc, types)
     if not found:
         raise KernelTypeError(f"{function.name} returns nothing", remedy="return what the arrays are to hold")
+    # Python's floats are weak: they do not make results of half-precision arrays wider.
     strong = (t for t, a in zip(types, given, strict=True) if type(a) is not float and not isinstance(t, Struct))
     floats = {scalar for t in strong if (scalar := T.scalar_of(t)).is_float}
     half = next(iter(floats)) if len(floats) == 1 and floats <= T.STORAGE_ONLY else None

@@ -99,6 +99,7 @@ class _Optimizer:
                     f"an optimizer changes contiguous arrays of floating-point elements, not {described(p)}"
                 )
         self.params = list(params)
+        # The state at a position is kept if the new array there is of the same kind, as for a copy of the model.
         for kept in self._kept():
             kept[:] = [_remembering(p, kept[k] if k < len(kept) else None) for k, p in enumerate(self.params)]
 
@@ -124,6 +125,7 @@ class _Optimizer:
         TypeError, ValueError
             If a gradient has another type or shape than its parameter, or there are more or fewer of them.
         """
+        # All gradients are checked before the first parameter moves, so an error leaves the state consistent.
         if self.params is None:
             raise RuntimeError(f"{type(self).__name__} has no parameters: call set_params() before step()")
         if len(grads) != len(self.params):
@@ -178,7 +180,9 @@ class Adam(_Optimizer):
         return [self.m, self.v]
 
     def _move(self, k: int, p: array, g: array) -> None:
+        # Bias correction: the means begin at zero. In float64 on the host, as powers of beta lose digits in float32.
         c1, c2 = (1.0 - beta ** (self.t + 1) for beta in (self.beta1, self.beta2))
+        # Passed as float64 and rounded once in the kernel, to the type of the state.
         numbers = [np.float64(x) for x in (self.lr, self.beta1, self.beta2, c1, c2, self.eps, self.decay)]
         kept = [components(self.m[k]), components(self.v[k])]
         launch(_adam_step, dim=p.size, inputs=[p, g, *kept, *numbers], record_tape=False)
@@ -245,6 +249,7 @@ class SGD(_Optimizer):
 
     def _move(self, k: int, p: array, g: array) -> None:
         numbers = [np.float64(x) for x in (self.lr, self.momentum, self.dampening, self.weight_decay)]
+        # At the first step the momentum is the gradient itself, without dampening.
         flags = [int(self.nesterov), int(self.t == 0)]
         launch(_sgd_step, dim=p.size, inputs=[p, g, components(self.b[k]), *numbers, *flags], record_tape=False)
 
@@ -265,6 +270,7 @@ def clip_grad_norm(grads: Sequence[array], max_norm: float) -> float:
         Their length before: the root of the sum of the squares of all components.
     """
     flat = [components(g) for g in grads if g.size]
+    # One norm over all arrays, so that the direction of the whole gradient stays.
     norm = math.sqrt(sum(float(array_inner(g, g)) for g in flat))
     if norm > max_norm:
         for g in flat:
@@ -293,6 +299,7 @@ def clip_grad_value(grads: Sequence[array], limit: float) -> None:
 def _wide(element: Any) -> Any:
     """The type in which something is remembered of elements of a type."""
     scalar = scalar_of(element)
+    # Moving means of half-precision numbers would stop changing once an update is below their resolution.
     wider = scalar if scalar.bits >= FLOAT32.bits else FLOAT32
     return wider if isinstance(element, Scalar) else with_scalar(element, wider)
 
@@ -302,4 +309,5 @@ def _remembering(p: array, kept: array | None) -> array:
     element = _wide(p._element)
     if kept is None or kept.shape != p.shape or kept._element != element:
         return new(p.shape, element, True, p._memory.device)
+    # A parameter that was moved to another device takes its state along.
     return kept if kept._memory.device is p._memory.device else kept.to(p.device)

@@ -162,12 +162,15 @@ class KernelOptions:
 
     def __post_init__(self) -> None:
         for option in fields(self):
+            # NumPy's numbers become Python's: options are compared, hashed and written to JSON as part of the key.
             object.__setattr__(self, option.name, _as_python(getattr(self, option.name)))
         given: Any = self.launch_bounds
         if given is not None:
+            # Before the others, since the greatest number of threads follows from it.
             checked("launch_bounds", given)
             object.__setattr__(self, "launch_bounds", (given, 0) if isinstance(given, int) else tuple(given))
         for option in fields(self):
+            # None means that the option was not given.
             if (value := getattr(self, option.name)) is not None:
                 checked(option.name, value, self.most_threads)
 
@@ -230,6 +233,7 @@ class Along(NamedTuple):
 
     def parted(self, taken: Sequence[_T]) -> tuple[list[_T], list[_T]]:
         """Return what belongs to the arguments and what belongs to their tangents, of what belongs to parameters."""
+        # Tangents follow the group of arguments that they belong to: first those of the leading ones.
         early = self.leading + sum(k < self.leading for k in self.arguments)
         late = len(taken) - sum(k >= self.leading for k in self.arguments)
         return [*taken[: self.leading], *taken[early:late]], [*taken[self.leading : early], *taken[late:]]
@@ -266,6 +270,7 @@ class Batch(NamedTuple):
         own = list(types)
         for k in self.arguments:
             t = types[k]
+            # A value that differs from example to example is passed as an array with one axis.
             own[k] = t.dtype if k in self.values else replace(t, ndim=t.ndim - 1)
         return own
 
@@ -374,6 +379,7 @@ class Variant:
     stamped: bool = False
 
     def __post_init__(self) -> None:
+        # Set here rather than as a default, so that equal programs have equal keys however the number was given.
         if self.block_dim is None:
             object.__setattr__(self, "block_dim", self.options.block_dim)
 
@@ -394,6 +400,8 @@ class Variant:
 
 def _fields_told(holder: KernelOptions | Variant) -> dict[str, Any]:
     """The fields that have a say in the code and are not as usual."""
+    # Only fields that differ from their defaults go into the key: an option that is added later keeps the artifacts
+    # that exist.
     told = {f.name: (getattr(holder, f.name), f.default) for f in fields(holder) if f.metadata.get("in_key", True)}
     return {name: _told(value) for name, (value, usual) in told.items() if value != usual}
 
@@ -401,8 +409,10 @@ def _fields_told(holder: KernelOptions | Variant) -> dict[str, Any]:
 def _told(value: Any) -> Any:
     """A value as JSON has it, with the names of the types of tuples."""
     if isinstance(value, frozenset):
+        # Sets have no order of their own, and a key must be the same in every process.
         return sorted(value)
     if isinstance(value, tuple):
+        # Layers of different kinds may have equal fields.
         named = [type(value).__name__] if hasattr(value, "_fields") else []
         return [*named, *map(_told, value)]
     return value
@@ -420,6 +430,7 @@ def describe(function: Callable[..., Any]) -> None:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f.type)
         for name, f in given.items()
     ]
+    # One definition of the options serves the decorator's checks, its signature and the documentation.
     function.__signature__ = inspect.Signature([*own, *keywords])  # type: ignore[attr-defined]
     lines: list[str] = []
     for name, f in given.items():

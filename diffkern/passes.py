@@ -46,6 +46,7 @@ THREADS = Pass("threads", PRIMAL, PRIMAL, mark_threads)
 UNFUSED = Pass("unfused", PRIMAL, PRIMAL, mark_unfused)
 ONE_THREAD = Pass("blocks-of-one", PRIMAL, PRIMAL, blocks_of_one)  # where a block that works on tiles is one thread
 
+# Barriers are checked on the function as written; updates need arrays of threads to be values.
 WRITTEN_TO_PRIMAL = (Pass("thread-arrays", WRITTEN, WRITTEN, arrays_as_vectors), BARRIERS, UPDATES, THREADS, UNFUSED)
 ONE_CALL = (Pass("threads", WRITTEN, WRITTEN, check_thread_free), UPDATES, UNFUSED)  # of a func
 
@@ -62,7 +63,9 @@ DCE = Pass("dce", PRIMAL, PRIMAL, eliminate)
 SINK = Pass("sink", PRIMAL, NORMAL, sink_into_branches)  # last: sharing would undo it
 DCE_NORMAL = Pass("dce", NORMAL, NORMAL, eliminate)
 
+# Common subexpressions before ranges: equal indices are one value then, and a proof holds for all of them.
 OPTIMISE = (RULES, FOLD, CSE, RANGES, DCE)
+# Loads are shared twice: promotion turns memory into values, which makes more of the other loads equal.
 _NORMALISE_REST = (CSE, RANGES, HOIST, CSE_LOADS, PROMOTE, DCE, CSE_LOADS, DCE, SINK, DCE_NORMAL)
 NORMALISE = (FOLD, UNROLL, *_NORMALISE_REST)
 NORMALISE_JOINT = (FOLD, UNROLL_ALL, *_NORMALISE_REST)
@@ -78,8 +81,10 @@ CLEAN = (
     Pass("reciprocals", ADJOINT, ADJOINT, share_reciprocals),
     Pass("halves", ADJOINT, ADJOINT, cancel_halves),
 )
+# Without the last two passes, which rewrite quotients: other passes follow that compare terms.
 SHARE = CLEAN[:-2]
 TERMS = Pass("terms", ADJOINT, ADJOINT, collect_terms)
+# Twice, as collected terms have factors in common again.
 GATHER = (*SHARE, TERMS, *SHARE, TERMS, *SHARE)
 """Of an adjoint whose threads compute what others would add to their elements. Factors that only one term is left to
 need are multiplied the second time."""

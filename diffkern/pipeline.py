@@ -64,23 +64,31 @@ def lower_kernel(
 ) -> Function:
     """Typed IR of a kernel; ``stops``: with the places where a debugger stops."""
     simt, context = target_named(variant.target, variant.compiler).simt, context or Context(verify=variant.is_debug)
+    # On a CPU a block is one thread.
     block_dim = (variant.block_dim if simt else None) or 1
+    # The types of arguments for each level: the outermost layer takes them all, each passes on those of the layer
+    # inside of it.
     taken = [*accumulate(reversed(variant.layers), lambda given, layer: layer.own(given), initial=types)]
     written = lower(
         pyfunc, taken.pop(), block_dim=block_dim, layout=variant.layout, checked=variant.is_debug, simt=simt
     )
+    # A launch may have more axes than the kernel asks for; threads that differ only there do the same.
     written.tid_arity = written.tid_arity and max(written.tid_arity, variant.axes)
     written = written if stops else without_breakpoints(written)
     fn = context.done("lower", WRITTEN, written if variant.is_debug else without_assertions(written))
+    # Before the other passes, which take each parameter for an array that exists.
     if has_nulls(fn) and not variant.is_debug:
         run(passes.NULLS, fn, context)
     fn = run(passes.WRITTEN_TO_PRIMAL if simt else (*passes.WRITTEN_TO_PRIMAL, passes.ONE_THREAD), fn, context)
+    # Of the function without layers, so that the error points at the operation in the user's text.
     if variant.layers:
         check_no_warps(fn)
+    # From the inside out, each layer on the function that the one before has made.
     for layer, given in zip(variant.layers, reversed(taken), strict=True):
         if isinstance(layer, Batch):
             fn = context.done("batch", PRIMAL, with_examples(fn, layer, given))
         else:
+            # An array that is an element of an array has no tangent next to it.
             check_not_pointed(fn)
             own, tangents = layer.parted(given)
             pairs = tuple(zip(layer.arguments, tangents, strict=True))
@@ -121,6 +129,7 @@ def log_values(
 
 def stamping(fn: Function, arrays: Collection[int], context: Context | None = None) -> StampedFunction:
     """A copy of a kernel that stamps the elements of its parameters ``arrays`` with who reads and writes them."""
+    # A stamping program runs threads one after the other, which lanes of a warp cannot.
     check_no_warps(fn)
     return stamp_accesses(run(passes.NORMALISE, without_reports(clone_function(fn)), context or PLAIN), arrays)
 
@@ -146,7 +155,9 @@ def _sweep(
     """The reverse sweep through a prepared function, tidied up."""
     check_no_warps(fn)
     target = target_named(variant.target, variant.compiler)
+    # How many states a loop may checkpoint is a limit of the target's memory for each thread.
     budget = target.stack_budget(variant.options.stack_bytes, slots)
+    # In the order of the parameters: cotangents get their positions by it.
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
     normalise_map = partial(run, passes.NORMALISE_MAP)
     return reverse(fn, chosen, budget, normalise_map, logged or {}, stamped=variant.stamped).tidied()
@@ -158,8 +169,12 @@ def finish(
     """The adjoint that a reverse sweep has led to, joined with the prepared ``primal`` if the variant says so."""
     target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
     adjoint = swept.adjoint()
+    # The reverse sweep emits each derivative rule by itself; what they share is merged before anything measures the
+    # adjoint.
     run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
     work = gathering = None
+    # A program that gathers was asked for by name. Else it is only tried on a copy, to tell the run time whether it
+    # pays.
     if variant.gathers:
         adjoint = _gathering(adjoint, variant, context)
     elif primal is not None and _may_gather(variant):
@@ -169,11 +184,14 @@ def finish(
         run(passes.JOIN, context.done("join", ADJOINT, adjoint.fn), context)
     elif primal is not None and _may_be_joined(variant):
         work = _joint_work(primal, adjoint)
+    # After joining, which adds the primal's shared memory to that of the adjoint.
     check_adjoint(adjoint.fn, target.shared_bytes)
     if variant.deterministic:
         check_no_deposits(adjoint.fn)
+    # Of the final function, as cleaning and joining remove accumulations and change their indices.
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
+    # Without conflicts a scattering adjoint needs no atomics, so there is nothing to win.
     pays = gathering is not None and gathering_pays(adjoint.fn, conflicts, gathering[0])
     gather = gathering[1] if gathering is not None and pays else None
     return Derivative(adjoint, tuple(conflicts), work, gather, _sums(adjoint, conflicts, variant))
@@ -188,6 +206,7 @@ def _sums(adjoint: Adjoint, conflicts: Sequence[Conflict], variant: Variant) -> 
     simt = target_named(variant.target, variant.compiler).simt
     if variant.is_debug or variant.deterministic or variant.accumulate != "plain" or simt:
         return ()
+    # Parameters come in this order: those of the primal, saved values, cotangents.
     own = len(adjoint.fn.params) - len(adjoint.saved) - len(adjoint.cotangents)
     found = sorted_sums(adjoint.fn, adjoint.buffers, conflicts, own)
     if isinstance(found, Unsorted):
@@ -200,6 +219,7 @@ def _gathering(adjoint: Adjoint, variant: Variant, context: Context) -> Adjoint:
     found = gathered(adjoint)
     if found is None:
         raise ValueError(f"no thread of {adjoint.fn.name} adds to an element of each other one")
+    # Collecting like terms reorders sums, so it takes fast_math.
     shared = passes.GATHER if variant.options.fast_math else passes.SHARE
     run(shared, context.done("gather", ADJOINT, found[0].fn), context)
     return found[0]
@@ -211,6 +231,7 @@ def _may_gather(variant: Variant) -> bool:
     On a CPU that is less work only where like terms may be collected, in products of any order. On a GPU, atomic
     updates of one element by all threads cost more than recomputation.
     """
+    # Checked programs and those with another way of accumulating stay as the user's kernel implies.
     if variant.is_debug or variant.accumulate != "plain":
         return False
     return bool(variant.options.fast_math) or target_named(variant.target, variant.compiler).simt
@@ -222,6 +243,8 @@ def _copy(adjoint: Adjoint) -> Adjoint:
 
 def _may_be_joined(variant: Variant) -> bool:
     """Return whether sequences may ask for a program that runs the primal of the launch as well as the adjoint."""
+    # There are joint programs only for the plain case: without checks, and with cotangents that may be taken and summed
+    # in any order.
     if variant.is_debug or variant.deterministic or variant.keeps or variant.accumulate != "plain":
         return False
     return not target_named(variant.target, variant.compiler).simt
@@ -234,10 +257,13 @@ def _joint_work(primal: Function, adjoint: Adjoint) -> float | None:
     """
     if not can_join(primal, adjoint):
         return None
+    # The joined function shares loads and intermediate values; only its cost after fusion tells how much that saves.
     apart = thread_cost(primal) + thread_cost(adjoint.fn)
     return thread_cost(run(passes.JOIN, joined(primal, _copy(adjoint)).fn)) / apart
 
 
+# The frontend and `ad` differentiate funcs inside of kernels, but must not import the pipeline: they are given its
+# steps.
 _ONE_CALL, _MAP, _CLEAN = (partial(run, p) for p in (passes.ONE_CALL, passes.NORMALISE_MAP, passes.CLEAN))
 FUNCS = FuncDerivatives(_ONE_CALL, prepare, optimise, simplify=_MAP, clean=_CLEAN)
 set_differentiators(FUNCS.derivative, FUNCS.tangents)
@@ -246,6 +272,7 @@ set_differentiators(FUNCS.derivative, FUNCS.tangents)
 def finalize(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
     target = target_named(variant.target, variant.compiler)
+    # A caller that keeps its cotangents must not find those that the adjoint has taken reset to zero.
     if variant.keeps:
         keep_taken(d.fn)
     if variant.accumulate == "sorted":

@@ -123,6 +123,7 @@ class Family:
 
     def compiler(self, name: str = LLVM) -> Compiler:
         """Return a compiler by its name; the family's own where it has no other of that name."""
+        # A family without that compiler uses its own, so that one setting serves the CPU and GPUs.
         own = Compiler(LLVM, self.package, self.compilers, self.settings, self.libraries)
         return next((other for other in self.others if other.name == name), own)
 
@@ -192,13 +193,17 @@ class Processor(Platform):
     object_name = "kernel.o"
 
     def key_fields(self, host_cpu: Callable[[], HostCpu], compilers: Callable[[], Fields], *, shipped: bool) -> Fields:
+        # An artifact for this CPU depends on its exact features; one that is shipped must not depend on compilers,
+        # which the receiving machine may lack.
         if self.name in (NATIVE, HOST):
             return native_fields(host_cpu()) + (compilers() if self.name == NATIVE else [])
+        # A named level fixes the architecture, so that its key is the same on every machine.
         machine = NAMED[self.name].machine if self.name in NAMED else _machine()
         own = [("platform", _system(machine).encode()), ("target", self.name.encode())]
         return own if shipped else own + compilers()
 
     def symbol(self, name: str, digest: str) -> str:
+        # Programs of one process share a table of symbols, so the digest alone names a function.
         return f"dk_{digest[:32]}"
 
     def may_run(self, runnable: Collection[str]) -> bool:
@@ -235,13 +240,16 @@ class Architecture(Platform):
 
     def runs(self) -> list[str]:
         """Return the architectures whose machine code it runs, itself first, then those that are nearest."""
+        # A system on a chip runs no other GPU's machine code.
         if self.number in ON_CHIP:
             return [self.name]
         major = self.number - self.number % 10
+        # Machine code is compatible within a major version, upwards.
         return [f"sm_{n}" for n in range(self.number, major - 1, -1) if n not in ON_CHIP]
 
     def translated(self) -> list[str]:
         """Return the known architectures whose PTX the driver can compile for it, but not their machine code."""
+        # The nearest PTX first, as it may use the most instructions of this GPU.
         later = [n for n in sorted(ARCHITECTURES, reverse=True) if n <= self.number]
         return [name for name in (f"sm_{n}" for n in later) if name not in self.runs()]
 
@@ -345,16 +353,20 @@ def runnable(host_cpu: Callable[[], HostCpu]) -> list[str]:
     """Return the levels of processors whose artifacts this machine can run, best first."""
     machine = _machine()
     candidates = [name for name, level in NAMED.items() if level.machine == machine]
+    # Asking LLVM for the features loads it; an architecture with one level can do without.
     if not any(NAMED[name].needs for name in candidates):
         return candidates
+    # LLVM lists the features that a CPU lacks as well, with a minus.
     has = {feature[1:] for feature in host_cpu()[1].split(",") if feature.startswith("+")}
     return [name for name in candidates if has.issuperset(NAMED[name].needs)]
 
 
 def _machine() -> str:
     name = platform.machine().lower()
+    # Operating systems name the same architecture differently.
     return {"amd64": "x86_64", "x64": "x86_64", "arm64": "aarch64"}.get(name, name)
 
 
 def _system(machine: str) -> str:
+    # The width of pointers tells a 32-bit process on a 64-bit machine.
     return f"{sys.platform} {machine} {sys.byteorder} {sys.maxsize.bit_length() + 1}"

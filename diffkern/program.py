@@ -81,9 +81,11 @@ def forward_manifest(
     turn
         The first atomic update whose result the kernel uses.
     """
+    # Facts about memory are taken from `forward`, in which values by reference are not arrays yet.
     common = update_by_all(forward)
     arguments, whole, read = _arguments(types), overwritten_whole(fn), _shapes_read(fn)
     own, outside, boxes = len(arguments), len(types), boxes_of(forward)
+    # Handles and nested arrays are followed at launch, so the run time has to know which objects they may lead to.
     by_id = any(op.name in ("peek", "fetch") or _is_pointing(op) for op in walk(fn.body))
     return Manifest(
         tid_arity=fn.tid_arity,
@@ -101,11 +103,13 @@ def forward_manifest(
                 written=boxes.written.get(k),
                 stores=boxes.stores.get(k),
             )
+            # What follows the kernel's own parameters is the log.
             if k < own
             else Parameter(p.name, str(p.type), "log", k, outside)
             for k, p in enumerate(fn.params)
         ),
         **_accessed(fn, own),
+        # A debug program finds out itself which access is out of bounds, and says where.
         accesses=() if is_debug or own < len(fn.params) else certain_extents(forward),
         alone=None if common is None else common.operands[0].name,
         blockwise=is_simt(fn),
@@ -113,6 +117,7 @@ def forward_manifest(
         turn=turn,
         by_id=by_id,
         ids=ids_of(forward) if by_id else None,
+        # Of a program with a log it was known before.
         scatters=own == len(fn.params) and may_collide(forward),
     )
 
@@ -127,9 +132,12 @@ def adjoint_manifest(
 ) -> Manifest:
     """The facts of an adjoint program; there is a conflict for each cotangent, and `adjoint` has values as such."""
     arguments, own, steers = _arguments(types), len(primal.params), steering(primal)
+    # The order of parameters is the ABI of adjoint programs: primal, log, saved values, cotangents.
     logged = range(own, len(fn.params) - len(adjoint.saved) - len(adjoint.cotangents))
+    # The log is passed behind the last argument.
     arguments += [len(types)] * len(logged)
     whole = overwritten_whole(fn)
+    # These proofs are about one thread for each index; threads of a block that cooperate break that.
     once, taken = ({}, {}) if is_simt(fn) else (added_once(fn), taken_once(fn))
     roles: list[tuple[Literal["param", "log", "saved", "cotangent"], int, Conflict | None]] = [
         *(("param", k, None) for k in range(own)),
@@ -148,6 +156,7 @@ def adjoint_manifest(
                 role,
                 of,
                 arguments[of],
+                # An adjoint writes to cotangents only, so nothing else can be overwritten.
                 whole=whole.get(k) if role == "cotangent" else None,
                 once=once.get(k) if role == "cotangent" else None,
                 taken=taken.get(k) if role == "cotangent" else None,
@@ -156,6 +165,7 @@ def adjoint_manifest(
             )
             for k, (p, (role, of, conflict)) in enumerate(zip(fn.params, roles, strict=True))
         ),
+        # Versions of arrays are compared by what the launch itself read and wrote, so this is about the primal.
         **_accessed(primal, own),
         post=tuple(k for k in adjoint.final if k < own and isinstance(fn.params[k].type, Array)),
         steering=tuple(k for k, p in enumerate(primal.params) if p in steers),
@@ -212,6 +222,7 @@ def _holds(p: Value, array: Value) -> bool:
 
 def _shared_array(op: Op) -> Shared | None:
     """Of an access to an array that is no parameter: its name and number of axes."""
+    # Shared memory of a block, or memory of a thread that is kept in an array: neither is a parameter.
     t = op.operands[0].type if op.operands else None
     if not isinstance(t, Array) or t.layout not in (SHARED, HELD):
         return None
@@ -228,6 +239,8 @@ def _accessed(fn: Function, own: int) -> dict[str, Any]:
             continue  # memory of a block, or a log
         if op.name in LOADS | ATOMICS:
             reads.add(position[op.operands[0]])
+            # An atomic update whose result is unused only adds to the array; what it held does not influence anything
+            # else.
             if op.name in LOADS or not used.isdisjoint(op.results):
                 known.add(position[op.operands[0]])
         if op.name in WRITES:

@@ -33,6 +33,7 @@ def needed(checks: Sequence[RaceCheck]) -> tuple[tuple[int, int], ...]:
     found: set[tuple[int, int]] = set()
     for check in checks:
         for touch in (check.load, check.write):
+            # A negative index counts from the end, so the extent takes part in it.
             found |= {(check.array, axis) for axis, wraps in enumerate(touch.wrap) if wraps}
             forms = [*touch.index, *(form for order in touch.under for form in (order.less, order.more))]
             for form in forms:
@@ -85,22 +86,27 @@ class _Pair:
 
     def racing(self) -> Threads | None:
         check = self.check
+        # The check assumed that these numbers are positive; without that nothing is ruled out.
         if any(self.value(p) <= 0 for p in check.positive):
             return (), ()
         both = [self.alone(touch) for touch in (check.load, check.write)]
         for rows, ranges, is_known in self.variants(*both):
+            # Two threads differ along some axis, which is a disjunction: one system for each axis and direction.
             for apart in self.apart(ranges):
                 found = search(rows, apart)
                 if found is not None:
+                    # A system that leaves out an axis may have solutions that are no race, so it names no threads.
                     return self.threads(rows, found) if is_known else ((), ())
         return None
 
     def threads(self, rows: list[Row], found: Ranges) -> Threads:
         arity, n = len(self.dims), self.count
+        # The ranges may have no solution: only a point that satisfies all rows is shown as an example.
         point = [(low, low) for low, _ in found]
         if not all(row.holds(point) for row in rows):
             return (), ()
         writing = tuple(found[k][0] for k in range(arity))
+        # Variables n to 2n are the differences of the reading thread.
         reading = tuple(found[k][0] + found[n + k][0] for k in range(arity))
         return reading, writing
 
@@ -119,6 +125,8 @@ class _Pair:
         for axis, extent in enumerate(self.dims):
             ranges[axis] = 0, extent - 1
         rows: list[Row] = []
+        # A comparison can only be used if its sides cannot wrap around at 32 bits. Each one that is used narrows the
+        # ranges, by which others may fit: repeat until none is added.
         orders = list(touch.under)
         while orders:
             admitted = [(order, row) for order in orders if (row := self.row(order, ranges)) is not None]
@@ -135,8 +143,10 @@ class _Pair:
     def row(self, order: Order, ranges: Ranges) -> Row | None:
         """Return a comparison as a row of the system; None if its numbers may have wrapped around."""
         less, more = self.linear(order.less), self.linear(order.more)
+        # The bound of a divided comparison was multiplied out, so it is no number that the kernel computes.
         if not (_fits(less, ranges) and (order.divided or _fits(more, ranges))):
             return None
+        # `less <= more` is the row `more - less >= 0`.
         terms = dict(more.terms)
         for k, c in less.terms:
             terms[k] = terms.get(k, 0) - c
@@ -149,12 +159,16 @@ class _Pair:
         if load is None or write is None:
             return
         n = self.count
+        # The conditions of both threads, about variables of one system.
         rows = [*map(self.shifted, load[0]), *write[0]]
         differences = ((a[0] - b[1], a[1] - b[0]) for a, b in zip(load[1], write[1], strict=True))
         ranges = [*write[1], *differences]
+        # A uniform integer is the same for all threads.
         for k in self.check.uniform:
             ranges[n + k] = 0, 0
         loading, writing = (_integers(touch, len(self.dims)) for touch in (self.check.load, self.check.write))
+        # Integers that the writing thread does not have are fixed at 0, so that the difference is the reading thread's
+        # own value.
         for k in set(range(n)) - writing:
             ranges[k], ranges[n + k] = (0, 0), load[1][k]
         for k in set(range(n)) - loading:
@@ -167,6 +181,7 @@ class _Pair:
         for at, to in itertools.product(*both):
             more = [*map(self.shifted, at.rows), *to.rows]
             pairs = zip(at.index, to.index, strict=True)
+            # An axis whose index may wrap around is left out, which only adds solutions.
             equal = [self.equal(x, y) for x, y in pairs if x is not None and y is not None]
             yield [*rows, *more, *equal], ranges, len(equal) == len(at.index)
 
@@ -183,10 +198,12 @@ class _Pair:
                 choices.append(_Way([index], []))
             else:
                 extent = self.numbers[self.check.array, axis]
+                # -1 - index >= 0: the index is negative.
                 below = Row(tuple((k, -c) for k, c in index.terms), -1 - index.const, False)
                 choices.append(_Way([_Linear(index.terms, index.const + extent)], [below]))
                 if high >= 0:
                     choices.append(_Way([index], [Row(index.terms, index.const, False)]))
+            # Each axis chooses independently.
             found = [_Way([*w.index, *c.index], [*w.rows, *c.rows]) for w in found for c in choices]
         return found
 
@@ -208,6 +225,7 @@ class _Pair:
         for axis in range(len(self.dims)):
             k = self.count + axis
             low, high = ranges[k]
+            # The difference is at least 1, or at most -1.
             if high >= 1:
                 yield [*ranges[:k], (max(low, 1), high), *ranges[k + 1 :]]
             if low <= -1:

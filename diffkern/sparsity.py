@@ -33,22 +33,27 @@ def find(product: Product, rows: int, columns: int) -> Numbers:
     rows, columns : int
         Its size.
     """
+    # More probes than this would cost about as much as computing the matrix column by column.
     left = max(columns // 2, 1)
     blocks: list[Block] = [(0, columns, np.ones(rows, bool))] if columns else []
     pattern = np.zeros((rows, columns), bool)
     while blocks:
         groups = _groups(blocks)
+        # Each group takes a probe for either half of its blocks.
         left -= 2 * len(groups)
         if left < 0:
             return np.ones((rows, columns), bool)
         halves: list[Block] = []
         for group in groups:
+            # Halves of one kind share a probe: the rows of different blocks are disjoint, which tells their results
+            # apart.
             for k in range(2):
                 halves += _probed(product, [block for block in group if _half(block, k)], k, columns)
         blocks = []
         for low, high, affected in halves:
             if high - low == 1:
                 pattern[:, low] = affected
+            # A block that no row depends on is zero, and needs no more probes.
             elif affected.any():
                 blocks.append((low, high, affected))
     return pattern
@@ -65,6 +70,7 @@ def _probed(product: Product, blocks: Sequence[Block], k: int, columns: int) -> 
     """One half of each block, which have no row in common, with the rows that depend on it."""
     if not blocks:
         return []
+    # NaN times any derivative is NaN, also times one that happens to be 0, as for x * y at y = 0.
     probe = np.zeros(columns)
     for block in blocks:
         probe[_half(block, k)] = np.nan
@@ -83,6 +89,7 @@ def colours(pattern: Numbers) -> Numbers:
     found = np.zeros(pattern.shape[1], int)
     taken: list[Numbers] = []
     for k, column in enumerate(pattern.T):
+        # Greedy in the order of columns: that is optimal for banded matrices.
         free = next((c for c, rows in enumerate(taken) if not (rows & column).any()), len(taken))
         if free == len(taken):
             taken.append(np.zeros(len(column), bool))
@@ -93,9 +100,11 @@ def colours(pattern: Numbers) -> Numbers:
 
 def is_whole(product: Product, matrix: Numbers) -> bool:
     """Return whether a matrix that was computed by a pattern gives a product as it should, along a random vector."""
+    # Positive numbers, so that a missing entry is not cancelled; a fixed seed, so that results are reproducible.
     vector = np.random.default_rng(matrix.size).uniform(0.5, 1.5, matrix.shape[1])
     with np.errstate(invalid="ignore", over="ignore"):
         found, expected = matrix @ vector, product(vector)
+        # Relative to the sum of absolute values, since terms may cancel in the product.
         scale = np.abs(matrix) @ vector + np.abs(expected)
         close = np.abs(found - expected) <= 1e-3 * scale
     return bool((close | ~np.isfinite(expected)).all())

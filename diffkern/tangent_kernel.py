@@ -40,6 +40,7 @@ class TangentKernel(LayeredKernel):
 
     def __init__(self, of: Kernel, leading: int | None = None) -> None:
         self.leading: Final = len(of.parameters) if leading is None else leading
+        # Each order of parameters is a program of its own, and is made once.
         self._others: dict[int, TangentKernel] = {}
         super().__init__(of, "jvp")
 
@@ -76,6 +77,7 @@ class TangentKernel(LayeredKernel):
             )
         if leading == self.leading:
             return self
+        # The usual order is that of Kernel.jvp, whose programs are shared.
         if leading == count:
             return self.of.jvp  # type: ignore[return-value]  # what Kernel.jvp makes
         usual: Any = self.of.jvp
@@ -108,6 +110,7 @@ class TangentKernel(LayeredKernel):
         for k in self.with_tangents:
             name, annotation = own[k]
             name = f"t_{name}"
+            # A parameter of the kernel may have the name already.
             while name in taken:
                 name = f"t{name}"
             taken.add(name)
@@ -127,6 +130,7 @@ class TangentKernel(LayeredKernel):
             self.of._check_generic(own)
             _, parameters = self.along.parted(self.parameters)
             for parameter, t, k in zip(parameters, tangents, self.with_tangents, strict=True):
+                # Strides may differ: only the type counts.
                 if declared(t) != declared(own[k]):
                     raise parameter.error(
                         f"the tangent of {self.of.parameters[k].name!r} is {declared(own[k])}, not {declared(t)}",

@@ -75,6 +75,7 @@ def identity(pattern: str) -> str:
     It is that of a wheel which was unpacked without its description, or of a toolkit: of ``CONDA_PREFIX``, the linker's
     folders, ``CUDA_PATH`` and ``CUDA_HOME``, in the order in which ``cuda.pathfinder`` looks.
     """
+    # The identity is part of cache keys: another version of the compiler may make other code.
     found = find(pattern) or next(_toolkit_places(pattern), None)
     if found is None:
         return "none"
@@ -110,6 +111,8 @@ def load(pattern: str) -> ctypes.CDLL | None:
         return None
     if hasattr(os, "RTLD_NOLOAD"):
         try:
+            # A library of this name that another package has loaded must not be loaded a second time from another
+            # place.
             return ctypes.CDLL(path.name, mode=os.RTLD_NOLOAD | ctypes.DEFAULT_MODE)
         except OSError:
             pass  # it is not loaded

@@ -1,7 +1,8 @@
-"""Numbers for the ways in which values are computed: of equal numbers, values and derivatives are equal.
+"""Provenance numbers of floats: values with equal numbers are equal, and so are their derivatives.
 
-In: a function, and floats in it. Out: the function with 64-bit numbers for them, in place. Two threads may store the
-same number by chance, as zeros are; they are one writer only if they have computed it from the very same elements.
+:class:`Sources` adds to a function, in place, a 64-bit number for each float that is asked for. The number is a hash
+of the way in which the float is computed. Two threads may store equal numbers by chance, as zeros are; they count as
+one writer only if they have computed the value from the very same elements.
 """
 
 from __future__ import annotations
@@ -175,12 +176,12 @@ class Sources:
 
 
 def _carried(op: Op) -> list[tuple[Value, ...]]:
-    """What each region of a loop takes for its results."""
+    """Return, for each region of a loop, the parameters that carry the loop's results."""
     return [For(op).carried] if op.name == "for" else [sub.params for sub in op.regions]
 
 
 def _around(op: Op, k: int) -> list[Value]:
-    """All that a result of a loop is, in and around it."""
+    """Return all values that stand for a loop's result: itself, its initial value, its yield and its parameters."""
     count = len(op.results)
     return [
         op.results[k],
@@ -191,7 +192,7 @@ def _around(op: Op, k: int) -> list[Value]:
 
 
 def _is_followed(op: Op) -> bool:
-    """Whether a result follows from the op's name and its operands alone."""
+    """Return whether a result is determined by the op's name, attributes and operands alone."""
     row = lookup(op.name)
     return not op.regions and row.effect is Effect.PURE and row.family not in ("tile", "block") and op.name != "const"
 

@@ -354,7 +354,7 @@ class _Stamping:
 
 
 def _size(array: Value) -> int:
-    """How many components an element has."""
+    """Return the number of components of an array's element."""
     t = array.type
     assert isinstance(t, Array)
     return t.dtype.size if isinstance(t.dtype, (Vec, Mat)) else 1

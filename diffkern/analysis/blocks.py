@@ -40,9 +40,9 @@ def blockwise_op(fn: Function) -> Op | None:
 
 
 def is_simt(fn: Function, *, knowing: bool = False) -> bool:
-    """Whether the threads of a block work together, and one by one rather than on tiles.
+    """Return whether the threads of a block cooperate thread by thread rather than on tiles.
 
-    Or at least know how many there are; ``knowing``: not if that is all.
+    Reading the number of threads in a block counts as cooperating too, unless `knowing` is set.
     """
     ops = [op for op in walk(fn.body) if not (knowing and op.name == "block_dim")]
     families = {lookup(op.name).family for op in ops}

@@ -1,8 +1,8 @@
-"""Which stores may two threads of a launch make to one element, so that the last one alone counts?
+"""Pairs of stores that two threads of a launch may make to one element, so that only the last one counts.
 
-In: a function whose threads are told apart by their index alone. Out: pairs of stores to an array parameter, of which
-it is not proved that no two threads make them to one element, or to one component of an element. Nothing is said of a
-kernel whose threads work together in blocks.
+:func:`collisions` takes a function whose threads are told apart by their index alone. It finds the pairs of stores to
+an array parameter for which it is not proved that no two threads make them to one element, or to one component of an
+element. It finds none in a kernel whose threads cooperate in blocks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = ["Collision", "collisions", "may_collide"]
 
 @dataclass(frozen=True, slots=True)
 class Collision:
-    """Two stores, which may be one, and what shows of a launch that no two threads make them to one element."""
+    """A pair of stores, or one store twice, and the check that no two threads of a launch make them to one element."""
 
     first: Op
     second: Op
@@ -35,7 +35,7 @@ class Collision:
 
 
 def may_collide(fn: Function) -> bool:
-    """Whether two threads may store floats to one element of a parameter, as far as that is not ruled out."""
+    """Return whether two threads may store floats to one element of a parameter, as far as that is not ruled out."""
     return (
         next(_pairs(fn, AffineForms(fn), lambda store: is_differentiable(Access(store).value.type)), None) is not None
     )
@@ -94,7 +94,7 @@ def _by_one_thread(forms: AffineForms, a: Op, b: Op, arity: int) -> bool:
 
 
 def _are_apart(components: Components, a: Op, b: Op) -> bool:
-    """Whether two stores set components of their own, which are known."""
+    """Return whether two stores set disjoint components, all of which are known constants."""
     one, other = components.stored(a), components.stored(b)
     if one is None or other is None:
         return False

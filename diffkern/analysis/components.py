@@ -1,7 +1,8 @@
-"""Which components of the vectors and matrices in an array does an access touch?
+"""The components of an array's vectors and matrices that an access touches.
 
-In: a function. Out: for a store the components that it sets, if what it stores is what was there but for these, as in
-``v[k][0] = x``; for a load those of which the function makes use. Threads may share a vector, and no component of it.
+For a store, :class:`Components` finds the components that it sets, if the stored value is the old content but for
+these, as in ``v[k][0] = x``; for a load, the components that the function uses. So threads that share a vector, but no
+component of it, do not race.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class Components:
         return found if found and self._is_content(value, store, store) else None
 
     def _is_content(self, value: Value, store: Op, before: Op) -> bool:
-        """Whether a value is what the thread of a store knows to be at its element before an op, if no other writes."""
+        """Return whether a value is the content of a store's element before an op, if no other thread writes it."""
         op = self._made.get(value)
         if op is None or op.name not in ("load", "if") or self._loops[op] != self._loops[store]:
             return False
@@ -71,7 +72,7 @@ class Components:
         return all(self._leaves_content(sub, sub.yields[place], store, op) for sub in branches)
 
     def _asks_if_it_exists(self, condition: Value, store: Op) -> bool:
-        """Whether a condition compares the indices of a store with the extents of its array, and nothing else."""
+        """Return whether a condition is only a bounds check of a store's indices against the extents of its array."""
         op = self._made.get(condition)
         if op is not None and op.name == "and":
             return all(self._asks_if_it_exists(v, store) for v in op.operands)
@@ -93,7 +94,7 @@ class Components:
         return self._without_cast(op.operands[0]) if op is not None and op.name == "cast" else v
 
     def _leaves_content(self, region: Region, value: Value, store: Op, choice: Op) -> bool:
-        """Whether a value is what a branch leaves at the element of a store."""
+        """Return whether a value equals the content of a store's element at the end of a branch."""
         array = Access(store).array
         writes = [op for op in walk(region) if op in self._writing[array]]
         if not writes:

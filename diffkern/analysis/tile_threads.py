@@ -77,7 +77,7 @@ def _region(region: Region, varying: set[Value], divergent: Op | None, apart: se
 
 
 def _only_reads(op: Op, divergent: Op) -> bool:
-    """Whether an op reads an element of a tile that is whole before threads part."""
+    """Return whether an op reads an element of a tile that is complete before the threads diverge."""
     return op.name == "tile_extract" and not any(isinstance(r.type, (Tile, Stack)) for r in divergent.results)
 
 

@@ -1,6 +1,7 @@
-"""Whether threads of a warp work together in a function, which no derivative and no batch follows.
+"""Rejection of functions whose threads cooperate in warps, where a derivative or a batch is asked for.
 
-In: a function that is to be differentiated, or to run for several examples. Out: nothing, or an error with the line.
+:func:`check_no_warps` takes a function that is to be differentiated, or to run for several examples. It raises an error
+with the line of the first operation that can be neither differentiated nor batched.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ __all__ = ["check_no_warps"]
 
 
 def check_no_warps(fn: Function) -> None:
-    """Raise for an operation of a warp, and for a barrier beside tiles or of which only its text says who reaches it.
+    """Raise for an operation of a warp, and for a barrier that stands next to tiles or whose uniformity is unproved.
 
     Raises
     ------
     AutodiffError
-        With its line.
+        With the line of the operation.
     """
     beside_tiles = any(map(of_block, walk(fn.body)))
     for op in walk(fn.body):

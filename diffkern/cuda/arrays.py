@@ -103,6 +103,7 @@ class OnDevice:
         chosen = range(self.ndim) if axis is None else {a % self.ndim for a in np.atleast_1d(axis)}
         if any(self.shape[a] != 1 for a in chosen if axis is not None):
             raise ValueError(f"cannot squeeze axis {axis} of shape {self.shape}: it has more than one element")
+        # An index instead of a reshape, which would need a contiguous array.
         index = tuple(0 if self.shape[a] == 1 and a in chosen else slice(None) for a in range(self.ndim))
         made: DeviceArray = self._derive(lambda data: data[(*index, ...)])
         return made
@@ -111,11 +112,13 @@ class OnDevice:
         """Yield views of `section` elements each, of an array with one axis."""
         if self.ndim != 1:
             raise ValueError("only arrays with one axis are split")
+        # The last view is shorter where the sections do not divide the array, as in numba.
         for start in range(0, self.size, section):
             yield self[start : start + section]
 
     def bind(self: Any, stream: Any = 0) -> DeviceArray:
         """Return the array itself: copies and launches name their stream."""
+        # Raises for an argument that is no stream.
         native(stream)
         return self  # type: ignore[no-any-return]
 
@@ -160,6 +163,7 @@ class OnDevice:
 
         Under a tape, a copy from the device is one that gradients flow through.
         """
+        # A copy onto itself would still count as a write, and invalidate what a tape has recorded.
         if ary is self:
             return
         source = ary if isinstance(ary, array) or hasattr(ary, "__cuda_array_interface__") else as_numpy(ary)
@@ -175,6 +179,7 @@ class OnDevice:
             raise ValueError(f"incompatible shape: {tuple(other.shape)} and {self.shape}")
 
     def __getattr__(self, name: str) -> Any:
+        # The names of numba's device arrays that have no counterpart get an error that says what to use.
         if name in _INSTEAD:
             raise AttributeError(f"device arrays of diffkern have no {name!r}; {_INSTEAD[name]}")
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -241,6 +246,7 @@ def to_device(obj: Any, stream: Any = 0, copy: bool = True, to: DeviceArray | No
         if copy:
             to.copy_to_device(obj, stream)
         return to
+    # As in numba, an array on the device is not copied.
     if isinstance(obj, OnDevice):
         return obj  # type: ignore[return-value]
     # In front of the copy: memory of other libraries on the device is used in place, as in numba.
@@ -288,6 +294,7 @@ def _element(dtype: Any) -> Stored:
     if definition is not None:
         return definition.type
     known = _numpy_type(dtype)
+    # The byte order is that of the machine in any case.
     element = element_of(known.newbyteorder("="))
     if element is None:
         raise TypeError(f"no element type for NumPy's {known!r}; a struct's class made by dk.struct is one for records")
@@ -298,6 +305,7 @@ def _numpy_type(dtype: Any) -> np.dtype[Any]:
     """Return the NumPy type of a type that is NumPy's, diffkern's, or one of Numba's, which has NumPy's name."""
     if isinstance(dtype, DType):
         return dtype.numpy
+    # By the name of the module, so that numba is not imported.
     of_numba = type(dtype).__module__.startswith("numba.")
     found: np.dtype[Any] = np.dtype(str(dtype) if of_numba else dtype)
     return found
@@ -312,6 +320,7 @@ def device_array_like(ary: Any, stream: Any = 0) -> DeviceArray:
 
 def _order(ary: Any) -> _Order:
     flags = ary.flags if hasattr(ary, "flags") else ary._data.flags
+    # An array with one axis is contiguous in both orders, and C is the usual one.
     return "F" if flags["F_CONTIGUOUS"] and not flags["C_CONTIGUOUS"] else "C"
 
 
@@ -343,6 +352,7 @@ class _Described:
 
     def __init__(self, desc: dict[str, Any], owner: Any) -> None:
         self.__cuda_array_interface__ = desc
+        # The reference keeps the memory alive as long as an array over it exists.
         self.owner = owner
 
 
@@ -357,6 +367,7 @@ def is_cuda_array(obj: Any) -> bool:
 def pinned_array(shape: Any, dtype: Any = np.float64, strides: Any = None, order: _Order = "C") -> np.ndarray[Any, Any]:
     """Return a new NumPy array, in memory from which a GPU, where there is one, copies beside the program."""
     known, extents = _numpy_type(dtype), as_shape(shape)
+    # Without a GPU nothing is copied, so that ordinary memory will do.
     if place().is_cpu:
         made = np.empty(extents, known, order)
     else:
@@ -427,5 +438,6 @@ def mapped(*arylist: np.ndarray[Any, Any], stream: Any = 0) -> Iterator[Any]:
         yield given[0] if len(given) == 1 else given
     finally:
         for ary, device_ary in zip(arylist, given, strict=True):
+            # On the CPU the arrays share their memory, so there is nothing to bring back.
             if not on_cpu:
                 device_ary.copy_to_host(ary, stream)

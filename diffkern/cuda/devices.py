@@ -86,6 +86,7 @@ class Device:
 
     def __init__(self, found: Place) -> None:
         self.place = found
+        # The CPU has no ordinal; as the only device it is number 0.
         self.id = max(found.ordinal, 0)
         # A device may be entered several times before it is left: numba hands out equal objects.
         self._scopes: list[ScopedDevice] = []
@@ -137,6 +138,7 @@ class Device:
         )
 
     def __enter__(self) -> Context:
+        # Scopes restore the device that was current before, also when they are nested.
         scope = ScopedDevice(self.place)
         scope.__enter__()
         self._scopes.append(scope)
@@ -146,6 +148,7 @@ class Device:
         self._scopes.pop().__exit__(*failure)
 
     def __eq__(self, other: object) -> bool:
+        # `cuda.gpus[0]` makes a new object each time, so that devices compare by what they stand for.
         return isinstance(other, Device) and other.place == self.place
 
     def __hash__(self) -> int:
@@ -217,6 +220,7 @@ class DeviceList:
     @property
     def lst(self) -> list[Device]:
         """The devices in a list."""
+        # Computed on each call, as the environment variable may be set later.
         return [Device(get_device("cpu"))] if place().is_cpu else [Device(found) for found in get_cuda_devices()]
 
     @property
@@ -253,6 +257,7 @@ def select_device(device_id: int) -> Device:
     MisuseError
         If there is no such device.
     """
+    # A negative number would be an index from the end of the list.
     if not 0 <= device_id < len(gpus):
         raise MisuseError(
             f"there is no device {device_id}: there are {len(gpus)}, numbered from 0",
@@ -319,6 +324,7 @@ def synchronize() -> None:
 
 def close() -> None:
     """Wait for all work on all devices. Arrays, compiled kernels and contexts stay usable."""
+    # Nothing is freed: arrays may still be in use, and compiled kernels are kept for the process.
     for device in gpus:
         synchronize_device(device.place)
 
@@ -350,5 +356,6 @@ def profiling() -> Iterator[None]:
 def _profile(collect: bool) -> None:
     on: Any = place()
     if on.is_cuda:
+        # A profiler collects for the current context.
         with on.active:
             on.driver.profile(collect)

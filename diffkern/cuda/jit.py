@@ -93,6 +93,7 @@ class CudaKernel(Kernel):
     def of_dispatcher(cls, dispatcher: Any, **options: Any) -> CudaKernel:
         """Return the kernel of a kernel made by ``numba.cuda.jit``, whose options count where none are given."""
         function = function_of_dispatcher(dispatcher)
+        # Numba keeps the options of a dispatcher here.
         given = getattr(dispatcher, "targetoptions", {})
         if given.get("device"):
             raise MisuseError(
@@ -206,6 +207,7 @@ class CudaKernel(Kernel):
             what = "forall takes how many threads to launch, and how many of them a block has"
             raise _wrong_launch(self.name, what, ntasks if whole_number(ntasks) is None else tpb)
         threads = tpb or 256
+        # The number of blocks is rounded up.
         return self.configure(-(-ntasks // threads), threads, stream, sharedmem)
 
     @computed_once
@@ -392,6 +394,7 @@ def jit(
             )
         if value and name in _REFUSED:
             raise MisuseError(f"cuda.jit does not take {name}", remedy=_REFUSED[name])
+    # A decorator that was given something else would fail only where the kernel is launched.
     if func_or_sig is not None and not callable(func_or_sig) and not is_signature(func_or_sig):
         raise MisuseError(
             f"cuda.jit takes a function or a signature, not {func_or_sig!r}",

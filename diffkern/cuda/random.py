@@ -132,6 +132,7 @@ def init_xoroshiro128p_states(states: DeviceArray, seed: int, subsequence_start:
         made._data[0] = (z, z)
         # Each state follows from the one before, so that one thread on the CPU makes all of them.
         _spread[1](made, int(subsequence_start))
+    # The states are made on the CPU with wrapping 64-bit arithmetic, so that they are the same with every device.
     states.copy_to_device(made, stream)
 
 

@@ -38,6 +38,7 @@ class Reduce:
     def __init__(self, functor: Callable[..., Any]) -> None:
         # Numba's device functions and plain Python functions are taken as well as those of diffkern.
         made = functor if isinstance(functor, Func) else func(getattr(functor, "py_func", functor))
+        # The kernels capture the function, so each reduction has its own.
         self._shares, self._rest = _kernels(made)
 
     def __call__(self, arr: Any, size: int | None = None, res: Any = None, init: Any = 0, stream: Any = 0) -> Any:
@@ -65,7 +66,9 @@ class Reduce:
         if given.ndim != 1:
             raise TypeError("only arrays with one axis are reduced")
         given = given if size is None else given[:size]
+        # In the type of the elements, as the result is one of them.
         first = given._data.dtype.type(init)
+        # Without elements the result is the initial value, and no kernel runs.
         if not given.size:
             return first
         with ScopedStream(native(stream)):

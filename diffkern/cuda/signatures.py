@@ -36,6 +36,8 @@ def parse_signature(obj: Any) -> tuple[ArrayAnnotation | Scalar, ...] | None:
         If it is no signature.
     """
     if isinstance(obj, list):
+        # Kernels are specialized by their arguments anyway, so several signatures are no restriction that needs a
+        # check.
         return parse_signature(obj[0]) if len(obj) == 1 else None
     if isinstance(obj, str):
         return tuple(_parse(obj))
@@ -43,6 +45,7 @@ def parse_signature(obj: Any) -> tuple[ArrayAnnotation | Scalar, ...] | None:
 
 
 def _parse(text: str) -> list[ArrayAnnotation | Scalar]:
+    # The type in front of the parentheses is that of the result, which a kernel does not have.
     match = re.fullmatch(r"\s*(?:[\w.]+\s*)?\((.*)\)\s*", text, re.DOTALL)
     if match is None:
         raise _no_signature(text)

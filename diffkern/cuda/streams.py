@@ -51,6 +51,7 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait until all its work has run."""
+        # The default stream is that of the device which is current now, so it is looked up at each use.
         (self.native or get_stream(place())).synchronize()
 
     @contextmanager
@@ -61,6 +62,8 @@ class Stream:
 
     def add_callback(self, callback: Callable[[Stream, int, Any], object], arg: Any = None) -> None:
         """Wait for the work so far, and call ``callback(stream, status, arg)`` with status 0."""
+        # A callback of the driver must not call CUDA, and would run in a thread without the interpreter's lock; waiting
+        # has neither problem.
         self.synchronize()
         callback(self, 0, arg)
 
@@ -128,6 +131,7 @@ def native(stream: Any) -> NativeStream | None:
         return None
     if isinstance(stream, NativeStream):
         return stream
+    # Other integers are handles of streams that another library has made.
     if isinstance(stream, int):
         return external_stream(stream).native
     if hasattr(stream, "__cuda_stream__"):
@@ -173,6 +177,7 @@ def external_stream(ptr: int) -> Stream:
         Without a GPU.
     """
     where: Any = place()
+    # The driver's handle of the default stream is 0.
     if ptr == 0:
         return Stream(None)
     if where.is_cpu:

@@ -29,6 +29,7 @@ def on_device(args: Sequence[Any], stream: Any) -> Iterator[Sequence[Any]]:
     stream : Stream or None
         The stream of the launch; None for the default one.
     """
+    # Vectors and matrices are NumPy arrays too, but are passed by value.
     hosts = [k for k, a in enumerate(args) if isinstance(a, np.ndarray) and not isinstance(a, CompositeValue)]
     if not hosts or place() == "cpu":
         yield args
@@ -41,4 +42,5 @@ def on_device(args: Sequence[Any], stream: Any) -> Iterator[Sequence[Any]]:
     yield moved
     for k in hosts:
         if moved[k]._memory.now != before[k]:
+            # Numba copies all arrays back; those that are unchanged need no copy.
             moved[k].copy_to_host(args[k], stream or 0)

@@ -70,7 +70,7 @@ _END: Final = _Text(b")")
 
 
 class _Forms(dict[type[ast.AST], tuple[_Text, tuple[tuple[str, _Text], ...]]]):
-    """How a class of nodes begins, and its fields with how each begins."""
+    """The opening text of each class of nodes, and its fields, each with its opening text."""
 
     def __missing__(self, kind: type[ast.AST]) -> tuple[_Text, tuple[tuple[str, _Text], ...]]:
         fields = tuple((name, _Text(b" " + name.encode() + b"=")) for name in kind._fields if name not in _SKIPPED)

@@ -1,7 +1,7 @@
-"""What threads of a warp do together: built-ins for the functions that texts in C++ call.
+"""Warp-level built-ins: those that the functions called by C++ snippets lower to.
 
-In: a call with its arguments. Out: an op of the family ``warp``, in a kernel for a GPU; other targets have no warps,
-and nothing that is compiled for them calls one.
+Each handler takes a call with its arguments and emits an op of the family ``warp``, in a kernel for a GPU. Other
+targets have no warps, and nothing that is compiled for them calls one of these.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What threads of a warp do together on a GPU, as texts in C++ for one ask for it: exchanges, votes, waiting.
+"""Warp-level operations on a GPU, as C++ snippets use them: shuffles, votes and barriers.
 
-A warp is 32 threads of a block with consecutive indices. Whoever writes such an operation says by a mask which lanes
-come to it; all of these come to the same place. Nothing follows from it for other threads of the block, and so a launch
-need not be whole blocks. None of them is moved, joined with another or left out.
+A warp is 32 threads of a block with consecutive indices. A mask of each operation says which lanes take part in it; all
+of these reach the same call. It implies nothing for other threads of the block, and so a launch need not consist of
+whole blocks. None of the operations is moved, merged or eliminated.
 """
 
 from __future__ import annotations

@@ -194,8 +194,8 @@ def _seen(launch: PackedLaunch, program: Executable, stamper: Executable) -> boo
 
 
 def _key(launch: PackedLaunch, stamped: Sequence[Stamped], *, with_sources: bool) -> tuple[Any, ...] | None:
-    """What decides which elements the threads of a launch access, and from which others they compute what they store;
-    None where that is not known.
+    """Return the cache key of a race check: all that decides which elements the threads of a launch access, and from
+    which elements they compute the values that they store. None where that is not known.
     """
     deciding, sources = stamped[0].deciding, stamped[0].sources if with_sources else ()
     if deciding is None or sources is None:

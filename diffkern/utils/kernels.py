@@ -11,6 +11,7 @@ from diffkern.lang.intrinsics import INTRINSICS
 tid: Any = INTRINSICS["tid"]
 dot: Any = INTRINSICS["dot"]
 least: Any = INTRINSICS["min"]
+# Sorts and runs compute integers, through which no gradient goes.
 _integral = functools.partial(Kernel, enable_backward=False)
 RADIX = 256
 """Digits of a pass of a sort."""

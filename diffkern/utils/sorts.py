@@ -79,6 +79,7 @@ def segmented_sort_pairs(
                 f"where segments {name} is an array of int32 with one axis, not {described(bound)}",
                 remedy="make it with dk.array(bounds, dtype=dk.int32)",
             )
+    # Without ends each segment ends where the next one begins, and the last start is an end only.
     if ends is None:
         starts, ends = starts[: max(starts.size - 1, 0)], starts[1:]
     if starts.size != ends.size:
@@ -90,6 +91,7 @@ def segmented_sort_pairs(
 
 def _check_ranges(starts: array, ends: array, count: int) -> None:
     """Refuse segments that are not within what is sorted, where they can be read without waiting for a GPU."""
+    # While operations are recorded or captured, the bounds may not have been computed yet.
     if attention.word[0] or not (starts._memory.is_host and ends._memory.is_host):
         return
     begins, stops = starts.numpy(), ends.numpy()
@@ -180,19 +182,25 @@ def _sort(keys: array, values: array, count: int, starts: array, ends: array, be
     """Sort by digits from the lowest; each pass goes from one half of the arrays to the other."""
     t = keys._element
     assert isinstance(t, Scalar)
+    # Keys are sorted by their bits as unsigned integers, over the same memory.
     element = UINT32 if t.bits == 32 else UINT64
     plain = _make(keys._data.view(np.dtype(element.name)), element, keys._memory, True)
+    # The second halves are scratch: a pass cannot sort in place and stay stable.
     halves = [(plain[:count], values[:count]), (plain[count : 2 * count], values[count : 2 * count])]
     word = np.dtype(element.name).type
     sign = word(1 << (t.bits - 1))
+    # Signed integers are ordered by flipping the sign bit; negative floats by flipping all bits.
     if t.kind is not Kind.UINT:
         launch(kernels.make_ordered, dim=count, inputs=[plain, sign, int(t.is_float), 0])
     counts = new((starts.size, kernels.RADIX), INT32, False, keys._memory.device)
+    # From the lowest digit: each pass is stable, and so keeps the order that the earlier ones made.
     for shift in range(begin, last, 8):
+        # The last digit may have fewer bits.
         mask = (1 << min(8, last - shift)) - 1
         source, target = halves
         launch(kernels.radix_pass, dim=starts.size, inputs=[*source, *target, counts, starts, ends, word(shift), mask])
         halves.reverse()
+    # After an odd number of passes the result is in the scratch half.
     if len(range(begin, last, 8)) % 2:
         launch(kernels.copy_segments, dim=starts.size, inputs=[*halves[0], *halves[1], starts, ends])
     if t.kind is not Kind.UINT:

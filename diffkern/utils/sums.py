@@ -93,6 +93,7 @@ def array_inner(a: array, b: array, out: array | None = None, count: int | None 
         count = None
     x, y = (_first(v, count) for v in (a, b))
     scalar = a._element.dtype if composite else a._element  # type: ignore[union-attr]
+    # The products are an array of their own, so that their sum has the derivative of array_sum.
     product = like(a, x.shape, scalar, smooth=bool(a.requires_grad or b.requires_grad))
     if x.size:
         launch(kernels.inner_products if composite else kernels.products, dim=x.size, inputs=[x, y, product])
@@ -124,6 +125,7 @@ def array_scan(in_array: array, out_array: array, inclusive: bool = True) -> Non
         )
     if in_array.size:
         kernel = kernels.scan_inclusive if inclusive else kernels.scan_exclusive
+        # One thread: each sum needs the one before, and the adjoint runs along the same loop backwards.
         launch(kernel, dim=1, inputs=[in_array, out_array, in_array.size])
 
 
@@ -145,6 +147,7 @@ def array_cast(in_array: array, out_array: array, count: int | None = None) -> N
     LaunchError
         If the arrays do not fit together.
     """
+    # The count is that of elements of the first array, so it is converted to components as well.
     if (inner := component_shape(in_array._element)) != component_shape(out_array._element):
         count = None if count is None else count * math.prod(inner)
         in_array, out_array = _components(in_array), _components(out_array)
@@ -194,6 +197,7 @@ def converted(values: array, dtype: Any) -> array:
         If elements of one type do not become those of the other.
     """
     made = empty(values.shape, dtype=dtype, device=values.device)
+    # A conversion to integers ends the flow of gradients.
     made.requires_grad = bool(values.requires_grad) and carries_gradient(made._element)
     if component_shape(made._element) != component_shape(values._element):
         raise LaunchError(
@@ -216,6 +220,7 @@ def like(values: array, shape: tuple[int, ...], element: Any, smooth: bool | Non
 
 def _first(values: array, count: int | None) -> array:
     """The elements of an array along one axis, or the first of them."""
+    # An array with one axis may keep its stride.
     flat = values if values.ndim == 1 else values.contiguous().flatten()
     if count is None or count == flat.size:
         return flat
@@ -243,6 +248,7 @@ def _result(values: array, element: Any, shape: tuple[int, ...], out: array | No
 
 def _total(flat: array, out: array) -> None:
     """Add up in chunks, one thread each, and the sums of the chunks likewise."""
+    # A tree of sums rounds less than one running sum, and its order does not depend on the number of threads.
     while flat.size > _CHUNK:
         chunks = -(-flat.size // _CHUNK)
         partial = like(flat, (chunks,), flat._element)
@@ -273,10 +279,13 @@ def _along(values: array, axis: int, out: array | None) -> array:
     axis %= values.ndim
     shape = tuple(1 if k == axis else extent for k, extent in enumerate(values.shape))
     result = _result(values, values._element, shape, out)
+    # The axes in front of the summed one, and those behind it, are flattened to one each: one kernel serves any number
+    # of axes.
     outer, inner = 1, 1
     for k, extent in enumerate(values.shape):
         outer, inner = (outer * extent, inner) if k < axis else (outer, inner * (extent if k > axis else 1))
     if values.shape[axis] and result.size:
+        # A copy only where the array is not contiguous; either is recorded.
         solid = values.contiguous().reshape((outer, values.shape[axis], inner))
         launch(kernels.sum_of_axis, dim=(outer, inner), inputs=[solid, result.reshape((outer, inner))])
     else:
@@ -286,4 +295,5 @@ def _along(values: array, axis: int, out: array | None) -> array:
 
 def _number(result: array) -> Any:
     """The one element of an array, as a value."""
+    # A sum of float64 is returned as a number of its own type.
     return result.item() if isinstance(result._element, Scalar) and result._element != FLOAT64 else result[0]

@@ -1,4 +1,4 @@
-"""Arrays, annotations of them and copies, under names or by rules that Warp alone has."""
+"""Array constructors, array annotations and copies that follow Warp's names and rules."""
 
 from __future__ import annotations
 
@@ -43,12 +43,13 @@ def in_dialect(made: NativeArray, retain_grad: bool = False) -> NativeArray:
 
 
 def wrapped(data: Any, dtype: Any) -> Any:
-    """Return NumPy's numbers as an integer type has them, as in Warp.
+    """Return NumPy data as values of an integer type, as in Warp.
 
-    Integers that do not fit are wrapped around, and floats without a fraction are integers.
+    Integers that do not fit wrap around, and floats without a fraction become integers.
     """
     if not isinstance(data, (np.ndarray, np.generic)) or data.dtype.kind not in "iuf":
         return data
+    # For vectors the scalar type of the components decides.
     element = None if dtype is ANY or dtype is Any or dtype is None else resolve_type(dtype)
     element = getattr(element, "dtype", element)
     if not (isinstance(element, Scalar) and element.is_integer):
@@ -57,7 +58,7 @@ def wrapped(data: Any, dtype: Any) -> Any:
 
 
 def _whole(numbers: Any, limits: Any) -> Any:
-    """Return floats as integers of a type that has room for them, and as they are if they have fractions."""
+    """Return floats as integers of a type that can represent them all, and unchanged if some have fractions."""
     # The bounds as floats: the greater one is a power of two, as the greatest integer of 64 bits is rounded up.
     if not (
         (numbers >= limits.min) & (numbers < 2.0 ** limits.max.bit_length()) & (numbers == np.trunc(numbers))
@@ -118,23 +119,29 @@ class array(NativeArray, metaclass=_Family):
         requires_grad: bool = False,
         **options: Any,
     ) -> Any:
+        # wp.array makes native arrays; an instance of a derived class begins empty, and __init__ fills its slots.
         if cls is not array:
             return object.__new__(cls)  # which __init__ makes an array of
+        # An array that shares NumPy's memory must not be converted.
         if copy and isinstance(data, np.ndarray):
             data = wrapped(data, dtype)
+        # Warp takes an empty list for any number of axes.
         if ndim is not None and shape is None and data is not None and not np.size(data):
             ndim = None
         options |= {"strides": strides, "ptr": ptr, "capacity": capacity, "deleter": deleter}
         options |= {"grad": grad, "requires_grad": bool(requires_grad), "device": device, "pinned": bool(pinned)}
+        # Lists are tried as they are first: only floats for an integer type need the slower conversion.
         try:
             made = NativeArray(data, dtype, shape, ndim, copy=bool(copy), **options)
         except TypeError:  # which tells of floats in a list for integers
             if (whole := _listed(data, dtype)) is data:
                 raise
             made = NativeArray(whole, dtype, shape, ndim, copy=bool(copy), **options)
+        # A placeholder describes a type, and has no memory or dialect.
         return made if isinstance(made, Placeholder) else in_dialect(made)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        # The slots are those of a plain array, so sharing their values makes this object a view of the same memory.
         made = array(*args, **kwargs)
         if type(made) is not NativeArray:
             raise TypeError(f"{type(self).__name__} is made of numbers, vectors or matrices; make wp.array of others")
@@ -144,7 +151,7 @@ class array(NativeArray, metaclass=_Family):
 
 
 class _ArrayOf(ArrayOf):
-    """Arrays with a number of axes, which are made as by ``wp.array``; annotations count as instances of that."""
+    """Array constructor for a fixed number of axes, as ``wp.array``; its annotations count as instances of that."""
 
     make = array
 
@@ -194,10 +201,12 @@ def copy(
         return
     if isinstance(src, indexedarray):
         src = src.contiguous()
+    # Only then is the flattened order that of the memory, and different shapes can be copied.
     in_rows = (dest.is_contiguous and src.is_contiguous) or dest.ndim == src.ndim == 1
     if dest.shape != src.shape and in_rows:
         count = count or src.size - src_offset
     native_copy(dest, src, dest_offset, src_offset, count, stream)
+    # Under a tape the gradient of the copy is recorded, and copying it here would count it twice.
     if current.tape is None and dest.grad is not None and src.grad is not None:
         native_copy(dest.grad, src.grad, dest_offset, src_offset, count, stream)
 

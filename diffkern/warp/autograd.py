@@ -240,6 +240,7 @@ def gradcheck_tape(
             continue
         if show_summary:
             print(f"launch of {name} over {launch.dims}")
+        # A new check for each launch, as it holds the matrices of one.
         check = _Check(eps, atol, rtol, raise_exception, max_inputs_per_var, max_outputs_per_var, show_summary)
         good = check.run(run, (input_output_masks or {}).get(name)) and good
         check.plot(run, plot_relative_error, plot_absolute_error)
@@ -254,13 +255,16 @@ def _options(device: Any, max_blocks: int, block_dim: int | None) -> dict[str, A
 def _jacobian(run: Run, mask: Mask, most: int) -> Jacobians:
     if isinstance(run.function, Kernel) and not run.function.enable_backward:
         raise ValueError(f"the kernel {run.function.name!r} is not differentiated, as enable_backward is off")
+    # The copies have gradients of their own, so the originals stay as they are, including their gradients.
     given = run.copies()
     with Tape() as tape:
         results = run(given)
     pairs = run.pairs(given, results, mask)
     found = {(i, k): _unknown(given[i], results[k]) for i, k in pairs}
+    # One sweep per component of an output serves all inputs, so outputs are the outer loop.
     for k in sorted({output for _, output in pairs}):
         for at, seed in enumerate(units(results[k], most)):
+            # Gradients accumulate over sweeps, so each row begins at zero.
             tape.zero()
             tape.backward(grads={results[k]: seed})
             for i in (i for i, output in pairs if output == k):
@@ -270,6 +274,7 @@ def _jacobian(run: Run, mask: Mask, most: int) -> Jacobians:
 
 def _jacobian_fd(run: Run, mask: Mask, most: int, eps: float) -> Jacobians:
     given = run.copies()
+    # A first run, for the shapes of the outputs: `given` stays at the point where the derivative is taken.
     results = run(run.copies())
     pairs = run.pairs(given, results, mask)
     found = {(i, k): _unknown(given[i], results[k], np.float32) for i, k in pairs}
@@ -277,6 +282,7 @@ def _jacobian_fd(run: Run, mask: Mask, most: int, eps: float) -> Jacobians:
         wanted = [output for j, output in pairs if j == i]
         count = given[i].numpy().size
         for at in range(min(count, most) if most > 0 else count):
+            # Each run has its own copies: a kernel may overwrite its inputs.
             low, high = (run.moved(i, at, by, wanted) for by in (-eps, eps))
             for k, a, b in zip(wanted, low, high, strict=True):
                 found[i, k][:, at] = (b - a) / (2.0 * eps)
@@ -284,13 +290,13 @@ def _jacobian_fd(run: Run, mask: Mask, most: int, eps: float) -> Jacobians:
 
 
 def _unknown(given: array, result: array, dtype: Any = None) -> np.ndarray[Any, Any]:
-    """A matrix of which nothing is known."""
+    """Return a Jacobian filled with NaN, which stands for components that are not computed."""
     a, b = given.numpy(), result.numpy()
     return np.full((b.size, a.size), np.nan, dtype or a.dtype)
 
 
 class _Check:
-    """A comparison of derivatives with differences, and what came of it."""
+    """A comparison of derivatives with finite differences, and its results."""
 
     def __init__(
         self, eps: float, atol: float, rtol: float, strict: bool, most_in: int, most_out: int, show: bool
@@ -311,10 +317,12 @@ class _Check:
 
     def agrees(self, pair: tuple[int, int]) -> bool:
         """Return whether the matrices of a pair agree; a NaN does not."""
+        # Beyond these the matrices hold NaN for components that were not computed; within them a NaN is a failure.
         rows, columns = (most if most > 0 else None for most in (self.most_out, self.most_in))
         a, b = (m[pair].numpy().astype(float)[:rows, :columns] for m in (self.exact, self.differences))
         if not a.size:
             return True
+        # NaN compares as false, so it fails here, and counts as the worst component below.
         off = np.abs(a - b)
         good = bool(np.all(off <= self.atol + self.rtol * np.abs(b)))
         worst = np.unravel_index(int(np.argmax(np.nan_to_num(off, nan=np.inf))), off.shape)

@@ -34,6 +34,7 @@ class _OfAxes(Kernel):
     """
 
     def __init__(self, of: Any, axes: int) -> None:
+        # The options of the original count, also those that are set later.
         self._of: Final = weakref.proxy(of)  # which holds this one
         self._axes: Final = axes
         self.module = of.module
@@ -69,11 +70,13 @@ def fitted(kernel: Any, dim: Any, error: AxesError) -> Fitted | None:
         None if there is none.
     """
     given = len(error.dims)
+    # Missing axes get the extent 1, for which the program need not change.
     if error.asked > given:
         own = tuple(dim) if isinstance(dim, Sequence) else (dim,)
         return kernel, (*own, *[1] * (error.asked - given))
     if not isinstance(kernel, Kernel) or given > MOST_AXES:
         return None
+    # Made once for each number of axes, and kept with the kernel.
     known = kernel.of_axes.get(given)
     if known is None:
         known = kernel.of_axes[given] = _OfAxes(kernel, given)

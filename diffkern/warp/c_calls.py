@@ -1,4 +1,4 @@
-"""Functions of C's library and of Warp that texts in C++ call, with the types of their parameters and results."""
+"""Functions of C's library and of Warp that C++ snippets call, with the types of their parameters and results."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _LOWEST_BIT: Final = "wp.bit_count(({0}) ^ (({0}) - wp.uint64(1)))"
 _FIRST_BIT_OF_32: Final = (
     "wp.where(({0}) == wp.uint32(0), wp.int32(0), wp.int32(wp.bit_count(({0}) ^ (({0}) - wp.uint32(1)))))"
 )
+# x ^ (x - 1) has all bits up to and including the lowest set one, so its bit count is the position from 1.
 _FIRST_BIT: Final = f"wp.where(({{0}}) == wp.uint64(0), wp.int32(0), wp.int32({_LOWEST_BIT}))"
 CALLS: Final[Mapping[str, tuple[str, str, tuple[str, ...]]]] = {
     **{f"{name}f": (f"wp.{name}({{0}})", _F, (_F,)) for name in ("sqrt", "exp", "log", "sin", "cos", "floor")},
@@ -47,15 +48,16 @@ OF_QUERIES: Final[Mapping[str, str]] = {
 
 
 def type_of_warp(name: str) -> str:
-    """The text of a vector's type."""
+    """Return the text of a vector type of Warp; an empty text for another name."""
     import diffkern.warp as wp
 
     return str(getattr(getattr(wp, name, None), "ir", ""))
 
 
 def call_of_warp(name: str, arguments: list[Typed]) -> Typed:
-    """A call of a built-in function of Warp."""
+    """Return a call of one of Warp's built-in functions."""
     called = _built_in(name)
+    # Null pointers stand for optional outputs in Warp's C++ signatures, which the functions in Python do not have.
     arguments = [argument for argument in arguments if argument.kind != "nullptr"]
     kinds = {argument.kind for argument in arguments}
     kind = type_of_warp(name) if called.startswith("wp.") else ""
@@ -63,8 +65,10 @@ def call_of_warp(name: str, arguments: list[Typed]) -> Typed:
         if len(kinds) > 1:
             raise OtherTextError(f"the arguments of wp::{name} have several types; cast them to one")
         kind = next(iter(kinds), "")
+        # For vectors, and for floating-point functions of integers, the type of the result is not known here.
         if kind not in ("", *SCALARS) or (name not in ("min", "max", "abs", "clamp") and not kind.startswith("float")):
             kind = ""
+    # A constructor of a vector converts scalars to its component type, as C++ does.
     elif inner := component(kind):
         arguments = [Typed(set_to(a, inner), inner) if a.kind in SCALARS else a for a in arguments]
     elif name in ("dot", "length", "length_sq") and arguments:
@@ -75,7 +79,7 @@ def call_of_warp(name: str, arguments: list[Typed]) -> Typed:
 
 
 def _built_in(name: str) -> str:
-    """What a function of Warp is called in Python."""
+    """Return the name in Python of a function of Warp."""
     import diffkern.warp as wp
     from diffkern.warp import c_functions
 

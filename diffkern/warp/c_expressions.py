@@ -1,7 +1,7 @@
-"""Expressions of C in Python: arithmetic, casts, choices, elements of arrays, fields, calls.
+"""Expressions of C in Python: arithmetic, casts, conditionals, elements of arrays, fields, calls.
 
-In: the text of an expression and the names that are known. Out: the expression in Python, with the type that C gives
-it; :class:`OtherTextError` for one of another kind.
+:class:`Expression` takes the text of an expression and the names that are known. It gives the expression in Python with
+the type that C gives it, and raises :class:`OtherTextError` for an expression outside of the subset.
 """
 
 from __future__ import annotations
@@ -75,12 +75,13 @@ _PRECEDENCE: Final[Mapping[str, int]] = {
 
 
 class Expression:
-    """Reads an expression of C and writes it in Python.
+    """A recursive-descent parser of an expression of C, which writes it in Python.
 
     Attributes
     ----------
     steps : list
-        The variables that it counts up or down: their names, the sign, and whether the sign stands before.
+        The variables that the expression increments or decrements: their names, the sign, and whether the operator is a
+        prefix.
     """
 
     def __init__(
@@ -90,7 +91,10 @@ class Expression:
         self._tokens: list[re.Match[str]] = []
         self.steps: list[tuple[str, str, bool]] = []
         position = 0
+        # Reinterpretations and static_cast are rewritten as calls and C casts first: the grammar below knows neither
+        # pointers nor templates.
         text = _ADDRESS_OF_ARRAY.sub(r"__address_of(\1)", text)
+        # Before the plain readings, whose patterns would match a part of it.
         text = _PACKED.sub(_packed, text)
         for reading in _OTHER_READINGS:
             text = reading.sub(_bits, text)
@@ -112,6 +116,8 @@ class Expression:
         return found
 
     def _check_steps(self) -> None:
+        # A step becomes a statement before the expression. That changes nothing only if the step runs in any case, and
+        # no other read of the variable could come before or after it.
         names = [token["name"] for token in self._tokens]
         conditional = any(token["op"] in ("&&", "||", "?") for token in self._tokens)
         for name, sign, _ in self.steps:
@@ -119,7 +125,7 @@ class Expression:
                 raise OtherTextError(f"{sign}{sign} of {name} within an expression: give it a statement of its own")
 
     def _choice(self) -> Typed:
-        """An expression, or one of two."""
+        """Parse an expression, which may be a conditional ``a ? b : c``."""
         condition = self._binary(0)
         if self._next() != "?":
             return condition
@@ -127,6 +133,7 @@ class Expression:
         first = self._choice()
         self._take(":")
         second = self._choice()
+        # C gives a conditional the common type of both values, whichever is taken.
         kind = first.kind
         if first.kind != second.kind:
             if first.kind not in SCALARS or second.kind not in SCALARS:
@@ -144,6 +151,7 @@ class Expression:
         self._at += 1
 
     def _binary(self, lowest: int) -> Typed:
+        # Precedence climbing: operators of one level associate to the left, as in C.
         left = self._unary()
         while (level := _PRECEDENCE.get(operator := self._next(), 0)) > lowest:
             self._at += 1
@@ -160,6 +168,7 @@ class Expression:
             value = self._unary()
             if value.kind not in SCALARS and not (token == "-" and component(value.kind)):
                 raise OtherTextError(f"the type of {value.code} is not known here")
+            # Unary operators promote as well: -x of an int8 is an int in C, which does not wrap at 8 bits.
             kind = promoted(value.kind)
             if token == "~" and kind.startswith("float"):
                 raise OtherTextError("~ takes integers")
@@ -176,7 +185,8 @@ class Expression:
         return value
 
     def _stepped(self, value: Typed, sign: str, before: bool) -> Typed:
-        """A variable that is counted up or down; statements around do it."""
+        """Note that a variable is incremented or decremented; the statement around the expression does it."""
+        # Only a variable by itself equals its entry; elements, fields and other expressions do not.
         name = next((name for name, known in self._known.items() if known == value), None)
         if name is None or value.kind not in SCALARS - {"bool"}:
             raise OtherTextError(f"{sign}{sign} is translated for variables that are numbers")
@@ -184,11 +194,12 @@ class Expression:
         return value if before else Typed(OLD, value.kind)
 
     def _cast(self) -> str | None:
-        """The type in parentheses that begins here, which is passed."""
+        """Return the type of the cast that begins here, and skip it; None if there is none."""
         end = self._at + 1
         while end < len(self._tokens) and self._tokens[end]["name"]:
             end += 1
         words = " ".join(self._tokens[k]["name"] for k in range(self._at + 1, end))
+        # `(x)` may as well be a variable in parentheses: only the name of a type makes it a cast.
         if words not in TYPES or end == len(self._tokens) or self._tokens[end][0].strip() != ")":
             return None
         self._at = end + 1
@@ -201,6 +212,7 @@ class Expression:
         self._at += 1
         if token["float"]:
             number = token["float"]
+            # Without a suffix a literal is a double in C, and so is the arithmetic with it.
             single = number[-1] in "fF"
             kind = "float32" if single else "float64"
             return Typed(f"wp.{kind}({number[:-1] if single else number})", kind)
@@ -211,6 +223,7 @@ class Expression:
             self._take(")")
             return Typed(f"({inside.code})", inside.kind, inside.constant)
         name = token["name"] or ""
+        # GPU names first: `threadIdx` is no known variable, and an atomic takes an address, which is no expression.
         if self._gpu and self._next() == "." and (own := self._own(name)) is not None:
             return own
         if self._gpu and self._next() == "(" and (update := update_named(name)):
@@ -224,14 +237,14 @@ class Expression:
         raise OtherTextError(f"{name or token[0].strip()} is not known here")
 
     def _own(self, name: str) -> Typed | None:
-        """What every thread of a GPU has: ``threadIdx.x``, which is passed."""
+        """Return a built-in variable of a GPU thread, as ``threadIdx.x``, and skip its field; None for another name."""
         field = self._tokens[self._at + 1] if self._at + 1 < len(self._tokens) else None
         found = NAMES.get(f"{name}.{field['name']}") if field and name not in self._known else None
         self._at += 2 * (found is not None)
         return found
 
     def _update(self, name: str) -> Typed:
-        """An atomic update of an element of an array, which may be read as another type."""
+        """Parse an atomic update of an array's element, which may be reinterpreted as another type."""
         self._take("(")
         wanted = ""
         if self._next() == "reinterpret_cast":
@@ -249,12 +262,13 @@ class Expression:
             self._at += 1
             values.append(self._choice())
         self._take(")")
+        # Equal bits do not mean an equal update: the order of floats differs from that of their bits as integers.
         if wanted and wanted != array.kind:
             return of_bits(name, array, indices, wanted, values)
         return atomic_update(name, ", ".join((array.code, *indices)), array.kind, values)
 
     def _place(self) -> tuple[Typed, list[str]]:
-        """The address of an element, ``&a.data[k]`` or ``wp::address(a, i)``: the array and the indices."""
+        """Parse the address of an element, ``&a.data[k]`` or ``wp::address(a, i)``, as the array and the indices."""
         if self._next() == "wp::address":
             self._at += 1
             array, *indices = self._arguments()
@@ -290,14 +304,17 @@ class Expression:
             return Typed(f"{codes[0]}.ptr", "uint64")
         if name.startswith("__bits_as_"):
             return _read_as(arguments[0], name.removeprefix("__bits_as_"))
+        # CUDA overloads min and max for mixed types, unlike Warp's functions, which take one type.
         if name in ("min", "max") and len(arguments) == 2 and all(a.kind in SCALARS for a in arguments):
             kind = common(arguments[0].kind, arguments[1].kind)
             return Typed(f"wp.{name}({set_to(arguments[0], kind)}, {set_to(arguments[1], kind)})", kind)
         if self._gpu and (exchanged := called(name, arguments)) is not None:
             return exchanged
+        # Functions that the text defines hide those of C and of Warp.
         if (local := self._known.get(f"{name}()")) is not None:
             return _call_of_local(local, arguments)
         if name in OVERLOADED and len(arguments) == 1:
+            # <cmath> converts integers to double.
             kind = arguments[0].kind if arguments[0].kind == "float32" else "float64"
             return Typed(OVERLOADED[name].format(as_kind(arguments[0], kind)), kind)
         if name in CALLS and len(arguments) == len(CALLS[name][2]):
@@ -308,9 +325,10 @@ class Expression:
         raise OtherTextError(f"a call of {name} with {len(arguments)} arguments is not translated")
 
     def _part_of(self, name: str) -> Typed:
-        """A variable, or fields and elements of it."""
+        """Parse a variable, with the fields and elements behind it."""
         found = self._known[name]
         while self._next() in (".", "["):
+            # The components of a vector are `v[k]` or `v.c[k]`. Elements of arrays come after `.data`, below.
             if self._next() == "[" or (component(found.kind) and self._is_component()):
                 found = self._component(found)
                 continue
@@ -321,6 +339,8 @@ class Expression:
             self._at += 1
             if field not in ("data", "shape"):
                 name = f"{name}.{field}"
+                # Of structs the types of fields are known by their full names; of vectors and queries they follow from
+                # the type.
                 inner = component(found.kind) if field in "xyzw" else ""
                 inner = OF_QUERIES.get(field, "") if found.kind == "query" else inner
                 known = self._known.get(name)
@@ -343,7 +363,7 @@ class Expression:
         return found
 
     def _is_component(self) -> bool:
-        """Whether ``.c[k]`` comes next, in which a vector has its components."""
+        """Return whether ``.c[k]`` comes next, the components of a vector in Warp's C++, and skip the ``.c``."""
         ahead = [self._tokens[self._at + k][0].strip() for k in range(1, 3) if self._at + k < len(self._tokens)]
         if ahead == ["c", "["]:
             self._at += 2
@@ -351,7 +371,7 @@ class Expression:
         return False
 
     def _component(self, found: Typed) -> Typed:
-        """A component of a vector, or an element of an array that is declared in the text."""
+        """Parse the subscript of a vector, or of an array that the text declares."""
         kind = found.kind.removesuffix(_ARRAY) if found.kind.endswith(_ARRAY) else component(found.kind)
         if not kind or found.kind.startswith("mat"):
             raise OtherTextError(f"an element of {found.code}, of which no type is known here")
@@ -363,7 +383,8 @@ class Expression:
         return Typed(f"{found.code}[{as_kind(index, common(index.kind, 'int32'))}]", kind)
 
     def _indices(self, name: str, array: Typed, index: str) -> list[str]:
-        """The index along each axis of an element at a place in memory."""
+        """Return the index along each axis of the element at a linear offset."""
+        # The inverse of the row-major offset: the last axis is the remainder, the first one needs none.
         count, indices, extents = self._axes.get(name, 1), list[str](), ""
         if count == 1:
             return [index]
@@ -374,7 +395,8 @@ class Expression:
         return indices[::-1]
 
     def _element(self, name: str, array: Typed, index: str) -> Typed:
-        """The element of an array at a place in memory."""
+        """Return the element of an array at a linear offset, and note that it was accessed."""
+        # Statements checks these reads against stores to the same element.
         found = f"{array.code}[{', '.join(self._indices(name, array, index))}]"
         self._elements.add(found)
         return Typed(found, array.kind)
@@ -393,7 +415,7 @@ class Expression:
 
 
 def _call_of_local(function: Typed, arguments: Sequence[Typed]) -> Typed:
-    """A call of a function that the text defines, whose type is that of its result and of its parameters."""
+    """Return a call of a function that the text defines; its kind lists the types of its result and its parameters."""
     result, *kinds = function.kind.split(",")
     if len(kinds) != len(arguments):
         raise OtherTextError(f"{function.code} takes {len(kinds)} arguments")
@@ -402,21 +424,21 @@ def _call_of_local(function: Typed, arguments: Sequence[Typed]) -> Typed:
 
 
 def _read_as(value: Typed, kind: str) -> Typed:
-    """The bits of a value as those of another type, which is as wide."""
+    """Reinterpret the bits of a value as another type of the same width."""
     if value.kind not in SCALARS or bits_of(value.kind) != bits_of(kind):
         raise OtherTextError(f"the bits of {value.code} are not those of a {kind}")
     return Typed(f"wp.cast({value.code}, wp.{kind})", kind)
 
 
 def _packed(found: re.Match[str]) -> str:
-    """A reading of several elements at once, as a vector of these."""
+    """Rewrite a load of several elements at once as a vector of these elements."""
     scalar, count, array, index = found.groups()
     elements = ", ".join(f"{array}[({index}) + {k}]" for k in range(int(count)))
     return f"wp::vec{count}{'i' if scalar == 'int' else ''}({elements})"
 
 
 def _bits(found: re.Match[str]) -> str:
-    """A reading of a variable as another type, as a call."""
+    """Rewrite the reinterpretation of a variable as a call of ``__bits_as_<type>``."""
     name = " ".join(found[1].split())
     if name not in TYPES:
         raise OtherTextError(f"bits read as {name} are not translated")

@@ -1,4 +1,4 @@
-"""Functions of C's library and of Warp's own code that kernels do not have, for bodies that were text in C++."""
+"""Functions of C's library and of Warp's C++ code that kernels do not have, for translated C++ snippets."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What texts in C++ for a GPU say of their threads: names, exchanges, votes, waiting and atomic updates, in Python.
+"""Thread-level vocabulary of C++ snippets for a GPU, in Python: names, shuffles, votes, barriers and atomic updates.
 
-In: names, and calls with arguments that are read. Out: expressions and lines in Python, None for others.
+The functions take a name, and a call's arguments that are already translated. They give expressions and statements in
+Python, and None for other names.
 """
 
 from __future__ import annotations
@@ -38,12 +39,14 @@ _UPDATE: Final = re.compile(r"atomic(Add|Sub|Min|Max|Exch|CAS|And|Or|Xor)(?:_blo
 
 
 def called(name: str, arguments: Sequence[Typed]) -> Typed | None:
-    """Return a call of a function that lanes of a warp call together."""
+    """Return a call of a function that the lanes of a warp call together; None for another function."""
     if name in _SHUFFLES and len(arguments) in (3, 4):
         mask, value, lane, *rest = arguments
+        # CUDA's shuffles have overloads for int and wider types only, so that narrow integers are promoted.
         kind = promoted(value.kind)
         if kind not in SCALARS:
             raise OtherTextError(f"{name} of {value.code}, which is no number")
+        # The width is a segment of the warp; without one it is the whole warp.
         width = as_kind(rest[0], "int32") if rest else "32"
         code = f"{_mask(mask)}, wp.{kind}({value.code}), {as_kind(lane, 'int32')}, {width}"
         return Typed(f"c_warps.{_SHUFFLES[name]}({code})", kind)
@@ -58,17 +61,18 @@ def called(name: str, arguments: Sequence[Typed]) -> Typed | None:
 
 
 def _mask(value: Typed) -> str:
+    # A literal such as 0xFFFFFFFF is no int32 in Python; it gets its type by construction, not by conversion.
     return f"wp.uint32({value.code})" if value.constant else as_kind(value, "uint32")
 
 
 def update_named(name: str) -> str:
-    """Return the name in Python of an atomic update in C; "" for another function."""
+    """Return the name in Python of an atomic update in C; an empty text for another function."""
     found = _UPDATE.fullmatch(name)
     return f"atomic_{found[1].lower()}" if found else ""
 
 
 def atomic_update(name: str, place: str, kind: str, values: Sequence[Typed]) -> Typed:
-    """Return an atomic update of an element, which gives what was there before."""
+    """Return an atomic update of an element, whose value is the old content."""
     if len(values) != 1 + (name == "atomic_cas"):
         raise OtherTextError(f"{name} takes another number of arguments")
     if kind not in SCALARS:
@@ -78,7 +82,8 @@ def atomic_update(name: str, place: str, kind: str, values: Sequence[Typed]) -> 
 
 
 def of_bits(name: str, array: Typed, indices: Sequence[str], wanted: str, values: Sequence[Typed]) -> Typed:
-    """Return an atomic update of the bits of an element, read as another type; what was there before is not known."""
+    """Return an atomic update of an element's bits, reinterpreted as another type; the old content is not returned."""
+    # The usual idiom for a maximum of floats of one sign; others have no loop of compare-and-swap here.
     known = name in ("atomic_max", "atomic_min") and (array.kind, wanted) == ("float32", "int32")
     if not known or len(indices) != 1 or len(values) != 1:
         raise OtherTextError(f"{name} of elements of {array.kind} read as {wanted}")

@@ -31,7 +31,8 @@ _DECLARED: Final[Mapping[str, str]] = {
 
 
 def preprocessed(text: str, gpu: bool) -> str:
-    """Return what a compiler for a processor or a GPU sees of a text: comments gone, one branch of each ``#if``."""
+    """Return a text as a compiler for a CPU or a GPU sees it: without comments, and with one branch of each ``#if``."""
+    # Comments become white space with their newlines, so that errors name the right line.
     text = re.sub(r"/\*.*?\*/|//[^\n]*", lambda m: " " + "\n" * m[0].count("\n"), text, flags=re.DOTALL)
     kept: list[str] = []
     seen: list[bool] = []
@@ -40,6 +41,7 @@ def preprocessed(text: str, gpu: bool) -> str:
         directive, rest = (f"#{found[1]}", found[2]) if found else ("", "")
         keeps = all(seen) and not directive
         if directive in ("#if", "#ifdef", "#ifndef"):
+            # `__CUDA_ARCH__` is the only macro with a known value, alone or negated: any other condition is refused.
             known = _GPU.sub("", rest).strip(" ()")
             if known not in ("", "!") or _GPU.search(rest) is None:
                 raise OtherTextError(f"of the condition {line.strip()} nothing is known here", number)
@@ -48,6 +50,7 @@ def preprocessed(text: str, gpu: bool) -> str:
             seen[-1] = not seen[-1]
         elif directive == "#endif" and seen:
             seen.pop()
+        # Directives in a branch that is not taken do not matter, except for #elif, which may begin one that is.
         elif directive == "#elif" or (all(seen) and directive not in ("", "#pragma")):
             raise OtherTextError(f"the directive {directive} is not translated", number)
         kept.append(line if keeps else "")  # so that lines keep their numbers
@@ -61,7 +64,7 @@ def body_of(
     axes: Mapping[str, int] = MappingProxyType({}),
     result: str | None = "",
 ) -> list[str] | None:
-    """Return the statements of a body in Python; None if they are not of those that are translated.
+    """Return the statements of a body in Python; None if it is outside of the subset that is translated.
 
     See :func:`translated`.
     """
@@ -114,12 +117,15 @@ def translated(
     def expression(part: str, known: Mapping[str, Typed]) -> Expression:
         return Expression(part, known, axes, elements, gpu)
 
+    # Shared by all expressions of the text: it collects the elements read so far.
     elements: set[str] = set()
     types = {name: type_of_warp(kind[3:]) if kind.startswith("wp.") else kind for name, kind in _DECLARED.items()}
     known = {name: Typed(name, kind) for name, kind in parameters.items()} | dict(more)
     if {"wp", "c_functions", "c_warps"} & set(known):
         raise OtherTextError("the parameters wp, c_functions and c_warps have names of modules here")
+    # From here on the text is that of one target: its author may have written a branch for each.
     text = preprocessed(text, gpu)
+    # `a[k]` of an array parameter means the element at a flat offset, as `a.data[k]` does.
     for name in axes:  # an array is the address of its elements where C indexes it
         text = re.sub(rf"(?<![\w.]){re.escape(name)}(\s*\[)", rf"{name}.data\1", text)
     read = Statements(text, types, simple, expression, known, elements, result, gpu)

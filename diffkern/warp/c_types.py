@@ -34,7 +34,7 @@ _VECTOR: Final = re.compile(r"(?:vec\d+|quat|mat\w+)<(\w+)>")
 
 
 class OtherTextError(Exception):
-    """A text that is none of those that are written in Python."""
+    """A text outside of the subset that is translated to Python."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Typed:
     kind : str
         Its type.
     constant : bool
-        Whether it is made of literals without a type of their own in Python.
+        True if it consists of literals, which have no type of their own in Python.
     """
 
     code: str
@@ -57,15 +57,17 @@ class Typed:
 
 
 def promoted(kind: str) -> str:
-    """The type that an operand gets: integers narrower than ``int`` are ``int``."""
+    """Return the type of an operand after integer promotion: integers narrower than ``int`` become ``int``."""
     return "int32" if _BITS.get(kind, 64) < 32 else kind
 
 
 def common(first: str, second: str) -> str:
-    """The type that both operands of an operator get."""
+    """Return the common type that both operands of an operator are converted to."""
+    # float64 first: if either operand is a double, the other is converted to it.
     for known in reversed(_FLOATS):
         if known in (first, second):
             return known
+    # C's usual arithmetic conversions: of equal widths the unsigned type wins, else the wider one.
     first, second = promoted(first), promoted(second)
     if _BITS[first] == _BITS[second]:
         return first if first.startswith("u") else second
@@ -73,7 +75,7 @@ def common(first: str, second: str) -> str:
 
 
 def as_kind(value: Typed, kind: str) -> str:
-    """Write an expression as one of another type, as an assignment converts it."""
+    """Convert an expression to another type, as an assignment does."""
     if value.kind == kind or kind not in SCALARS:
         return value.code
     if value.kind not in SCALARS:
@@ -82,13 +84,14 @@ def as_kind(value: Typed, kind: str) -> str:
         return f"wp.{kind}({value.code})"
     if kind == "bool":
         return f"({value.code} != {'0' if value.kind == 'int32' else f'wp.{value.kind}(0)'})"
+    # A boolean is promoted to int before it is converted any further.
     if value.kind == "bool" and kind != "int32":
         return f"wp.{kind}(wp.int32({value.code}))"
     return f"wp.{kind}({value.code})"
 
 
 def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
-    """Write an operator between two values."""
+    """Apply a binary operator to two values."""
     if operator in ("&&", "||"):
         word = "and" if operator == "&&" else "or"
         return Typed(f"({as_kind(left, 'bool')} {word} {as_kind(right, 'bool')})", "bool")
@@ -97,6 +100,7 @@ def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
     whole = operator in ("%", "&", "|", "^", "<<", ">>")
     if whole and {left.kind, right.kind} & set(_FLOATS):
         raise OtherTextError(f"{operator} takes integers")
+    # The type of a shift is that of its left operand alone.
     shift = operator in ("<<", ">>")
     kind = promoted(left.kind) if shift else common(left.kind, right.kind)
     if left.constant and right.constant:  # in Python they would have no width
@@ -106,13 +110,14 @@ def arithmetic(operator: str, left: Typed, right: Typed) -> Typed:
 
 
 def component(kind: str) -> str:
-    """The type of a vector's components; "" where a type is that of another thing."""
+    """Return the type of a vector's components; "" for a type that is no vector."""
     found = _VECTOR.fullmatch(kind)
     return found[1] if found else ""
 
 
 def _of_vectors(operator: str, left: Typed, right: Typed) -> Typed:
-    """Vectors of one type, or a vector and a number of its components' type."""
+    """Apply an operator to two vectors of one type, or to a vector and a scalar of its component type."""
+    # Anything else has another meaning in Warp's C++, or none: it is refused rather than guessed.
     same = operator in ("+", "-", "==", "!=") and left.kind == right.kind and component(left.kind)
     scaled = operator in ("*", "/") and component(left.kind) == right.kind != ""
     scaled = scaled or (operator == "*" and component(right.kind) == left.kind != "")
@@ -125,13 +130,15 @@ def _of_vectors(operator: str, left: Typed, right: Typed) -> Typed:
 
 
 def literal(digits: str, suffix: str) -> Typed:
-    """An integer with the type that C gives it: the first that has room for it."""
+    """Return an integer literal with the type that C gives it: the first one that can represent it."""
     octal = len(digits) > 1 and digits[0] == "0" and digits[1] not in "xX"
     if octal and re.fullmatch("[0-7]+", digits) is None:
         raise OtherTextError(f"{digits} is no number in base 8")
     if re.fullmatch("u?l{0,2}|l{1,2}u", suffix) is None:
         raise OtherTextError(f"{digits}{suffix} is no number")
     value = int(digits, 8 if octal else 0)
+    # The candidates of the C standard, in order. A decimal literal without `u` is never unsigned; a hexadecimal or
+    # octal one may be.
     kinds = [k for k in ("int32", "uint32", "int64", "uint64") if "l" not in suffix or k.endswith("64")]
     if "u" in suffix:
         kinds = [k for k in kinds if k[0] == "u"]
@@ -139,6 +146,7 @@ def literal(digits: str, suffix: str) -> Typed:
         kinds = [k for k in kinds if k[0] == "i"]
     for kind in kinds:
         if value < 2 ** (_BITS[kind] - (kind[0] == "i")):
+            # Python has no literals such as 017.
             shown = str(value) if octal else digits
             return Typed(shown, kind, True) if kind == "int32" else Typed(f"wp.{kind}({shown})", kind)
     raise OtherTextError(f"{digits} is too large for a number in C")
@@ -150,5 +158,5 @@ def bits_of(kind: str) -> int:
 
 
 def set_to(value: Typed, kind: str) -> str:
-    """A value of a type, also where it is a literal."""
+    """Convert a value to a type, with a literal written as one of that type too."""
     return f"wp.{kind}({value.code})" if value.constant and kind in SCALARS - {"bool"} else as_kind(value, kind)

@@ -1,7 +1,7 @@
-"""What threads of a warp do together in C for GPUs, and atomic updates, for bodies that were text in C++.
+"""Warp-level functions of CUDA, and atomic updates of bits, for translated C++ snippets.
 
-The lane that a thread reads from is computed as CUDA defines it, of a part of the warp that has ``width`` lanes, a
-power of 2 of at most 32.
+The lane that a thread reads from is computed as CUDA defines it, within a segment of the warp that has ``width`` lanes,
+a power of 2 of at most 32.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ __all__ = [
     "wait",
 ]
 
+# Internal built-ins have no public name: only translated snippets may call them, as they suit no other target.
 active: Final = INTERNAL["warp_active"]
 block_wait: Final = INTERNAL["block_barrier"]
 ballot: Final = INTERNAL["warp_ballot"]
@@ -96,5 +97,6 @@ def _tried(a: wp.array[wp.float32], i: wp.int32, old: wp.int32, given: wp.int32)
     return wp.where(found == old, given, found), given
 
 
+# Errors and line information point at the snippet's line that calls them, not at this file.
 for _function in (shuffle, shuffle_up, shuffle_down, shuffle_xor, atomic_max_of_bits, atomic_min_of_bits, _tried):
     _function.at_caller = True

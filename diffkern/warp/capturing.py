@@ -93,6 +93,7 @@ def capture_debug_dot_print(graph: Graph, path: str, verbose: bool = True) -> No
         Whether it says which arrays each step reads and writes.
     """
     operations = [item.operation for item in graph.sequence._program.items]
+    # The edges are derived from the arrays, as a sequence has its steps in order and no graph.
     before = waits([(operation.reads(), operation.writes()) for operation in operations])
     lines = [f"  step{k} [label={_label(k, operation, verbose)}];" for k, operation in enumerate(operations)]
     lines += [f"  step{first} -> step{k};" for k, needed in enumerate(before) for first in sorted(needed)]
@@ -106,6 +107,7 @@ def _label(number: int, operation: Operation, verbose: bool) -> str:
     if verbose:
         for verb, arrays in (("reads", operation.reads()), ("writes", operation.writes())):
             text += "".join(f"\n{verb} {a._summary()}" for a in arrays)
+    # JSON's escapes of quotes and newlines are those of DOT.
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class GraphColoringAlgorithm(enum.IntEnum):
-    """In which order nodes get their colours."""
+    """The order in which nodes get their colours."""
 
     MCS = 0
     GREEDY = 1
@@ -61,6 +61,7 @@ def graph_coloring_assign(
     if GraphColoringAlgorithm(algorithm) is GraphColoringAlgorithm.MCS:
         order = _by_cardinality(neighbours)
     else:
+        # The sort is stable, so that nodes of one degree keep their order and colours are reproducible.
         order = sorted(range(len(neighbours)), key=lambda node: -len(neighbours[node]))
     colors = _first_free(order, neighbours)
     node_colors.assign(np.array(colors, np.int32))
@@ -100,8 +101,10 @@ def graph_coloring_balance(
     """
     neighbours = _neighbours(edges, node_colors)
     most = len(neighbours) if max_iterations is None else _limit(max_iterations)
+    # There is nothing to balance with.
     if color_count <= 1:
         return 1.0
+    # Python's lists: the moves below access single nodes, for which NumPy's scalars are slower.
     colors = node_colors.numpy().tolist()
     groups: list[list[int]] = [[] for _ in range(color_count)]
     for node, color in enumerate(colors):
@@ -148,7 +151,7 @@ def graph_coloring_get_groups(
 
 
 class _Buckets:
-    """Nodes that have not been taken, by the number of their neighbours that have."""
+    """Nodes that have not been visited, by the number of their neighbours that have."""
 
     def __init__(self, nodes: int) -> None:
         self.weights = [0] * nodes  # -1: taken
@@ -157,6 +160,7 @@ class _Buckets:
 
     def add(self, node: int, weight: int) -> None:
         """Put a node in."""
+        # A weight grows by one at a time, so at most one list is added.
         while weight >= len(self._of_weight):
             self._of_weight.append([])
         bucket = self._of_weight[weight]
@@ -172,6 +176,7 @@ class _Buckets:
 
     def take(self) -> int | None:
         """Take out the first node of the highest weight, if there is any."""
+        # The highest weight falls only as nodes are taken, so this costs constant time on average.
         while len(self._of_weight) > 1 and not self._of_weight[-1]:
             self._of_weight.pop()
         bucket = self._of_weight[-1]
@@ -183,6 +188,7 @@ class _Buckets:
         return node
 
     def _remove(self, bucket: list[int], place: int) -> None:
+        # The last node fills the gap, which makes removal take constant time.
         last = bucket.pop()
         if place < len(bucket):
             bucket[place] = last
@@ -190,7 +196,7 @@ class _Buckets:
 
 
 def _by_cardinality(neighbours: Sequence[Sequence[int]]) -> list[int]:
-    """The nodes, each time one of those with the most neighbours before it."""
+    """Return the nodes in an order in which each next one has the most neighbours before it."""
     buckets = _Buckets(len(neighbours))
     order: list[int] = []
     start = 0
@@ -203,15 +209,17 @@ def _by_cardinality(neighbours: Sequence[Sequence[int]]) -> list[int]:
             buckets.weights[node] = -1
         order.append(node)
         for other in neighbours[node]:
+            # Visited nodes have weight -1.
             if buckets.weights[other] >= 0:
                 buckets.raise_weight(other)
     return order
 
 
 def _first_free(order: Sequence[int], neighbours: Sequence[Sequence[int]]) -> list[int]:
-    """Colours in which each node has the first one that no neighbour before it has."""
+    """Return colours: each node, in order, gets the smallest one that no earlier neighbour has."""
     colors = [-1] * len(neighbours)
     for node in order:
+        # Neighbours without a colour count as -1, which is no candidate.
         taken = {colors[other] for other in neighbours[node]}
         color = 0
         while color in taken:
@@ -226,7 +234,8 @@ def _first_free(order: Sequence[int], neighbours: Sequence[Sequence[int]]) -> li
 def _balance(
     neighbours: Sequence[Sequence[int]], colors: list[int], groups: list[list[int]], target: float, most: int
 ) -> tuple[float, bool]:
-    """Move nodes to the smallest group; returns the ratio, and whether more moves were possible."""
+    """Move nodes to the smallest group; return the ratio, and whether more moves were possible."""
+    # The last move is remembered, so that it can be undone if it makes the ratio worse.
     before, moved, count = -1.0, (-1, -1), 0
     while True:
         sizes = [len(group) for group in groups]
@@ -235,12 +244,15 @@ def _balance(
         if 0.0 < before < ratio:  # the last move has made it worse
             colors[moved[0]] = moved[1]
             return before, False
+        # Groups that differ by at most two nodes count as balanced, whatever the target.
         if sizes[largest] - sizes[smallest] <= 2 or ratio <= target:
             return ratio, False
+        # If no node of the largest group can move, one of another group makes room for later moves.
         sources = [largest, *(k for k in range(len(groups)) if k not in (largest, smallest))]
         found = next((move for k in sources if (move := _movable(neighbours, colors, groups[k], smallest))), None)
         if found is None:
             return ratio, False
+        # Checked after a move was found, so that the warning is given only if the limit cut the work short.
         if count == most:
             return ratio, True
         place, node = found
@@ -255,7 +267,7 @@ def _balance(
 def _movable(
     neighbours: Sequence[Sequence[int]], colors: Sequence[int], group: Sequence[int], color: int
 ) -> tuple[int, int] | None:
-    """The first node of a group that may have another colour, and its place."""
+    """Return the first node of a group that may take another colour, with its position."""
     for place, node in enumerate(group):
         if all(colors[other] != color for other in neighbours[node]):
             return place, node
@@ -271,7 +283,7 @@ def _check(a: array, name: str, ndim: int) -> None:
 
 
 def _neighbours(edges: array, node_colors: array) -> list[list[int]]:
-    """The neighbours of each node."""
+    """Return the neighbours of each node."""
     _check(edges, "edges", 2)
     _check(node_colors, "node_colors", 1)
     if edges.shape[1] != 2:

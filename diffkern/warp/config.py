@@ -87,8 +87,10 @@ _KEPT: Final[Mapping[str, Any]] = {
 """Other settings, with their values at the start."""
 
 
+# A module's attributes can only be intercepted by a class of its own, which `wp.config.mode = ...` goes through.
 class _Settings(ModuleType):
     def __getattr__(self, name: str) -> Any:
+        # Not stored here: the native configuration is the only owner of a shared setting.
         if name in _SAME:
             return getattr(config, name)
         if name == "kernel_cache_dir":
@@ -99,6 +101,7 @@ class _Settings(ModuleType):
         if name in _SAME:
             setattr(config, name, bool(value) if name in _SWITCHES and not isinstance(value, str) else value)
         elif name == "deterministic":
+            # Native launches know only on and off; the value itself is kept, so that it reads back as it was set.
             config.deterministic = bool(value)
             super().__setattr__(name, value)
         elif name == "kernel_cache_dir":
@@ -119,9 +122,11 @@ class _Settings(ModuleType):
 
 
 def _unknown(name: str) -> str:
+    # A misspelled setting would otherwise be silently without effect.
     close = difflib.get_close_matches(name, [*_SAME, *_KEPT, "kernel_cache_dir"], n=1)
     return f"wp.config has no setting {name!r}" + (f"; did you mean {close[0]!r}?" if close else "")
 
 
+# Written into the module's dictionary, past __setattr__: these are defaults, which nobody has set.
 globals().update(_KEPT)
 sys.modules[__name__].__class__ = _Settings

@@ -52,9 +52,11 @@ def _strided(
         raise ValueError(
             f"strides {tuple(strides)} do not fit an array of shape {extents}: write a multiple of {size} for each axis"
         )
+    # The position of the last element, counted in elements; an array without elements needs no memory.
     last = sum((n - 1) * s for n, s in zip(extents, strides, strict=True)) // size
     count = last + 1 if all(extents) else 0
     whole = in_dialect(make(count, dtype, bool(requires_grad), device, bool(pinned)), retain)
+    # The whole array is kept alive by its memory, which the view shares.
     made: array = array(ptr=whole.ptr, dtype=dtype, shape=extents, strides=tuple(strides), device=whole.device)
     return made
 
@@ -166,8 +168,10 @@ def full(
         As in :func:`zeros`; the element type is that of the value by default, of a list or an array of NumPy the vector
         or matrix that has these components.
     """
+    # Components make one vector or matrix as the element, not an array of numbers.
     if dtype is None and isinstance(value, (np.ndarray, list, tuple)):
         dtype = _of_components(value)
+    # Integers of Python are int32 in Warp and would be int64 natively, so they take the path below.
     if dtype is None and type(value) is not int:
         made = create.full(_checked(shape, n, ndim), value, None, bool(requires_grad), device, bool(pinned))
         return in_dialect(made, retain_grad)
@@ -179,6 +183,7 @@ def full(
 def _of_components(value: Any) -> Any:
     """The type of a vector or matrix that is given by its components: Python's numbers have 32 bits. None of others."""
     numbers = np.asarray(value)
+    # NumPy's types are taken as they are.
     scalar: Any = numbers.dtype
     if not isinstance(value, np.ndarray):
         scalar = {"f": float, "i": int, "b": bool}.get(scalar.kind)

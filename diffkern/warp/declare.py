@@ -73,19 +73,24 @@ class Kernel(NativeKernel):
         source: str | None = None,
     ) -> None:
         check_function(func, "@wp.kernel")
+        # The cache key is made of the function's own source, which these would bypass.
         if code_transformers or source is not None:
             raise MisuseError(
                 "a kernel is made of a function as it is written", remedy="leave out transformers and source"
             )
+        # None means that an option was not given, so that the module's value applies.
         given = {_OF_WARP.get(name, name): value for name, value in (options or {}).items() if value is not None}
         self.given: Mapping[str, Any] = given
         self.module: Module = module_of(func, module)
         own = {name: as_native(name, value) for name, value in given.items() if name in names("kernel")}
+        # A module of a kernel's own shows the options of its only kernel.
         if module == "unique":
             note_options(self.module, given)
+        # Warp accepts a tuple with the number of threads alone.
         if isinstance(bounds := own.get("launch_bounds"), (tuple, list)) and len(bounds) == 1:
             own["launch_bounds"] = bounds[0]
         self._begin(func, KernelOptions(**own), key)
+        # Under its name, so that a kernel that is defined again replaces the earlier one.
         self.module.kernels[self.key] = self
         self.overloads: dict[tuple[Any, ...], Kernel] = {}
         self.of_axes: dict[int, Kernel] = {}
@@ -233,6 +238,7 @@ def overload(kernel: Any, arg_types: Mapping[str, Any] | Sequence[Any] | None = 
     MisuseError
         If there is no such kernel or parameter.
     """
+    # Annotations of a stub may name local types of the caller.
     scope = sys._getframe(1).f_locals
     with Entrance("@wp.overload", kernel):
         return _overload(kernel, arg_types, scope)
@@ -245,6 +251,7 @@ def _overload(kernel: Any, arg_types: Any, scope: Mapping[str, Any]) -> Any:
                 f"wp.overload takes a kernel and types, not {kernel!r}", remedy="write wp.overload(kernel, [types])"
             )
         types = _annotated(kernel, scope)
+        # The decorator returns the generic kernel, as the name it binds is that of the generic one.
         generic = _generic_of(kernel)
         _instance(generic, types)
         return generic
@@ -254,7 +261,7 @@ def _overload(kernel: Any, arg_types: Any, scope: Mapping[str, Any]) -> Any:
 
 
 def _annotated(stub: Any, scope: Mapping[str, Any]) -> dict[str, Any]:
-    """The types that a function without a body says of its parameters."""
+    """Return the parameter types that a stub's annotations declare."""
     types = inspect.get_annotations(stub, eval_str=True, locals=scope)
     if types.pop("return", None) not in (None, type(None)):
         raise TypeError(
@@ -264,9 +271,12 @@ def _annotated(stub: Any, scope: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _generic_of(stub: Any) -> Kernel:
-    """The kernel of a function that is called as a function without a body."""
+    """Return the generic kernel that has the name of a stub."""
     module = get_module(stub.__module__)
+    # By the qualified name, which tells functions of different scopes apart; by key, for kernels that were given a
+    # name.
     same = [k for k in list(module.kernels.values()) if k.func.__qualname__ == stub.__qualname__]
+    # Kernels compare by identity here: one that is found both ways counts once.
     found = {id(k): k for k in (*same, module.kernels.get(stub.__name__)) if isinstance(k, Kernel)}
     if not found:
         raise MisuseError(
@@ -283,7 +293,7 @@ def _generic_of(stub: Any) -> Kernel:
 
 
 def _by_name(kernel: Kernel, types: Mapping[str, Any] | Sequence[Any]) -> Mapping[str, Any]:
-    """Types by the names of parameters; an array stands for its type."""
+    """Return types by parameter name; an array stands for its type."""
     if isinstance(types, Mapping):
         return {name: _annotation_of(t) for name, t in types.items()}
     parameters = list(inspect.signature(kernel.func).parameters)
@@ -300,7 +310,7 @@ def _annotation_of(t: Any) -> Any:
 
 
 def _instance(generic: Kernel, types: Mapping[str, Any]) -> Kernel:
-    """Return a kernel of the same code whose parameters have types."""
+    """Return the kernel of the same code whose parameters have the given types."""
     parameters = inspect.signature(generic.func).parameters
     for name in types:
         if name not in parameters:
@@ -308,12 +318,16 @@ def _instance(generic: Kernel, types: Mapping[str, Any]) -> Kernel:
                 f"kernel {generic.name!r} has no parameter {name!r}; it has {', '.join(parameters)}",
                 remedy="take one of these names",
             )
+    # In the order of the parameters, so that the order of a mapping does not matter.
     key = tuple((name, types[name]) for name in parameters if name in types)
     if key in generic.overloads:
         return generic.overloads[key]
     function: Any = generic.func
+    # A copy, so that the annotations of the generic kernel stay.
     made = copied(function, function.__globals__, function.__closure__)
     made.__annotations__ |= types
+    # A module object of its own under the same name: the instance must not replace the generic kernel in the registered
+    # one.
     options = {name: value for name in names("kernel") if (value := getattr(generic.options, name)) is not None}
     instance = generic.overloads[key] = Kernel(made, generic.key, Module(generic.module.name), options)
     return instance
@@ -363,6 +377,8 @@ def func(
             return function
         with Entrance("@wp.func", function):
             check_function(function, "@wp.func")
+            # A func of the same name and place that is already bound in the caller's scope is extended by an overload,
+            # not replaced.
             before = scope.get(function.__name__)
             place = function.__module__, function.__qualname__
             others: tuple[Func, ...] = ()
@@ -392,6 +408,7 @@ def struct(c: type | None = None, *, module: Any = None) -> Any:
         It has ``cls``, itself, ``key``, its name, and ``vars``, its fields by name with ``label`` and ``type``, unless
         a field is called so.
     """
+    # The frame resolves forward references in the annotations.
     frame = sys._getframe(1)
 
     def made(cls: type) -> type:

@@ -1,4 +1,4 @@
-"""What programs for Warp ask of kernels and structs besides launching and filling them."""
+"""Attributes that Warp programs read from kernels and structs, besides launching and filling them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Argument", "Declaration", "describe_struct"]
 
 @dataclass(frozen=True)
 class Argument:
-    """A parameter as programs for Warp look at it.
+    """A parameter, as Warp programs see it.
 
     Attributes
     ----------
     label
         Its name.
     type
-        Its type or annotation; ``Any`` where that is not decided.
+        Its type or annotation; ``Any`` where that is left open.
     """
 
     label: str
@@ -28,15 +28,16 @@ class Argument:
 
 @dataclass(frozen=True)
 class Declaration:
-    """What programs for Warp ask of a kernel's code.
+    """The attributes of a kernel's code that Warp programs read.
 
     Attributes
     ----------
     args
         Its parameters, in order.
     has_unresolved_static_expressions
-        Whether a ``static()`` was left for later when the kernel was declared, which makes Warp's names of compiled
-        modules depend on the order of launches. Never here, where the cache's keys are made of what they give.
+        True if a ``static()`` was left for later when the kernel was declared, which makes Warp's names of compiled
+        modules depend on the order of launches. Always False here, where the values of ``static()`` are part of the
+        cache keys.
     """
 
     args: tuple[Argument, ...]
@@ -44,19 +45,20 @@ class Declaration:
 
 
 class _OfClass:
-    """What a class has, and its instances have not."""
+    """An attribute that a class has and its instances do not have."""
 
     def __init__(self, make: Callable[[type], Any]) -> None:
         self._make = make
 
     def __get__(self, instance: object, owner: type) -> Any:
+        # As in Warp, where instances of a struct have only its fields.
         if instance is not None:
             raise AttributeError
         return self._make(owner)
 
 
 def _variables(cls: type) -> dict[str, Argument]:
-    """The fields of a struct as programs for Warp look at them."""
+    """Return the fields of a struct, as Warp programs see them."""
     return {name: Argument(name, kind) for name, kind in inspect.get_annotations(cls, eval_str=True).items()}
 
 
@@ -69,7 +71,8 @@ _OF_STRUCTS: Final[Mapping[str, Callable[[type], Any]]] = {
 
 
 def describe_struct(cls: type) -> None:
-    """Give a struct's class what programs ask of it, unless a field is called so."""
+    """Add to a struct's class the attributes that Warp programs read, except those with the name of a field."""
     for name, make in _OF_STRUCTS.items():
+        # A field or a method of the user's takes precedence.
         if not hasattr(cls, name) and name not in inspect.get_annotations(cls):
             setattr(cls, name, _OfClass(make))

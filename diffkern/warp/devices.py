@@ -19,12 +19,14 @@ DeviceLike: TypeAlias = Device | str | None
 
 def get_cuda_driver_version() -> tuple[int, int] | None:
     """Return the version of CUDA that the driver is for, None without a driver."""
+    # Here, so that importing Warp's interface does not look for a driver.
     from diffkern.runtime.cuda.drivers import active
 
     driver = active()
     if driver is None:
         return None
     number = driver.version()
+    # CUDA's encoding: 12.4 is 12040.
     return number // 1000, number % 1000 // 10
 
 
@@ -93,5 +95,6 @@ class ScopedCudaProfiler:
 def _profile(device: Any, collect: bool) -> None:
     gpu = gpu_named(device)
     if gpu is not None:
+        # The profiler collects for the current context.
         with gpu.active:
             gpu.driver.profile(collect)

@@ -48,6 +48,7 @@ def print_diagnostics() -> dict[str, Any]:
     dict
         The same, under the names that Warp has for them.
     """
+    # This loads LLVM, which only the report needs.
     from diffkern.targets.cpu.numba_target import numba_target
 
     cpu, driver = numba_target(), get_cuda_driver_version()
@@ -72,6 +73,7 @@ def print_diagnostics() -> dict[str, Any]:
 
 
 def _versions(*packages: str) -> dict[str, str]:
+    # Packages that are not installed are left out, and so are not printed.
     found = {}
     for package in packages:
         try:

@@ -72,6 +72,7 @@ class Run:
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         """Run on arguments; returns the outputs."""
         if isinstance(self.function, Kernel):
+            # Outputs are copied for each run, as a kernel may read what they held.
             outputs = [_copy(a) for a in self.outputs]
             launch(self.function, dim=self.dim, inputs=list(inputs), outputs=outputs, **self.options)
             return outputs
@@ -81,6 +82,7 @@ class Run:
     def moved(self, i: int, at: int, by: float, wanted: Sequence[int]) -> list[np.ndarray[Any, Any]]:
         """Return the wanted outputs where a component of an input is moved."""
         given = self.copies()
+        # A copy of the numbers: those of an array on the CPU may be a view of its memory.
         values = given[i].numpy().copy()
         values.reshape(-1)[at] += by
         given[i].assign(values)
@@ -89,6 +91,7 @@ class Run:
 
     def pairs(self, inputs: Sequence[Any], results: Sequence[Any], mask: Mask) -> list[tuple[int, int]]:
         """Return the pairs of differentiable arrays that are wanted."""
+        # Only arrays of floats have derivatives; other arguments keep their positions.
         smooth = [[k for k, a in enumerate(part) if isinstance(a, array) and a._smooth] for part in (inputs, results)]
         every = [(i, k) for i in smooth[0] for k in smooth[1]]
         if mask is None:
@@ -110,10 +113,13 @@ class TapedRun(Run):
     """A launch that a tape has recorded; its outputs begin with the first array that it writes to."""
 
     def __init__(self, taken: PackedLaunch) -> None:
+        # Logged values belong to the recorded run, not to the runs of copies.
         self.taken = taken.without_log()
         written = [taken.leaves[k] for k in taken.executable.writes]
         backward = isinstance(taken.kernel, Kernel) and taken.kernel.enable_backward
+        # A field of a struct cannot be replaced by a copy by itself.
         self.can_run = backward and bool(written) and not any(leaf.path for leaf in written)
+        # Warp's launches take the inputs first and then the outputs.
         first = min((leaf.argument for leaf in written), default=0)
         arguments = [taken.arrays[taken.span(k).start] for k in range(len(taken.keys))]
         super().__init__(taken.kernel, taken.dim, arguments[:first], arguments[first:])

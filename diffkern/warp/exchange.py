@@ -77,6 +77,7 @@ def from_torch(
     array or ctypes.Structure
         It keeps the tensor alive.
     """
+    # The fast path: a tensor without gradient is described in C without making an array, which a launch may never need.
     if return_ctype and grad is None and not getattr(t, "requires_grad", False) and not requires_grad:
         found = public.tensor_in_c(t, dtype)
         if found is not None:
@@ -116,6 +117,7 @@ def from_dlpack(source: Any, dtype: Any = None) -> array:
     array
         It keeps the memory alive.
     """
+    # DLPack has no types for some of Warp's integers, so that these are views of another type of the same width.
     if not (isinstance(dtype, DType) and dtype.ir.is_integer):
         return in_dialect(public.from_dlpack(source, dtype))
     made: array = public.from_dlpack(source)
@@ -173,6 +175,7 @@ def jax_kernel(
 
 def _made_once(make: Callable[[], _Made], of: Any, options: tuple[Any, ...]) -> _Made:
     """Return what was made of the same before: as in Warp a program may make its function for each call."""
+    # JAX traces a function again whenever it is a new object, so equal requests get the same one.
     key = of, tuple(map(_as_key, options))
     try:
         found: _Made | None = _functions.get(key)
@@ -180,6 +183,7 @@ def _made_once(make: Callable[[], _Made], of: Any, options: tuple[Any, ...]) -> 
         return make()
     if found is None:
         found = make()
+        # Emptied as a whole: a program that makes so many functions has no use for old ones.
         if len(_functions) >= _CACHED:
             _functions.clear()
         _functions[key] = found
@@ -197,6 +201,7 @@ def _in_blocks(kernel: Any, block_dim: int) -> Any:
     """Return a kernel of the same code whose blocks have so many threads."""
     if not isinstance(kernel, Kernel) or kernel.options.block_dim == block_dim:
         return kernel
+    # Without __init__, whose parameters differ between the classes of kernels.
     made: Any = object.__new__(type(kernel))
     if hasattr(kernel, "module"):  # of a kernel in Warp's dialect
         made.module = kernel.module
@@ -245,6 +250,7 @@ def jax_callable(
         )
 
     made = _made_once(make, func, (num_outputs, vmap_method, output_dims, in_out_argnames, enable_backward))
+    # Not a part of the key: it can be set, and has no effect.
     made.graph_cache_max = graph_cache_max
     return made
 

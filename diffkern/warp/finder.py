@@ -38,6 +38,7 @@ class Finder(importlib.abc.MetaPathFinder):
             if error.name is None or not name.startswith(error.name):
                 raise
             raise ModuleNotFoundError(f"diffkern.warp has no module {fullname!r}", name=fullname) from None
+        # The same module object under both names, so that its classes are the same ones.
         return importlib.util.spec_from_loader(fullname, _Known(ours), is_package=hasattr(ours, "__path__"))
 
 
@@ -51,6 +52,7 @@ class _Known(importlib.abc.Loader):
         return self.module
 
     def exec_module(self, module: ModuleType) -> None:
+        # The import system has just set the spec of the name `warp`.
         module.__spec__ = self.spec
 
 
@@ -64,7 +66,9 @@ def install() -> None:
     """
     if any(isinstance(finder, Finder) for finder in sys.meta_path):
         return
+    # Modules that hold the other package would keep using it, so that arrays of both kinds would meet.
     if "warp" in sys.modules:
         raise RuntimeError("warp is imported already: install the finder before the first import of it")
+    # In front of the finder of installed packages, among which Warp may be.
     sys.meta_path.insert(0, Finder())
     importlib.import_module("warp")

@@ -1,7 +1,7 @@
-"""What a module's programs are made of, as one number: :meth:`Module.hash_module`.
+"""The hash of a module's programs: :meth:`Module.hash_module`.
 
-In: the kernels of a module, and its options. Out: the bytes of a SHA-256, which are the same in each process as long as
-texts, constants, functions, types and options are. Where a kernel's text stands does not count.
+The hash covers the kernels of a module and its options. It is a SHA-256, which is the same in each process as long as
+sources, constants, functions, types and options are. The position of a kernel in its file does not count.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OF_CONFIG: Final = ("mode", "optimization_level", "fast_math", "max_unroll", "l
 
 
 def resolved(options: Mapping[str, Any], configured: Any, block_dim: int | None) -> dict[str, Any]:
-    """Return the options of a module, with those of a configuration where the module has none of its own."""
+    """Return the options of a module, with those of a configuration for the options that the module leaves at None."""
     found = dict(options)
     for name in _OF_CONFIG:
         if found[name] is None:
@@ -35,11 +35,12 @@ def resolved(options: Mapping[str, Any], configured: Any, block_dim: int | None)
 
 
 def digest_of(module: Module, block_dim: int | None) -> bytes:
-    """Return the bytes that tell what the programs of a module are made of."""
+    """Return the hash of a module's programs."""
     return bytes.fromhex(key([*_of_options(module, block_dim), *_of_kernels(module)]))
 
 
 def _of_options(module: Module, block_dim: int | None) -> Iterator[tuple[str, bytes]]:
+    # A setting of the configuration counts where a module leaves an option open, so it is part of the hash.
     configured: Any = config  # whose settings are attributes of the module that stands in its place
     options = resolved(module.options, configured, block_dim)
     yield from ((name, repr(options[name]).encode()) for name in sorted(options))
@@ -47,8 +48,10 @@ def _of_options(module: Module, block_dim: int | None) -> Iterator[tuple[str, by
 
 
 def _of_kernels(module: Module) -> Iterator[tuple[str, bytes]]:
+    # In the order of names: that of declarations may differ from run to run.
     for name, kernel in sorted(module.kernels.items()):
         yield "kernel", name.encode()
+        # Overloads are programs of the module too.
         for one in (kernel, *getattr(kernel, "overloads", {}).values()):
             given: Mapping[str, Any] = getattr(one, "given", {})
             yield from ((option, repr(given[option]).encode()) for option in sorted(given))

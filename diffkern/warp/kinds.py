@@ -32,6 +32,7 @@ def _element(t: Any) -> Any:
 
 def type_is_array(t: Any) -> builtins.bool:
     """Return whether a type is an array class or an array annotation."""
+    # An annotation describes arrays, and `wp.array` is a class of them: programs ask this of both.
     return isinstance(t, ArrayAnnotation) or (isinstance(t, type) and issubclass(t, array))
 
 
@@ -159,6 +160,7 @@ def types_equal(a: Any, b: Any) -> builtins.bool:
     """Return whether two types are equal, where Python's ``float`` stands for float32 and ``int`` for int32."""
     if isinstance(a, (ArrayAnnotation, TileAnnotation)) or isinstance(b, (ArrayAnnotation, TileAnnotation)):
         return builtins.bool(a == b)
+    # Element types are compared as resolved, so that `float` equals `wp.float32`.
     first, second = _element(a), _element(b)
     return builtins.bool(a == b) if first is None or second is None else builtins.bool(first == second)
 
@@ -182,6 +184,7 @@ def type_repr(t: Any) -> str:
 
 
 def _composite(t: Vec | Mat) -> str:
+    # The letters of Warp's names of types, as in `vec3f`.
     suffixes = {
         "float32": "f",
         "float64": "d",
@@ -194,8 +197,10 @@ def _composite(t: Vec | Mat) -> str:
     suffixes |= {"int32": "i", "uint32": "ui", "int64": "l", "uint64": "ul"}
     suffix = suffixes.get(t.dtype.name)
     if isinstance(t, Mat):
+        # Warp names only square matrices of floats.
         named = t.rows == t.cols and t.rows <= 4 and t.dtype.is_float and suffix is not None
         return f"mat{t.rows}{t.cols}{suffix}" if named else f"matrix(shape=({t.rows}, {t.cols}), dtype={t.dtype})"
+    # Quaternions and transforms have one length each, so it is not part of their names.
     if t.role is not Role.VECTOR:
         return f"{'quat' if t.role is Role.QUATERNION else 'transform'}{suffix}"
     if t.length <= 4 and suffix is not None and t.dtype != BOOL:

@@ -35,6 +35,7 @@ def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
         """Launch what was refused for its axes, as those of the launch say."""
         bound = signature.bind(*args, **kwargs)
         given = bound.arguments
+        # Warp allows a launch with other axes than the kernel has; a kernel for them is made where it is first needed.
         found = fitted(given["kernel"], given["dim"], error)
         if found is None:
             raise error
@@ -49,8 +50,10 @@ def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def launched(*args: Any, **kwargs: Any) -> Any:
+        # Looked up at each launch: the module's place is taken by an object with the settings as attributes.
         settings: Any = sys.modules["diffkern.warp.config"]
         if not (settings.print_launches or settings.verify_fp):
+            # The usual path has no extra work: the arguments are not bound to names.
             try:
                 return run(*args, **kwargs)
             except KernelError as error:
@@ -60,6 +63,7 @@ def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
         kernel, arguments = given["kernel"], [*given.get("inputs", ()), *given.get("outputs", ())]
         if settings.print_launches:
             log_info(f"kernel: {kernel.name} module {kernel.module_name} inputs {arguments} dim {given['dim']}")
+        # The arrays are looked at behind the launch, which waits for a GPU.
         result = run(*args, **kwargs)
         if settings.verify_fp:
             _verify(kernel, arguments)

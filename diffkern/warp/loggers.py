@@ -51,6 +51,7 @@ class LoggerBasic:
 
     def warning(self, message: str, category: Any = None, stacklevel: int = 1) -> None:
         """Warn, and write what the filters let pass to standard error."""
+        # The filters of the program decide; only the way in which a warning is shown differs.
         with warnings.catch_warnings():
             warnings.showwarning = _show
             warnings.warn(message, category, stacklevel=stacklevel)
@@ -100,6 +101,7 @@ def set_logger(logger: Logger | None) -> None:
     if logger is None:
         _State.logger = LoggerBasic()
         return
+    # Checked when it is set: a logger that fails at the first message would hide that message.
     missing = [name for name in _METHODS if not callable(getattr(logger, name, None))]
     if missing:
         raise TypeError(f"a logger has the methods {', '.join(_METHODS)}; {logger!r} has no {missing[0]}")
@@ -124,6 +126,7 @@ class ScopedLogger:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # Not by set_logger, which would replace None by a new logger.
         _State.logger = self._before
 
 
@@ -151,6 +154,7 @@ def log_warning(message: str, category: Any = None, stacklevel: int = 1, once: b
     is_single = once or category is DeprecationWarning
     if is_single and key in _warnings_seen:
         return
+    # Two frames lie between the caller and warnings.warn: this function and the logger's method.
     get_logger().warning(message, category=category, stacklevel=stacklevel + 2)
     if is_single:
         _warnings_seen.add(key)

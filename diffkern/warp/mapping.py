@@ -42,6 +42,8 @@ def map_arrays(
     found = mapped(func, inputs, out, return_kernel, block_dim, device, WARP)
     if not return_kernel:
         return found
+    # Programs expect a kernel of Warp's class, which has a module and overloads. It is made once for each native
+    # kernel, so that its programs are kept.
     if found not in _given:
         _given[found] = Kernel(found.func)
     return _given[found]

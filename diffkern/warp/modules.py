@@ -96,8 +96,10 @@ class _Options(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         if name not in _DEFAULTS:
             raise KeyError(name)
+        # A kept value is one as the program gave it, for example an enumeration that is a boolean natively.
         if name in self._kept or name not in names("module"):
             return self._kept.get(name, _DEFAULTS[name])
+        # Not set on the module: the configuration's value counts, then the default.
         found = module_option(self._module, name)
         return (
             found
@@ -111,6 +113,7 @@ class _Options(MutableMapping[str, Any]):
         check_option(name, value)
         if name in names("module"):
             set_options(self._module, {name: as_native(name, value)})
+        # Reading an option gives back the object that was set, so enumerations are kept besides their native value.
         if name not in names("module") or isinstance(value, enum.Enum):
             self._kept[name] = value
         else:
@@ -122,6 +125,7 @@ class _Options(MutableMapping[str, Any]):
 
     def __delitem__(self, name: str) -> None:
         self._kept.pop(name, None)
+        # None makes a native option unset; the mapping itself always has all options.
         self[name] = None if name in names("module") else _DEFAULTS[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -179,17 +183,23 @@ class Module:
         return self
 
     def _compile(self, device: Any, block_dim: int | None = None) -> list[KernelError]:
+        # Here, as importing the build takes time that programs which only launch do not need.
         from diffkern.build.ahead import compile_kernels, is_annotated
 
         errors: list[KernelError] = []
+        # Kernels for a GPU are compiled at their first launch, whose block size they depend on.
         if get_device(device).is_cuda:
             return errors
         self.execs[None, block_dim or self.options["block_dim"]] = self
+        # A copy of the values, as compiling may define instances of generic kernels.
         for kernel in list(self.kernels.values()):
             if kernel in self._tried:
                 continue
+            # Noted before it is compiled: a kernel that fails is not tried at each load, but fails when it is launched.
             self._tried.add(kernel)
             try:
+                # Generic kernels have no types before their first launch. Adjoints are compiled when a tape asks for
+                # them.
                 if is_annotated(kernel):
                     compile_kernels(kernel, adjoint=False)
             except KernelError as error:
@@ -266,6 +276,7 @@ def module_of(function: Any, given: Module | ModuleType | str | None) -> Module:
     if isinstance(given, Module):
         return given
     if given == "unique":
+        # Not registered: its options concern one kernel only, and its name can never be asked for.
         return Module(f"{function.__module__}.{function.__qualname__}.{next(_numbers)}")
     return get_module(_name_of(given) if given is not None else function.__module__)
 
@@ -306,6 +317,7 @@ def load_module(
     KernelError
         If a kernel cannot be compiled; the others are compiled all the same.
     """
+    # The frame of the caller, so this must stay in the public function itself.
     name = str(sys._getframe(1).f_globals["__name__"]) if module is None else _name_of(module)
     found = [module] if isinstance(module, Module) else [get_module(name)]
     if recursive:
@@ -340,6 +352,7 @@ def force_load(
 
 def _load(device: Any, modules: list[Module]) -> None:
     devices = list(device) if isinstance(device, (list, tuple)) else ["cpu" if device is None else device]
+    # All kernels are compiled before the first error is raised.
     raise_all([error for module in modules for one in devices for error in module._compile(one)])
 
 
@@ -360,6 +373,7 @@ def set_module_options(options: Mapping[str, Any], module: Any = None) -> None:
     """
     name = str(sys._getframe(1).f_globals["__name__"]) if module is None else _name_of(module)
     chosen = module if isinstance(module, Module) else get_module(name)
+    # All are checked before the first is set, so that an error changes nothing.
     for key, value in options.items():
         check_option(key, value)
     chosen.options.update(options)

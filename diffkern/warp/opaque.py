@@ -37,6 +37,7 @@ class Missing(type):
 
     def __getattr__(cls, name: str) -> NoReturn:
         said = f"{cls.__name__} has no attribute {name!r}"
+        # Python itself looks for names with underscores, for example when it copies or inspects a class.
         if not name.startswith("_"):
             said += f": diffkern makes no {_named(cls)}; {cls.remedy}"
         raise AttributeError(said)
@@ -44,6 +45,7 @@ class Missing(type):
 
 def _named(cls: type) -> str:
     """The type of Warp that a class is or is derived from."""
+    # A class derived from a missing type has no remedy of its own.
     return next(base.__name__ for base in cls.__mro__ if "remedy" in vars(base))
 
 
@@ -51,6 +53,7 @@ class FabricArray(Missing):
     """The metaclass of arrays over memory of another library, which annotate like other arrays."""
 
     def __call__(cls, *args: Any, dtype: Any = ANY, ndim: int = 1, **kwargs: Any) -> Any:
+        # `fabricarray(dtype=...)` is an annotation; anything else would make an array.
         if args or kwargs:
             return super().__call__(*args, **kwargs)
         return array_annotation(dtype, ndim)
@@ -95,6 +98,7 @@ def missing(name: str, remedy: str, fields: Mapping[str, Any] | None = None, of:
     of : type, optional
         The class that it is of.
     """
+    # The module of the caller counts, as for a class statement there.
     caller: Any = inspect.currentframe().f_back  # type: ignore[union-attr]
     body = {"__module__": caller.f_globals["__name__"], "__doc__": f"Not part of diffkern: {remedy}.", "remedy": remedy}
     body["refused_in_kernels"] = (_ABSENT, remedy)

@@ -70,12 +70,14 @@ def jacobian_plot(
     if isinstance(kernel, Kernel) and inputs is None:
         raise ValueError("inputs must be provided: the parameters behind them are the outputs")
     rows, columns = (sorted({pair[k] for pair in jacobians}) for k in (1, 0))
+    # Read once: copying from a GPU waits for it.
     every = {pair: matrix.numpy().astype(float) for pair, matrix in jacobians.items()}
     heights = [next(m.shape[0] for pair, m in every.items() if pair[1] == k) for k in rows]
     widths = [next(m.shape[1] for pair, m in every.items() if pair[0] == i) for i in columns]
     figure, axes = plt.subplots(
         len(rows), len(columns), squeeze=False, layout="constrained", width_ratios=widths, height_ratios=heights
     )
+    # One scale for all makes the matrices comparable.
     common = None if scale_colors_per_submatrix else _scale(list(every.values()), log_scale)
     in_names, out_names = _names(kernel, len(inputs or ()))
     for (i, k), matrix in every.items():
@@ -104,6 +106,8 @@ def _scale(matrices: Sequence[np.ndarray[Any, Any]], log_scale: bool) -> Any:
     most = float(sizes.max()) or 1.0
     if not log_scale:
         return Normalize(-most, most)
+    # The scale is linear below this, as a logarithm has no zero; not too small, or noise would take most of the
+    # colours.
     least = float(sizes[sizes > 0].min()) if (sizes > 0).any() else most
     return SymLogNorm(max(least, 1e-6 * most), vmin=-most, vmax=most)
 

@@ -63,6 +63,7 @@ def set_mempool_enabled(device: Any, enable: bool) -> None:
     ValueError
         If the CPU is to have a pool.
     """
+    # Only asking for a pool can be wrong, as the CPU has none; turning it off changes nothing.
     if enable:
         _gpu(device)
 
@@ -83,6 +84,7 @@ def set_mempool_release_threshold(device: Any, threshold: float) -> None:
         If the device is the CPU.
     """
     gpu = _gpu(device)
+    # Warp reads a threshold of at most 1 as a part of the memory.
     part = gpu.total_memory if 0 < threshold <= 1 else 1
     gpu.driver.pool_keeps(gpu.ordinal, int(max(threshold, 0) * part))
 
@@ -214,6 +216,7 @@ def set_peer_access_enabled(target_device: Any, peer_device: Any, enable: bool) 
     ValueError
         If access is asked for and either is the CPU or the hardware has no such access, or if it is to be taken back.
     """
+    # Access that is off stays off: there is nothing to do, and nothing to check about the devices.
     if enable or is_peer_access_enabled(target_device, peer_device):
         enable_peer_access(target_device, peer_device, enable)
 
@@ -233,11 +236,13 @@ def can_access(device: Any, resource: Any) -> bool:
     TypeError
         If `resource` is not an array.
     """
+    # A kernel reads the index arrays as well as the data.
     if isinstance(resource, indexedarray):
         return all(can_access(device, part) for part in (resource.data, *resource.indices) if part is not None)
     if not isinstance(resource, array):
         raise TypeError(f"can_access takes an array, not {type(resource).__name__}")
     place = get_device(device)
+    # Pinned memory of the host is mapped into the address space of every GPU.
     if resource.device == place or (resource.pinned and place.is_cuda):
         return True
     return is_peer_access_enabled(resource.device, place)

@@ -1,7 +1,7 @@
-"""``@wp.func_native``: functions whose bodies are text in C++.
+"""``@wp.func_native``: functions whose bodies are C++ text.
 
-Formulas, and on a GPU what threads of a warp or a block do together, are written in Python, for a processor and for a
-GPU; a function with another body can be declared, and a kernel that calls it is refused where it does.
+Formulas and, on a GPU, what threads of a warp or a block do together are translated to Python, for a CPU and for a GPU.
+A function with any other body can be declared; a kernel that calls it is rejected at the call.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _numbers: Final = itertools.count(1)
 
 
 class NativeFunction:
-    """A function whose body is text in C++.
+    """A function whose C++ body is not translated.
 
     Attributes
     ----------
     refused_in_kernels
-        What is wrong with a call in a kernel, and what to write instead.
+        The error for a call in a kernel, and its remedy.
     """
 
     def __init__(self, function: Callable[..., Any], reason: str) -> None:
@@ -54,21 +54,21 @@ class NativeFunction:
 
 
 class TranslatedFunction(Func):
-    """A func whose body was text in C++.
+    """A func whose body was C++ text.
 
     Attributes
     ----------
     on_gpu : Func or str
-        The func that GPUs run in its place: itself, where the texts for both say the same; or why there is none.
+        The func that GPUs run in its place: itself, where the texts for both targets are equal; or why there is none.
     on_cpu : Func or str
-        The func that processors run, as well.
+        The func that CPUs run, likewise.
     """
 
     on_gpu: Func | str
     on_cpu: Func | str
 
     def on(self, simt: bool) -> Func | str:
-        """The func that a processor or a GPU runs where this one is called, or why there is none."""
+        """Return the func that a CPU or a GPU runs where this one is called, or why there is none."""
         return self.on_gpu if simt else self.on_cpu
 
 
@@ -79,9 +79,9 @@ class _Bodies:
     Attributes
     ----------
     forward : list of str
-        What it does.
+        The lines of the primal.
     adjoint : list of str or None
-        What its derivative does, if that has a text.
+        The lines of the adjoint, if it has a text.
     """
 
     forward: list[str]
@@ -89,8 +89,9 @@ class _Bodies:
 
 
 def _written(function: Callable[..., Any], bodies: _Bodies, kind: type[Func]) -> Func:
-    """Make a func of bodies in Python, with the parameters of a function."""
+    """Make a func from bodies in Python, with the parameters of a function."""
     annotations = _annotations(function)
+    # A parameter by reference has no cotangent of its own, so the derivative is given for a func of values.
     parameters = list(inspect.signature(function).parameters)
     changed = references(function)
     if bodies.adjoint is None or not changed:
@@ -104,7 +105,9 @@ def _written(function: Callable[..., Any], bodies: _Bodies, kind: type[Func]) ->
         made = kind(_python(function, function.__name__, parameters, [called], annotations, values=of_values), WARP)
     if bodies.adjoint is not None:
         taken = [*parameters, *(f"ct_{name}" for name in changed or ["ret"])]
+        # The adjoint names these to make zeros of the parameters' types.
         types = {f"type_of_{name}": a for name, a in annotations.items()}
+        # Nothing is returned, so there is no cotangent of a result.
         if not changed and "return" not in inspect.get_annotations(function):
             taken = parameters
         func_grad(of_values)(
@@ -125,11 +128,13 @@ def _python(
     annotations: Mapping[str, Any],
     **names: Any,
 ) -> Callable[..., Any]:
-    """Return the function of a name with a body in Python, in which names have a meaning."""
+    """Return a function of a given name with a body in Python, whose globals are the given names."""
+    # A unique file name, known to linecache: the frontend reads the source of a function from its file.
     file = f"<{function.__module__}.{function.__qualname__} {next(_numbers)}>"
     body = "".join(f"    {line}\n" for line in lines or ["pass"])
     text = f"def {name}({', '.join(parameters)}):\n{body}"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    # Here, as both modules need this one.
     import diffkern.warp as wp
     from diffkern.warp import c_functions, c_warps
 
@@ -138,6 +143,7 @@ def _python(
     }  # fmt: skip
     exec(compile(text, file, "exec"), space)
     made: Any = space[name]
+    # Helpers take values; only the function itself has parameters by reference.
     known = {n: getattr(a, "value_type", a) if name != function.__name__ else a for n, a in annotations.items()}
     made.__annotations__ = known
     made.__doc__, made.__defaults__ = function.__doc__, function.__defaults__ if name == function.__name__ else None
@@ -152,6 +158,7 @@ def _axes_of(function: Callable[..., Any]) -> Mapping[str, int]:
         annotation = getattr(given, "value_type", given)
         if isinstance(annotation, ArrayAnnotation | TileAnnotation):
             found[name] = _count_of(annotation)
+        # Only structs are searched for arrays; other classes are types of numbers and vectors.
         fields = annotation if isinstance(annotation, type) and definition_of(annotation) is not None else None
         for field, kind in inspect.get_annotations(fields, eval_str=True).items() if fields is not None else ():
             if isinstance(kind, ArrayAnnotation):
@@ -166,7 +173,7 @@ def _count_of(annotation: Any) -> int:
 
 
 def _kinds_of(function: Callable[..., Any]) -> tuple[dict[str, str], str | None]:
-    """The types of parameters, of their fields, and of the result; those of elements for arrays."""
+    """Return the types of the parameters and their fields (those of elements for arrays), and of the result."""
     annotations = inspect.get_annotations(function, eval_str=True)
     found = dict.fromkeys(inspect.signature(function).parameters, "")
     for name in found.copy():
@@ -180,9 +187,10 @@ def _kinds_of(function: Callable[..., Any]) -> tuple[dict[str, str], str | None]
 
 
 def _kind_of(annotation: Any) -> str:
-    """The type of a number, a vector or an element; "" for others."""
+    """Return the type of a scalar, a vector or an element; "" for other annotations."""
     if annotation in (int, float, bool):
         return {int: "int32", float: "float32", bool: "bool"}[annotation]
+    # Arrays and tiles have a `dtype`. So have vector types, which have a `length` too and are types themselves.
     if not isinstance(annotation, DType | type) and hasattr(annotation, "dtype") and not hasattr(annotation, "length"):
         return _kind_of(annotation.dtype)
     return str(getattr(annotation, "ir", "" if isinstance(annotation, type) else annotation or ""))
@@ -217,6 +225,7 @@ def func_native(
         kinds, axes = _kinds_of(function), _axes_of(function)
 
         def bodies(gpu: bool) -> _Bodies:
+            # Replays recompute a primal with the body itself, so that another text could not be honoured.
             if replay_snippet:
                 raise OtherTextError("it has a text for the adjoint to run in its place", 1)
             forward = translated(snippet, kinds[0], gpu, axes, kinds[1])
@@ -228,6 +237,7 @@ def func_native(
             except OtherTextError as reason:
                 return f"line {reason.args[1]} of it: {reason.args[0]}"
 
+        # Both are read when the function is declared: whether it can be called on a target is known before any launch.
         on_cpu, on_gpu = read(gpu=False), read(gpu=True)
         if isinstance(on_cpu, str) and isinstance(on_gpu, str):
             return NativeFunction(function, on_cpu)
@@ -237,6 +247,7 @@ def func_native(
         if isinstance(on_gpu, str):
             made.on_gpu = on_gpu
         else:
+            # Equal bodies share one func, so that kernels for both targets have one fingerprint.
             made.on_gpu = made if isinstance(on_cpu, str) or on_gpu == on_cpu else _written(function, on_gpu, Func)
         return made
 

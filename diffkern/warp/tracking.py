@@ -43,6 +43,7 @@ class ScopedMemoryTracker:
     def __enter__(self) -> ScopedMemoryTracker:
         if self.active:
             tracker.enter(self.name)
+            # Only the outermost block turns tracking off again.
             self._begins = not tracker.is_on
             tracker.is_on = True
         return self
@@ -50,6 +51,7 @@ class ScopedMemoryTracker:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         if not self.active:
             return
+        # Before the report, which then counts this block as closed.
         tracker.leave()
         try:
             if self.print:

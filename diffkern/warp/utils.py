@@ -72,5 +72,6 @@ def create_warp_function(f: Callable[..., Any]) -> tuple[Func, Any]:
     Func, None
         The function; there is no module beside it, as the unit of compilation is the kernel.
     """
+    # Warp returns the module as well, which programs unpack.
     made: Any = func(f)
     return made, None

@@ -1,4 +1,4 @@
-"""What the lanes of a warp do together, as LLVM calls, by the names of the operations."""
+"""Lowering of warp-level operations to NVVM intrinsics, by the names of the operations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _thread(b: Builder) -> Any:
 
 
 def _shuffle(b: Builder, mask: Any, value: Any, lane: Any) -> Any:
-    """The value of another lane; numbers of 64 bits are exchanged in halves."""
+    """Return the value of another lane; 64-bit values are exchanged in halves."""
     call = function(b.module, "llvm.nvvm.shfl.sync.idx.i32", I32, [I32] * 4)
     return exchanged(b, value, lambda word: b.call(call, [mask, word, lane, i32(WARP - 1)]))
 

@@ -32,6 +32,7 @@ _SCALARS: Final = {"float": float32, "double": float64}
 class Core:
     """Stands for Warp's compiled library."""
 
+    # As after Warp's start.
     _error_output = 1
 
     def wp_alloc_tracker_is_enabled(self) -> int:
@@ -94,14 +95,17 @@ class Core:
 def _built_in(name: str) -> Callable[..., None]:
     """A built-in function of values of the host, which writes its result where its last argument says."""
     words = name.removeprefix(_BUILT_IN).split("_")
+    # The exported names end with the types of the arguments: the longest prefix that names a built-in is meant.
     known = ("_".join(words[:n]) for n in range(len(words), 0, -1))
     function = next((getattr(wp, key) for key in known if lowering_key(getattr(wp, key, None)) is not None), None)
     if function is None:
         raise AttributeError(f"there is no built-in function whose name begins {name}")
 
     def call(*given: Any) -> None:
+        # The C signature returns by a pointer, the last argument.
         *values, target = given
         result = function(*values)
+        # Python's numbers have 32 bits in Warp.
         plain = np.asarray(result, _OF_PYTHON.get(type(result)))
         ctypes.memmove(target, plain.ctypes.data, plain.nbytes)
 
@@ -110,6 +114,7 @@ def _built_in(name: str) -> Callable[..., None]:
 
 def _over(scalar: Any, address: int, count: int, stride: int, length: int) -> array:
     """The elements at an address, of so many components each."""
+    # The memory belongs to the caller, which keeps it alive during the call.
     element = scalar if length == 1 else vector(length, scalar)
     made: array = array(ptr=address, dtype=element, shape=(count,), strides=(stride,))
     return made

@@ -1,7 +1,7 @@
-"""``warp._src.types``: short texts that say what a type is, as ``v3f4`` for a vector of three floats of four bytes.
+"""``warp._src.types``: short codes of types, as ``v3f4`` for a vector of three floats of four bytes.
 
-In: a type of a number, a vector, an array, a tile, a struct or a tuple of these. Out: its text, in which ``?`` stands
-for what is not decided.
+A code is made for the type of a scalar, a vector, an array, a tile, a struct or a tuple of these. ``?`` stands for a
+part of the type that is left open.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _ROLES: Final[Mapping[T.Role, str]] = {T.Role.QUATERNION: "q", T.Role.TRANSFORM:
 
 
 def array_type_id(arr: Any) -> int:
-    """Return 0 for an array, or the annotation of one, and 1 for an indexed one.
+    """Return 0 for an array or an array annotation, and 1 for an indexed one.
 
     Raises
     ------
     TypeError
-        If it is something else.
+        If it is neither.
     """
     if isinstance(arr, ArrayAnnotation):
         return ARRAY_TYPE_INDEXED if arr.indexed else ARRAY_TYPE_REGULAR
@@ -46,12 +46,12 @@ def array_type_id(arr: Any) -> int:
 
 
 def get_type_code(arg_type: Any) -> str:
-    """Return the text of a type.
+    """Return the code of a type.
 
     Raises
     ------
     TypeError
-        If it is none that kernels have.
+        If kernels do not have this type.
     """
     if isinstance(arg_type, (ArrayAnnotation, array, indexedarray)):
         prefix = "ia" if array_type_id(arg_type) == ARRAY_TYPE_INDEXED else "a"
@@ -64,12 +64,14 @@ def get_type_code(arg_type: Any) -> str:
         return f"tpl{len(items)}" + "".join("?" if item is Ellipsis else get_type_code(item) for item in items)
     if isinstance(arg_type, (DType, CompositeType)):
         return _of_element(arg_type.ir)
+    # By identity, as the argument may be any object, also one whose comparison is no boolean.
     for variable, text in _OPEN:
         if arg_type is variable:
             return text
     if (definition := definition_of(arg_type) if isinstance(arg_type, type) else None) is not None:
         return str(definition.type.name)
     try:
+        # An unhashable argument is no type either.
         return _PYTHON[arg_type]
     except (KeyError, TypeError):
         raise TypeError(f"Unrecognized type: {arg_type!r} is none that kernels have") from None

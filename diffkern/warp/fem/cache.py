@@ -20,6 +20,7 @@ _made: Final[dict[Any, Any]] = {}
 
 def _key(function: Callable[..., Any], suffix: Any, options: Mapping[str, Any], by_types: bool) -> Any:
     """Return the dictionary key of a variant of a function."""
+    # By text: annotations of a factory are new objects at each call.
     types = tuple(map(repr, function.__annotations__.values())) if by_types else ()
     return function.__module__, function.__qualname__, repr(suffix), repr(sorted(options.items())), types
 
@@ -69,6 +70,8 @@ def dynamic_kernel(
     def decorate(function: Callable[..., Any]) -> Kernel:
         key = "kernel", *_key(function, suffix, options, allow_overloads)
         if key not in _made:
+            # A module object of its own, so that variants of one name do not replace each other in the registered
+            # module.
             _made[key] = Kernel(function, module=Module(function.__module__), options=options)
         made: Kernel = _made[key]
         return made

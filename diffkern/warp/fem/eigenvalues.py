@@ -14,6 +14,7 @@ from diffkern.library.language import sqrt, transpose, where
 
 __all__ = ["symmetric_eigenvalues_qr"]
 
+# Jacobi's method converges quadratically; a fixed number of sweeps needs no test that would differ between threads.
 _SWEEPS = 12
 
 
@@ -81,6 +82,8 @@ def _decomposed(A: Any) -> Any:
     return values, rows
 
 
+# With A = P^T diag(d) P, the cotangent of A is P^T (diag(ct_d) + the antisymmetric part of P ct_P^T over the gaps of
+# the eigenvalues) P. Of equal eigenvalues the eigenvectors are not unique, and these terms are left out.
 @func_grad(_decomposed)
 def _decomposed_adjoint(A: Any, ct_values: Any, ct_rows: Any) -> None:
     n = len(A)

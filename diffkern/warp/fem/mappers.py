@@ -16,6 +16,7 @@ from diffkern.errors import MisuseError
 
 __all__ = ["SkewSymmetricTensorMapper", "SymmetricTensorMapper"]
 
+# Factors that make the maps isometries: each basis matrix B has B : B / 2 = 1.
 _ROOT_2: Final = math.sqrt(2.0)
 _ROOT_3: Final = math.sqrt(3.0)
 
@@ -128,6 +129,7 @@ def of_skew_3d(val: Any) -> Any:
     return wp.vector(_turn(val, 2, 1), _turn(val, 0, 2), _turn(val, 1, 0))
 
 
+# The funcs are attributes of the classes, because integrands name them there, and are chosen by name for an instance.
 class _Mapper:
     """A map between values and degrees of freedom.
 
@@ -147,6 +149,7 @@ class _Mapper:
 
     def __init__(self, dtype: Any, suffix: str = "") -> None:
         shape: tuple[int, ...] = getattr(dtype, "_shape_", ())
+        # Only square matrices have symmetric ones among them.
         n = shape[0] if len(shape) == 2 else 0
         if n not in self._SIZES or shape != (n, n):
             raise MisuseError(
@@ -155,6 +158,7 @@ class _Mapper:
             )
         scalar = dtype._wp_scalar_type_
         self.value_dtype, self.DOF_SIZE = dtype, self._SIZES[n]
+        # A single degree of freedom is a scalar, as Warp has no vectors of length 1 here.
         self.dof_dtype = wp.types.vector(self.DOF_SIZE, scalar) if self.DOF_SIZE > 1 else scalar
         self.dof_to_value = getattr(type(self), f"dof_to_value_{n}d{suffix}")
         self.value_to_dof = getattr(type(self), f"value_to_dof_{n}d{suffix}")
