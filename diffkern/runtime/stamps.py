@@ -5,8 +5,8 @@ as race-free; or the :class:`AutodiffError` that names two threads. A program of
 copies of what the launch writes to, and stamps elements with the threads that read and write them
 (:mod:`diffkern.ad.stamps`). What was seen is remembered, errors too, as long as nothing changes that decides about it.
 
-The look is made before the launch, when all that it reads is there; later steps may overwrite it. The error is kept with
-the step, and raised only when a cotangent comes to what the launch wrote: scratch arrays, which no gradient needs, may
+The look is made before the launch, when all that it reads is there; later steps may overwrite it. The error is kept
+with the step, and raised only when a cotangent comes to what the launch wrote: scratch arrays, which no gradient needs, may
 have elements to which several threads store. A forward program says if it ``scatters``: other launches of kernels that
 do not read what they write are not asked about at all.
 
