@@ -161,6 +161,8 @@ def _compiled(definition: ast.FunctionDef, code: CodeType, imported: AbstractSet
     # The text's own nodes have their places; what is new is given that of the def before they are put into it.
     made = _placed(_function(definition.name, bare, []), definition)
     made.body = definition.body
+    if definition.decorator_list:  # a code begins in the line of the first one
+        made.decorator_list = [ast.copy_location(ast.Constant(None), definition.decorator_list[0])]
     function: ast.stmt = made
     if definition.name == LAMBDA:  # Python numbers the constants of a def in another way
         result = definition.body[0]
@@ -263,7 +265,8 @@ def _is_placed(a: CodeType, b: CodeType) -> bool:
 
     The first operations have the line of the first decorator, which is no part of a tree.
     """
-    for own, other in zip(_positions(a), _positions(b), strict=True):
+    alike = a.co_firstlineno == b.co_firstlineno and a.co_linetable == b.co_linetable
+    for own, other in () if alike else zip(_positions(a), _positions(b), strict=True):
         if own != other and any(x != y for x, y in zip(own, other, strict=True) if x is not None and y is not None):
             return False
     return all(_is_placed(x, y) for x, y in zip(_inner(a), _inner(b), strict=True))

@@ -31,6 +31,7 @@ _COMPONENT: Final = re.compile(r"([A-Za-z_]\w*)((?:\.c)?\s*\[[^;=]*\])\s*(<<|>>|
 _SHARED: Final = re.compile(r"__shared__\s+([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)\s*\[\s*(\d+)\s*\]")
 _LOCAL: Final = re.compile(r"(?:const\s+)?auto\s+([A-Za-z_]\w*)\s*=\s*\[\s*&?\s*\]\s*\(([^()]*)\)\s*\{")
 """A function that a text defines: it sees the variables around it as they are when it is called."""
+_OTHER_LOCAL: Final = re.compile(r"(?:const\s+)?auto\s+[A-Za-z_]\w*\s*=\s*\[")
 _PARAMETER: Final = re.compile(r"(?:const\s+)?([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*)")
 _UNSET: Final = re.compile(r"([A-Za-z_][\w: ]*?)\s+([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)")
 _POINTER: Final = re.compile(
@@ -124,7 +125,8 @@ class Statements:
             return self._extreme(larger)
         if (local := _LOCAL.match(self._rest().lstrip())) is not None:
             return self._function(local)
-        # The parenthesis tells a keyword from a variable that only begins with it.
+        if _OTHER_LOCAL.match(self._rest().lstrip()) is not None:
+            raise OtherTextError("a function of the text is translated with [&] or [] in front of its parameters")
         for word, read in (("if", self._if), ("while", self._while), ("for", self._for)):
             if re.match(rf"{word}\s*\(", self._rest().lstrip()):
                 self._take(word)
