@@ -158,11 +158,8 @@ _MODULES: Final[Mapping[str, str]] = {
     "spatial.hash_grid": "HashGrid",
     "spatial.mesh": "Mesh",
 }
-"""What is imported when it is first asked for: public names by module, ``name=public`` where they differ.
-
-So are the built-in functions, with the operation table that tells them. ``diffkern.kernel`` is a module as well, whose
-import would hide the decorator, so that one is here from the start.
-"""
+"""Public names by module, imported when first used, with ``name=public`` where they differ. Built-in functions are
+imported in the same way, with the operation table that lists them."""
 
 _PLACES: Final = {
     public or name: (f"diffkern.{module}", name)

@@ -158,7 +158,7 @@ class Entrance(AbstractContextManager[None]):
 
 
 PASSED: Final = (MemoryError, Warning)
-"""What goes through every boundary as it is: no memory, and warnings that the user wants as errors."""
+"""Exceptions that pass every boundary unchanged: lack of memory, and warnings that the user turned into errors."""
 
 
 def let_pass(error: BaseException) -> BaseException:

@@ -22,8 +22,8 @@ __all__ = ["LOOK_SECONDS", "interruptible", "wait"]
 _Result = TypeVar("_Result")
 
 LOOK_SECONDS = 0.1
-"""How long the main thread may sleep. A signal wakes it, unless another thread takes the signal, it comes right before
-the main thread falls asleep, or this is Windows; its handler runs when the main thread is awake."""
+"""The longest sleep of the main thread. A signal wakes it, unless another thread takes the signal, it comes right
+before the main thread falls asleep, or this is Windows; its handler runs when the main thread is awake."""
 
 
 def wait(lock: threading.Lock) -> None:

@@ -38,7 +38,7 @@ COMPARABLE = (
     Pass("hoist", WRITTEN, WRITTEN, hoist_integers),
     Pass("cse-loads", WRITTEN, WRITTEN, partial(eliminate_common, loads=True)),
 )
-"""What makes equal indices one value, of a copy by which it is found out whether threads share elements."""
+"""Passes that make equal indices one value, for a copy that is analysed for elements shared by threads."""
 NULLS = (Pass("nulls", WRITTEN, WRITTEN, remove_null_accesses),)  # a debug build keeps the accesses, and checks them
 BARRIERS = Pass("barriers", WRITTEN, WRITTEN, check_blocks)
 UPDATES = Pass("updates", WRITTEN, PRIMAL, partial(finalize_element_updates, simplify=partial(run, COMPARABLE)))

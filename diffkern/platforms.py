@@ -323,10 +323,10 @@ FAMILIES: tuple[Family, ...] = (
 """The registry of targets."""
 
 LINKER: Final = _NUMBA_CUDA.name
-"""What compiles programs for GPUs into which a library's LTO code is linked."""
+"""The compiler of GPU programs into which a library's LTO code is linked."""
 
 CUDA_COMPILERS: Final = (LLVM, *(other.name for family in FAMILIES for other in family.others))
-"""What a kernel's programs for GPUs can be compiled by."""
+"""The compilers of GPU programs."""
 
 
 def platform_named(name: str) -> Platform:

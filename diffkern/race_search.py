@@ -74,7 +74,7 @@ class _Way:
 
 
 _Alone: TypeAlias = "tuple[list[Row], Ranges]"
-"""What holds of a thread that makes an access, and the ranges of its integers."""
+"""The conditions on a thread that makes an access, and the ranges of its integers."""
 
 
 class _Pair:

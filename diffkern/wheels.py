@@ -28,10 +28,10 @@ _WHEELS: Final = {
     "nvdisasm": ("nvidia-cuda-nvdisasm", "nvidia-cuda-nvdisasm-cu12"),
     "nvdisasm.exe": ("nvidia-cuda-nvdisasm", "nvidia-cuda-nvdisasm-cu12"),
 }
-"""Which wheels bring a file, those for the newest CUDA first."""
+"""The wheels that contain each file, those for the newest CUDA first."""
 
 _FOLDERS: Final = ("", "lib", "bin", "nvvm/libdevice", "nvvm/lib64", "nvvm/bin")
-"""Where in ``nvidia/cu13`` or ``nvidia/nvjitlink`` files lie."""
+"""The folders of files in ``nvidia/cu13`` or ``nvidia/nvjitlink``."""
 
 
 _TOOLKIT_FOLDERS: Final = ("", "lib64", "lib", "bin", "nvvm/lib64", "nvvm/libdevice", "nvvm/bin")

@@ -33,7 +33,7 @@ from diffkern.platforms import platform_named
 __all__ = ["Library", "Programs", "compile_ahead", "load_directory"]
 
 Programs = Literal["all", "least"]
-"""Which of the programs of a kernel to make."""
+"""The set of a kernel's programs that is built."""
 
 
 @dataclass(frozen=True)

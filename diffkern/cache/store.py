@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 LOCK_TIMEOUT_S = 300.0
-"""How long to wait for another process that builds the same artifact, before building it as well."""
+"""The time to wait for another process that builds the same artifact, before building it as well."""
 
 _TOUCH_AFTER_S = 3600.0
 _ATTEMPTS = 10  # of writing an entry, while other processes clear the directory or remove it

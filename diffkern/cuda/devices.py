@@ -53,7 +53,7 @@ _LIMITS: Final = {
     "MAX_THREADS_PER_BLOCK": 1024,
     "WARP_SIZE": 32,
 }
-"""What is the same for all architectures, by the driver's names of attributes."""
+"""Limits that are equal for all architectures, by the driver's names of attributes."""
 
 
 class MemoryInfo(NamedTuple):

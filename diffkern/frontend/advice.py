@@ -94,7 +94,7 @@ STRINGS: Final[Mapping[str, str]] = {
     "-infinity": "write -math.inf",
     "nan": "write math.nan",
 }
-"""What to write for ``float("…")``."""
+"""The replacement for ``float("…")``."""
 
 
 _OF_OTHER_PROGRAMS = (

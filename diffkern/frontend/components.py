@@ -34,7 +34,7 @@ _LETTERS: Final = {"x": 0, "y": 1, "z": 2, "w": 3}
 _PARTS: Final = {"p": (range(3), T.Role.VECTOR), "q": (range(3, 7), T.Role.QUATERNION)}
 
 Axis: TypeAlias = "int | Value | range"
-"""What is taken along an axis: a component known now or at run time, or those of a slice, whose axis stays."""
+"""The index along an axis: a component known now or at run time, or a slice, whose axis stays."""
 
 
 @dataclass(frozen=True, slots=True)

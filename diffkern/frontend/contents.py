@@ -21,7 +21,7 @@ __all__ = ["OPAQUE", "contents", "counted", "is_named"]
 Encode = Callable[[Any], bytes]
 
 OPAQUE: Final = b"object:"
-"""How the name of an object begins whose contents are not told."""
+"""The prefix of the name of an object whose contents are not encoded."""
 
 _HEAP_TYPE: Final = 1 << 9
 

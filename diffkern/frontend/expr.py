@@ -69,7 +69,7 @@ from diffkern.lang.structs import class_of
 __all__ = ["binary", "lower_expr"]
 
 _MAX_CHOICES: Final = 64
-"""How many items a tuple may have that is indexed at run time."""
+"""The most items of a tuple that is indexed at run time."""
 
 
 def lower_expr(cx: Context, node: ast.expr) -> Term:

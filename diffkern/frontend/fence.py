@@ -55,10 +55,8 @@ _FALLBACK: Final = "see the kernel language in the documentation for what a kern
 
 MAX_DEPTH: Final = 100
 MAX_BRANCHES: Final = 60
-"""How deep expressions and statements may be nested, and branches, loops and choices among them.
-
-Terms of a sum, conditions joined by ``and``, and the ``elif`` of a chain are not nested in one another.
-"""
+"""The deepest nesting of expressions and statements, and of branches, loops and choices among them. Terms of a sum,
+conditions joined by ``and``, and the ``elif`` of a chain do not nest."""
 
 _PLAIN: Final = frozenset({
     ast.Assign, ast.Attribute, ast.AugAssign, ast.BinOp, ast.BoolOp, ast.For, ast.If, ast.IfExp, ast.Name, ast.Return,

@@ -216,11 +216,9 @@ def preserved(obj: Any) -> Any:
 # -- what every launch looks up ----------------------------------------------------------------------------------------
 
 Capture = tuple[Callable[[str], Any], str, Any]
-"""How a captured name is looked up, the name, and what it meant.
-
-The look-ups, which every launch makes, are functions in C. They raise ValueError where a closure variable has no value
-any more, AttributeError where a class has no such attribute.
-"""
+"""The look-up of a captured name, the name, and its meaning. The look-ups, which every launch makes, are C functions.
+They raise ValueError where a closure variable has no value any more, AttributeError where a class has no such
+attribute."""
 
 
 # Modules whose functions and types are not rebound: they are not asked for at every launch.

@@ -26,10 +26,10 @@ __all__ = ["Given", "Variables", "chosen", "fits", "fitting", "unify"]
 
 Given: TypeAlias = tuple[Term, ast.AST]
 Variables: TypeAlias = dict[object, Stored]
-"""What the type variables of a signature stand for in a call."""
+"""The types that the type variables of a signature are bound to in a call."""
 
 _EXACT, _USUAL, _LITERAL, _GENERIC = 4, 3, 2, 1
-"""How well an argument fits: its own type; a literal of its usual type, of another one; anything."""
+"""The quality of a match: the exact type; a literal of its usual type, or of another one; any type."""
 
 
 def chosen(cx: Context, func: Func, positional: Sequence[Given], keywords: Mapping[str, Given], node: ast.AST) -> Func:

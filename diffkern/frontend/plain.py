@@ -124,7 +124,7 @@ _SILENT: Final = frozenset(
     {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__firstlineno__"}
     | {"__static_attributes__", "__repr__", "__str__", "__format__"}
 )
-"""What the class of members may say by itself: it has no say in what operators do with them."""
+"""Attributes that the class of members may define: they do not change the meaning of operators."""
 
 
 def _is_plain_enum(cls: type) -> bool:

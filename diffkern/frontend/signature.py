@@ -27,7 +27,7 @@ from diffkern.lang.references import Reference
 __all__ = ["Annotation", "Parameter", "Signature", "parameter_type", "references", "references_of", "signature"]
 
 Annotation: TypeAlias = Stored | ArrayAnnotation | TileAnnotation | Pattern | TupleOf | None
-"""What an annotation means; None: any type."""
+"""The meaning of an annotation; None stands for any type."""
 
 _PASSED_AS_IS: Final = (T.Array, T.Stack, Struct, StructArray, IndexedArray)
 

@@ -335,7 +335,7 @@ _WHERE: Final = {
     "<string>": "Python keeps the text of python -c from version 3.13 on: until then write it to a file; ",
 }
 _EXECUTED: Final = "for code made by exec, register the text with linecache.cache under the code's file name"
-"""What is to be done about a function without text, by where its code is from."""
+"""Remedies for a function without source text, by the origin of its code."""
 
 
 def get_source(pyfunc: Callable[..., Any]) -> Source:

@@ -41,7 +41,7 @@ __all__ = ["lower_block"]
 
 _ESCAPES = (ast.Break, ast.Continue, ast.Return)
 _NESTED: Final = 16
-"""How many branches of a chain, or statements that may leave, are put inside one another before a new start outside."""
+"""The deepest nesting of a chain's branches, or of statements that may leave, before it starts over at the top level."""
 
 
 class _GoOn(ast.stmt):

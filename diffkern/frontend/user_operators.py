@@ -21,7 +21,7 @@ _NAMES: Final[Mapping[str, str]] = {
     "add": "add", "sub": "sub", "mul": "mul", "matmul": "mul", "div": "div", "floordiv": "floordiv", "mod": "mod",
     "pow": "pow", "and": "bit_and", "or": "bit_or", "xor": "bit_xor", "shl": "lshift", "shr": "rshift",
 }  # fmt: skip
-"""What Warp calls the operators."""
+"""Warp's names of the operators."""
 
 
 def user_operator(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Func | None:

@@ -73,4 +73,4 @@ TABLE: Final[Mapping[str, tuple[int, Handler]]] = {
     "warp_fence": (0, _fence),
     "block_barrier": (0, _block_barrier),
 }
-"""How many arguments a built-in has, and what makes an op of it."""
+"""The number of arguments of each built-in, and the handler that lowers it."""

@@ -25,7 +25,7 @@ from diffkern.runtime.extents import several
 __all__ = ["ONLY_INPUTS", "CallSpec", "Callee", "Shape", "Sizes", "resolved"]
 
 ONLY_INPUTS = "pass the inputs and in-out arguments; the outputs are returned"
-"""What to do about a wrong number of arguments."""
+"""The remedy for a wrong number of arguments."""
 
 Shape = tuple[Any, ...]
 """Extents: integers, or the symbolic ones of a framework that traces."""

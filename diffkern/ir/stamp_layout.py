@@ -33,4 +33,4 @@ LEAST: Final = 1 << 62
 SITES: Final = 1 << 12
 """The number of an access is that of the thread times this, and that of the place in the source, from 1 on."""
 BLOCK: Final = 1 << 11
-"""Where threads of a block have numbers of their own, that of a thread is its block's times this, and its own."""
+"""The stride of block numbers in the numbers of threads, where threads are numbered within their block."""

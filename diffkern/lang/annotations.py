@@ -187,7 +187,7 @@ class ArrayOf(Alternative):
     __slots__ = ("ndim",)
 
     make: ClassVar[Callable[..., Any]]
-    """What makes an array of data: set by the run time."""
+    """The constructor of an array from data, set by the run time."""
 
     def __init__(self, ndim: int) -> None:
         self.ndim: Final = ndim

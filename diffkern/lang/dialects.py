@@ -146,7 +146,7 @@ class Dialect:
 
 
 NATIVE: Final = Dialect("native")
-"""That of ``import diffkern as dk``: what Python's and NumPy's programs mean."""
+"""The dialect of ``import diffkern as dk``, with the semantics of Python and NumPy."""
 
 WARP: Final = Dialect(
     "warp",
@@ -173,7 +173,7 @@ WARP: Final = Dialect(
     struct_defaults=False,
     cotangents_stay=True,
 )
-"""That of ``import diffkern.warp as wp``."""
+"""The dialect of ``import diffkern.warp as wp``."""
 
 _MARK: Final = "__diffkern_dialect__"
 

@@ -253,10 +253,10 @@ _FAMILIES: Final[Mapping[str, Family]] = {
     "transforms": Family.ROTATIONS,
     "vectors": Family.COMPOSITES,
 }
-"""What the functions of a module are about."""
+"""The family of a module's functions."""
 
 _APART: Final[Mapping[str, Family]] = {"bit_count": Family.INTEGERS, "inverse_approx": Family.COMPOSITES}
-"""What is about something else than its module."""
+"""Functions whose family is not that of their module."""
 
 COMPOSED: Final[Mapping[str, Composed]] = {
     name: Composed(name, module) for module, names in _MODULES.items() for name in names.split()
@@ -266,7 +266,7 @@ COMPOSED: Final[Mapping[str, Composed]] = {
 COMPLEX: Final[Mapping[str, Composed]] = {
     name: Composed(name, "complexes") for name in ("abs", "cos", "exp", "log", "pow", "sin", "sqrt")
 }
-"""What built-in functions of real numbers are for complex ones, by name."""
+"""The complex versions of built-in functions of real numbers, by name."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -77,7 +77,7 @@ class AdjointLaunch(Operation):
     """
 
     in_elements = False
-    """Whether it finds cotangents through elements of arrays."""
+    """True if it reaches cotangents through elements of arrays."""
 
     def __init__(
         self,

@@ -155,7 +155,7 @@ def _size(nbytes: int) -> str:
 
 
 tracker: Final = Tracker()
-"""That of the process."""
+"""The tracker of the process."""
 
 
 def noted(memory: Memory, element: Any, shape: tuple[int, ...]) -> None:

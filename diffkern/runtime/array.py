@@ -141,10 +141,10 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     """The class of arrays of structs, set by :mod:`diffkern.runtime.structured`."""
 
     _from_data: ClassVar[Callable[[Any, Stored | None, tuple[int, ...] | None, bool, Any, bool], array]]
-    """What makes arrays of data, set by :mod:`diffkern.runtime.construct`."""
+    """The constructor of arrays from data, set by :mod:`diffkern.runtime.construct`."""
 
     _at: ClassVar[Callable[..., array]]
-    """What makes arrays over memory that is given by its address, set there as well."""
+    """The constructor of arrays over memory given by its address, set there as well."""
 
     def __new__(
         cls,

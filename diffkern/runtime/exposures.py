@@ -17,7 +17,7 @@ from diffkern.runtime.stream import drain
 __all__ = ["Exposures", "Place", "place_of"]
 
 Place = tuple[bytes, int]
-"""Which elements an array has within its memory."""
+"""The position of an array within its memory."""
 
 
 def place_of(held: array) -> Place:

@@ -30,7 +30,7 @@ __all__ = [
 
 
 Work: TypeAlias = "Operation | FuncStep"
-"""What is done in a reverse sweep."""
+"""A step of a reverse sweep."""
 
 
 class Step(Protocol):

@@ -27,7 +27,7 @@ _LEFT_BEHIND = (
     "compute it from them with launches, copies and operations of arrays: what Python or NumPy makes of a.numpy(), "
     "float(a) or a[i] is a constant; in a block of dk.no_grad() it is meant to be one"
 )
-"""What to do where a result depends on no argument."""
+"""The remedy where a result depends on no argument."""
 
 
 class Influence:

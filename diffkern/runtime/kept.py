@@ -22,7 +22,8 @@ __all__ = ["Contents", "KeptCopies", "Parts", "Rooms", "StepRooms", "copies_of",
 _MANY, _FEW_BYTES = 16, 1 << 20
 """Copies of an array that a sequence keeps as a whole, so that all numbers can be set, are many from so many on."""
 _EXCESS_TIMES, _EXCESS_BYTES = 32, 1 << 24
-"""How many times an array, and bytes, the copies of it are worth a warning, beyond what launches overwrite."""
+"""The copies of an array that are worth a warning, as multiples of its size and in bytes, beyond what launches
+overwrite."""
 
 
 class Parts:
@@ -47,7 +48,7 @@ class Parts:
 
 
 Contents: TypeAlias = "array | Parts"
-"""What a step finds of an array: an array of the same shape, or copies of what it reads."""
+"""The contents of an array for a step: an array of the same shape, or copies of the parts that it reads."""
 
 
 class Rooms:

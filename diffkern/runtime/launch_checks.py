@@ -23,7 +23,7 @@ from diffkern.runtime.shared_memory import check_shared
 __all__ = ["DIMS", "check_fit", "check_writable", "grid_of"]
 
 DIMS = "give dim as one to four whole numbers; where threads work together in blocks, as whole blocks of them"
-"""What is said of dimensions that no launch has."""
+"""The remedy for invalid dimensions."""
 
 
 def grid_of(kernel: Launchable, executable: Executable, dim: Any, blocks: Blocks = USUAL) -> Grid:

@@ -37,7 +37,7 @@ _BYTES_PER_CHUNK = 1 << 18
 # Where blocks of at least so many bytes begin in a page of 4096: at one of so many places, so many bytes apart.
 _LARGE, _PLACES, _APART = 1 << 16, 16, 256
 _CHANGES, _RANGES = 8, 8
-"""How many entries a journal has at most, and how many ranges each of them."""
+"""The most entries of a journal, and the most ranges of an entry."""
 _births = itertools.count()
 _allocations = itertools.count()
 _SUMS = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}
@@ -91,11 +91,11 @@ class Memory(ABC):
 
     device: Device
     is_host = False
-    """Whether programs and native code of the CPU reach it."""
+    """True if programs and native code of the CPU can access it."""
     is_pinned = False
-    """Whether GPUs reach it by themselves, although it is the host's."""
+    """True if GPUs can access it although it is host memory."""
     is_counted = False
-    """Whether the version also counts what its owner, another library, writes."""
+    """True if the version also counts the writes of its owner, another library."""
 
     __slots__ = (
         "__weakref__", "_counter", "_shared", "_where", "address", "born", "exposed", "foreign", "journal", "lendings",

@@ -281,7 +281,7 @@ class _Thread(threading.local):
     """The state of each thread."""
 
     serves = False
-    """Whether it runs the work of a stream, which waits for other streams only where it says so."""
+    """True if it runs the work of a stream, which waits for other streams only where that is asked for."""
 
 
 _thread = _Thread()

@@ -64,7 +64,7 @@ class Rollout(Scope):
     """
 
     repeats = True
-    """Whether what happens in its block happens again."""
+    """True if the operations in its block are run again later."""
 
     def __init__(
         self,

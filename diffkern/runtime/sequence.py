@@ -53,7 +53,7 @@ class Sequence(Uncopied):
     replay: Callable[..., None]
 
     _capture: ClassVar[Callable[[Sequence], Graph]]
-    """What makes its graph, set by :mod:`diffkern.runtime.graph`."""
+    """The constructor of its graph, set by :mod:`diffkern.runtime.graph`."""
 
     def __init__(self, items: Series[Item] = ()) -> None:
         self._set(items)

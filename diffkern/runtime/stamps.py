@@ -44,7 +44,7 @@ Numbers = np.ndarray[Any, Any]
 _ONE_WRITER: Final = "let one thread write each element, or add with dk.atomic_add"
 _CACHED: Final = 64
 _EXTENTS: Final = 8
-"""Where in the bytes of an array its extents begin."""
+"""The byte offset of an array's extents in its descriptor."""
 
 
 def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: AutodiffError) -> PackedLaunch:

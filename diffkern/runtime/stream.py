@@ -56,7 +56,7 @@ class Stream(Uncopied):
     __slots__ = ("__weakref__", "_queue", "is_default")
 
     is_default: bool
-    """Whether it does everything at once."""
+    """True if it runs everything immediately."""
 
     def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
         # `dk.Stream("cuda:0")` makes the GPU's class, so that users and isinstance know one name.

@@ -352,7 +352,7 @@ def _to(self: Any, device: Any) -> Any:
 
 
 _METHODS: Final[dict[str, Any]] = {"numpy_dtype": classmethod(_numpy_dtype), "numpy_value": _numpy_value, "to": _to}
-"""What classes have that name no field so."""
+"""Attributes of struct classes, unless a field has the name."""
 
 
 def _repr(self: Any) -> str:

@@ -56,7 +56,7 @@ class Tangents(Influence, Scope, Uncopied):
     """
 
     repeats = False
-    """Whether what happens in its block happens again."""
+    """True if the operations in its block are run again later."""
 
     def __init__(self, tangents: Mapping[array, Any]) -> None:
         self.around: Any = None  # the tape, or the tangents, around the block

@@ -26,7 +26,7 @@ class TapeNeeds(TapeMemory):
     """The residuals that adjoints need."""
 
     keeps_inputs = False
-    """Whether the adjoints of launches are differentiated themselves, so that all that was read is needed."""
+    """True if the adjoints of launches are differentiated themselves, so that everything that was read is needed."""
 
     def _clear(self) -> None:
         super()._clear()

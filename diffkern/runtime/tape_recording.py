@@ -38,9 +38,9 @@ class TapeRecording(TapeNeeds, Influence):
     """The steps that were recorded."""
 
     repeats = False
-    """Whether what happens in its block happens again."""
+    """True if the operations in its block are run again later."""
     follows_elements = False
-    """Whether launches may use what has a gradient through elements of arrays."""
+    """True if launches may reach arrays with gradients through elements of arrays."""
 
     def _clear(self) -> None:
         super()._clear()

@@ -23,7 +23,7 @@ class Untyped(array):
     __slots__ = ()
 
     source: Any
-    """What has the memory."""
+    """The object that owns the memory."""
 
     def taken_by(self, annotation: ArrayAnnotation) -> array:
         """Return the array that a parameter takes, or this one if there is none."""

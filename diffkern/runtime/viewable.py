@@ -37,7 +37,7 @@ class Viewable:
     __slots__ = ()
 
     _through: ClassVar[Callable[..., Any]]
-    """What sees an array through index arrays, set by the package."""
+    """The constructor of an array viewed through index arrays, set by the package."""
 
     if TYPE_CHECKING:
         _data: np.ndarray[Any, Any]

@@ -27,7 +27,7 @@ from diffkern.spatial import tree_kernels as kernels
 __all__ = ["CONSTRUCTORS", "Bvh", "checked", "constructor_named"]
 
 CONSTRUCTORS: Final = ("sah", "median", "lbvh")
-"""How boxes are split: by the cost of queries, or into halves."""
+"""The ways to split boxes: by the cost of queries, or into halves."""
 
 _VECTORS: Final = Vec(FLOAT32, 3)
 _MOST: Final = (1 << 27) - 1  # the boxes whose nodes are counted in bytes of a float's place by an int32

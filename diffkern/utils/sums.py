@@ -18,7 +18,7 @@ from diffkern.utils import kernels
 __all__ = ["array_cast", "array_inner", "array_scan", "array_sum"]
 
 _CHUNK = 1024
-"""How many elements a thread adds up."""
+"""The number of elements that a thread adds up."""
 
 
 def array_sum(values: array, out: array | None = None, value_count: int | None = None, axis: int | None = None) -> Any:

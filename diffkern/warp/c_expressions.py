@@ -52,7 +52,7 @@ _OTHER_READINGS: Final = (
     re.compile(rf"\*\s*{_POINTER}"),
     re.compile(rf"\*\s*\(\s*{_POINTER}\s*\)"),
 )
-"""How C reads the bits of a variable as another type: through a reference, or a pointer."""
+"""C's ways to read the bits of a variable as another type: through a reference, or a pointer."""
 _ADDRESS_OF_ARRAY: Final = re.compile(
     r"(?:\(\s*(?:uint64_t|wp::uint64)\s*\)|reinterpret_cast<\s*(?:uint64_t|wp::uint64)\s*>)\s*\(?\s*(\w+)\.data\b(?!\s*\[)\s*\)?"
 )
@@ -60,14 +60,14 @@ _ADDRESS_OF_ARRAY: Final = re.compile(
 _PACKED: Final = re.compile(
     r"\*\s*reinterpret_cast<\s*const\s+(float|int)([234])\s*\*\s*>\s*\(\s*&\s*([\w.]+)\[([^][]*)\]\s*\)"
 )
-"""How C reads several elements behind one another at once."""
+"""C's way to read several consecutive elements at once."""
 _NAMES: Final[Mapping[str, Typed]] = {
     "true": Typed("True", "bool"), "false": Typed("False", "bool"), "nullptr": Typed("None", "nullptr"),
     "INFINITY": Typed("wp.float32(wp.inf)", "float32"), "NAN": Typed("wp.float32(wp.nan)", "float32"),
 }  # fmt: skip
 _OF_WARP: Final = re.compile(r"wp::(\w+)")
 _ARRAY: Final = "[]"
-"""What the type of an array ends in that is declared in the text."""
+"""The suffix of the type of an array that is declared in the text."""
 _PRECEDENCE: Final[Mapping[str, int]] = {
     "||": 1, "&&": 2, "|": 3, "^": 4, "&": 5, "==": 6, "!=": 6, "<": 7, ">": 7, "<=": 7, ">=": 7, "<<": 8, ">>": 8,
     "+": 9, "-": 9, "*": 10, "/": 10, "%": 10,

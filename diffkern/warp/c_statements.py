@@ -18,7 +18,7 @@ from diffkern.warp.c_types import SCALARS, OtherTextError, Typed, arithmetic, as
 __all__ = ["COTANGENT", "OLD", "Statements"]
 
 COTANGENT: Final = "wp.adjoint["
-"""What the cotangents of an array's elements begin with in Python."""
+"""The prefix of an array element's cotangent in Python."""
 OLD: Final = "\0"
 """Stands for what a variable was before a statement counted it, until that has a name."""
 

@@ -14,7 +14,7 @@ __all__ = [
 ]  # fmt: skip
 
 DeviceLike: TypeAlias = Device | str | None
-"""What names a device."""
+"""A device or its name."""
 
 
 def get_cuda_driver_version() -> tuple[int, int] | None:

@@ -37,7 +37,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Build": {"Debug": "debug", "Fast math": "fast_math"},
     "CPU": {"Model": "cpu_name", "ISA features": "cpu_features"},
 }  # fmt: skip
-"""What is printed under each heading: the text beside it, and where it is found."""
+"""The lines under each heading: their labels, and where the values are found."""
 
 
 def print_diagnostics() -> dict[str, Any]:

@@ -52,9 +52,9 @@ class JaxCallable(JaxFunction):
     """A function that launches kernels, as a function of JAX arrays; made by :func:`diffkern.jax_callable`."""
 
     graph_cache_max: int | None = None
-    """How many graphs may be kept, as programs of Warp set it."""
+    """The most graphs to keep, as programs for Warp set it."""
     graph_cache_size = 0
-    """How many are kept: none, as JAX's programs keep their own."""
+    """The number of graphs kept: none, as JAX's programs keep their own."""
 
     def __init__(
         self,

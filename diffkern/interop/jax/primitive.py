@@ -25,7 +25,7 @@ from diffkern.interop.jax.manual import agree, like, type_of
 __all__ = ["Act", "Parts", "apply"]
 
 Batch = tuple[tuple[Any, tuple[bool, ...]], ...]
-"""What ``vmap`` has added, the innermost first: the size, and which operands have it as an axis, in front."""
+"""The axes that ``vmap`` has added, innermost first: the size, and the operands that have it as their leading axis."""
 
 Bind = Callable[["Act", Batch, Sequence[Any]], Sequence[Any]]
 

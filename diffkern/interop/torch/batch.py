@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["Axes", "by_example", "in_front", "together"]
 
 Axes = Sequence[Any]
-"""Which axis of each argument counts examples; None for what is the same for all."""
+"""The batch axis of each argument; None for an argument that all examples share."""
 
 _CACHED = 64
 _CPU = torch.device("cpu")

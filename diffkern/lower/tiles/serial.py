@@ -17,7 +17,7 @@ from diffkern.ops.tile import of_block
 __all__ = ["OPS", "has_tiles", "lower_tiles"]
 
 OPS = {**tile_shapes.OPS, **tile_arrays.OPS, **tile_order.OPS, **tile_linear.OPS, **tile_fft.OPS}
-"""How each operation on tiles is lowered."""
+"""The lowering of each operation on tiles."""
 
 
 def has_tiles(fn: Function) -> bool:

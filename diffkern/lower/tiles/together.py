@@ -32,7 +32,8 @@ _MANY = 256
 """Fewer elements are too few for threads to take several."""
 
 Access = tuple[Value, int]
-"""What is accessed; and if every thread accesses its own share alone, in groups of how many, else 0."""
+"""The buffer that is accessed, and the size of a thread's groups of elements if each thread accesses only its own
+share, else 0."""
 
 
 def _overlap(some: set[Access], others: set[Access]) -> bool:

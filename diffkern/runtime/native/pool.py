@@ -155,7 +155,7 @@ def _bring_up() -> None:
 
 
 entry: _Entry = _first_run
-"""What :func:`run` calls: seven numbers, and the result is not 0 if they make no sense."""
+"""The function that :func:`run` calls with seven numbers; its result is not 0 if they are invalid."""
 _configure: Callable[[int, int], object] | None = None
 _reset: Callable[[], object] | None = None
 _watch: Callable[[int], object] | None = None

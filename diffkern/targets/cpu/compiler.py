@@ -41,7 +41,7 @@ EVERY_STATE = 200
 """Operations of a loop's body up to which the adjoint goes back by segments, and has its iterations three times."""
 
 _VECTORS = "vector.body:"
-"""What LLVM calls a loop of vectors."""
+"""LLVM's label of a vectorised loop."""
 
 TRIP_SUMS = Pass("trip-sums", SERIAL, SERIAL, sum_trips)
 LOWERING = (

@@ -62,7 +62,7 @@ from diffkern.targets.emit.types import (
 from diffkern.targets.target import Settings
 
 _MOST_COMPARISONS = 64
-"""How many pairs of arrays a chunk may compare to find out whether what it read ahead of its threads stays as it is."""
+"""The most pairs of arrays that a chunk compares to tell whether values read ahead of its threads stay valid."""
 
 _SIGNATURE = ir.FunctionType(VOID, [I64, I64, I64])
 

@@ -31,7 +31,7 @@ SHORTEST = 50
 _MATH_OPS = 20
 """Operations of an elementary function, which is inlined."""
 _LOOP_OPS = 100
-"""What a loop costs LLVM besides the operations in it."""
+"""The cost of a loop for LLVM besides that of the operations in it."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

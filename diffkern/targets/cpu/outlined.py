@@ -28,7 +28,7 @@ from diffkern.targets.emit.types import I64, PTR, VOID, Builder, i64
 __all__ = ["OutlinedBody", "Slots"]
 
 _Key = tuple[str, object]
-"""What is kept: a value, its exact form, a component of the thread's index, an index of the block."""
+"""The subject of a slot: a value, its exact form, a component of the thread's index, an index of the block."""
 
 
 class Slots:

@@ -612,8 +612,8 @@ _SPELLED: Mapping[str, str] = {
     "while": "loop_while",
 }
 RARELY = [1, 2000]
-"""How often a condition holds, and does not, that hardly ever does."""
+"""Branch weights of a condition that hardly ever holds."""
 ONCE = [1001, 1000]
-"""How often a loop makes a trip, and no more trip, that hardly ever makes more than one."""
+"""Branch weights of a loop that hardly ever makes more than one trip."""
 
 __all__ = ["I1", "RARELY", "BodyEmitter", "StackRef"]

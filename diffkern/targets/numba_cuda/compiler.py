@@ -33,7 +33,7 @@ from diffkern.targets.target import USUAL, Compiled, Settings
 __all__ = ["NumbaCudaTarget", "target"]
 
 COMPILED_FOR = "sm_75"
-"""What LTO code is made for: nvJitLink takes it for every later architecture."""
+"""The architecture of LTO code: nvJitLink accepts it for every later one."""
 
 TAKE_LLVM = 'take compiler="llvm"'
 

@@ -19,7 +19,7 @@ _RECORD = 2**31
 """Elements of the record, as far as its reader is concerned: it ends with the stamps of all arrays."""
 
 KERNEL = "kernel"
-"""What the entry calls the readable kernel."""
+"""The name of the readable kernel in the entry."""
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class _Runtime:
 
 
 runtime: Final = _Runtime()
-"""What Warp keeps for the process: here only the place of its compiled library."""
+"""Warp's process-wide state: here only its compiled library."""
 
 
 def __getattr__(name: str) -> Any:
