@@ -41,7 +41,7 @@ __all__ = ["lower_block"]
 
 _ESCAPES = (ast.Break, ast.Continue, ast.Return)
 _NESTED: Final = 16
-"""The deepest nesting of a chain's branches, or of statements that may leave, before it starts over at the top level."""
+"""The deepest nesting of a chain's branches, or of statements that may leave, before it starts over outside."""
 
 
 class _GoOn(ast.stmt):

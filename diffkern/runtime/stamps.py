@@ -1,18 +1,18 @@
 """Race detection at run time, for launches whose adjoints need it.
 
-In: a launch that a tape is about to record, whose adjoint is right only if no two threads race. Out: the launch, marked
-as race-free; or the :class:`AutodiffError` that names two threads. A program of its own runs on
-copies of what the launch writes to, and stamps elements with the threads that read and write them
-(:mod:`diffkern.ad.stamps`). What was seen is remembered, errors too, as long as nothing changes that decides about it.
+A launch that a tape is about to record may have an adjoint that is right only if no two threads race. It is either
+marked as race-free here, or gets the :class:`AutodiffError` that names two threads. A program of its own runs on copies
+of what the launch writes to, and stamps elements with the threads that read and write them
+(:mod:`diffkern.ad.stamps`). The result, an error too, is remembered as long as nothing changes that decides about it.
 
 The look is made before the launch, when all that it reads is there; later steps may overwrite it. The error is kept
 with the step, and raised only when a cotangent comes to what the launch wrote: scratch arrays, which no gradient
 needs, may have elements to which several threads store. A forward program says if it ``scatters``: other launches of
 kernels that do not read what they write are not asked about at all.
 
-Of plain stores an adjoint takes for granted that one thread makes them to each element. Several threads do so rightly
-only if the last one counts, whichever it is: if all have computed what they store in the same way from the same
-elements. Then one of them takes the cotangent, by an exchange. Equal numbers do not suffice, as zeros are equal.
+An adjoint relies on one thread for each element of a plain store. Several threads are right only if it does not matter
+which of them is last: if all have computed the stored value in the same way from the same elements. Then one of them
+takes the cotangent, by an exchange. Equal values alone do not suffice, as zeros are equal by chance.
 """
 
 from __future__ import annotations
