@@ -5,19 +5,19 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-import diffkern.runtime.construct  # lets dk.array take data
-import diffkern.runtime.graph
+import diffkern.runtime.arrays.construct  # lets dk.array take data
+import diffkern.runtime.records.graph
 from diffkern._version import __version__ as __version__
-from diffkern.decorator import kernel as kernel
-from diffkern.kernel import Kernel as Kernel
-from diffkern.kernel import set_forward_mode as _set_forward_mode
+from diffkern.kernels.decorator import kernel as kernel
+from diffkern.kernels.kernel import Kernel as Kernel
+from diffkern.kernels.kernel import set_forward_mode as _set_forward_mode
 from diffkern.lang import COMPOSITES as _COMPOSITES
 from diffkern.lang import public_names as _public_names
 from diffkern.lang.called import KnownToNumba as _KnownToNumba
 from diffkern.lang.called import set_evaluator as _set_evaluator
 from diffkern.lang.called import set_numba_type as _set_numba_type
 from diffkern.lang.static import set_settler as _set_settler
-from diffkern.runtime.componentwise import set_mapper as _set_mapper
+from diffkern.runtime.arrays.componentwise import set_mapper as _set_mapper
 from diffkern.runtime.cuda.elementwise import set_source as _set_source
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 def _elementwise(name: str, ndim: int) -> Kernel:
     """Return one of the kernels that the run time needs for arrays on a GPU; they are loaded when they are needed."""
-    from diffkern.elementwise import find
+    from diffkern.transforms.elementwise import find
 
     return find(name, ndim)
 
@@ -37,7 +37,7 @@ _set_source(_elementwise)
 
 def _in_forward_mode(kernel: Kernel) -> Kernel:
     """Return a kernel with tangents."""
-    from diffkern.tangent_kernel import TangentKernel
+    from diffkern.kernels.tangent_kernel import TangentKernel
 
     return TangentKernel(kernel)
 
@@ -47,7 +47,7 @@ _set_forward_mode(_in_forward_mode)
 
 def _mapped(name: str, *operands: Any, out: Any = None) -> Any:
     """Apply a built-in to the elements of arrays, for their operators."""
-    from diffkern.mapping import operated
+    from diffkern.transforms.mapping import operated
 
     return operated(name, operands, out)
 
@@ -57,12 +57,12 @@ _set_mapper(_mapped)
 
 def _seen_through(data: Any, indices: Any) -> Any:
     """Return an array seen through index arrays."""
-    from diffkern.indexed import indexedarray
+    from diffkern.transforms.indexed import indexedarray
 
     return indexedarray(data, indices)
 
 
-diffkern.runtime.array.array._through = staticmethod(_seen_through)
+diffkern.runtime.arrays.array.array._through = staticmethod(_seen_through)
 
 
 def _array_library() -> ModuleType:
@@ -72,12 +72,12 @@ def _array_library() -> ModuleType:
     return sums
 
 
-diffkern.runtime.array.array._library = staticmethod(_array_library)
+diffkern.runtime.arrays.array.array._library = staticmethod(_array_library)
 
 
 def _evaluate(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Evaluate what Python calls: of a func besides its value, and library functions."""
-    from diffkern.evaluate import evaluate
+    from diffkern.host.evaluate import evaluate
 
     return evaluate(called, args, kwargs)
 
@@ -91,7 +91,7 @@ def _numba_type(known: _KnownToNumba) -> Any:
 
 def _settle_static(pyfunc: Callable[..., Any]) -> None:
     """Evaluate the static expressions of a function where it is decorated."""
-    from diffkern.frontend.outline import outline_of
+    from diffkern.frontend.syntax.outline import outline_of
 
     outline_of(pyfunc)
 
@@ -105,14 +105,14 @@ _language = _public_names()
 globals().update(_language)
 
 _MODULES: Final[Mapping[str, str]] = {
-    "build.ahead": "compile_kernels=compile force_load",
-    "build.ship": "load_directory=load",
-    "build.stores": "clear_kernel_cache clear_lto_cache",
+    "compiler.ahead": "compile_kernels=compile force_load",
+    "compiler.ship": "load_directory=load",
+    "compiler.stores": "clear_kernel_cache clear_lto_cache",
     "errors": (
         "AutodiffError CompileError CudaError KernelError KernelRuntimeError KernelSyntaxError "
         "KernelTypeError LaunchError MisuseError NonFiniteError"
     ),
-    "indexed": "indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d",
+    "transforms.indexed": "indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d",
     "interop.public": (
         "device_from_jax device_from_torch device_to_jax device_to_torch dtype_from_jax dtype_from_torch "
         "dtype_to_jax dtype_to_torch from_dlpack from_jax from_torch stream_from_torch stream_to_torch "
@@ -120,39 +120,39 @@ _MODULES: Final[Mapping[str, str]] = {
     ),
     "lang.dtypes": "dtype_from_numpy dtype_to_numpy",
     "lang.func": "constant func",
-    "higher": "grad hvp jvp value_and_grad vjp",
-    "jacobians": "hessian jacobian",
-    "mapping": "map_arrays=map",
+    "transforms.higher": "grad hvp jvp value_and_grad vjp",
+    "transforms.jacobians": "hessian jacobian",
+    "transforms.mapping": "map_arrays=map",
     "lang.rules": "adjoint func_grad func_replay",
     "lang.patterns": "Float Int Scalar",
     "lang.static": "static",
     "lang.queries": "BvhQuery BvhQueryTiled HashGridQuery MeshQuery MeshQueryAABBTiled MeshQueryPoint MeshQueryRay",
-    "runtime.anomaly": "detect_anomaly",
-    "runtime.array": "array",
-    "runtime.array_copy": "clone copy",
-    "runtime.checkpoint": "checkpoint",
-    "runtime.config": "config",
-    "runtime.create": "empty empty_like from_numpy full full_like ones ones_like zeros zeros_like",
-    "runtime.device": (
+    "runtime.effects.anomaly": "detect_anomaly",
+    "runtime.arrays.array": "array",
+    "runtime.arrays.array_copy": "clone copy",
+    "runtime.rollouts.checkpoint": "checkpoint",
+    "runtime.observe.config": "config",
+    "runtime.arrays.create": "empty empty_like from_numpy full full_like ones ones_like zeros zeros_like",
+    "runtime.memory.device": (
         "Device ScopedDevice get_cuda_device get_cuda_device_count get_cuda_devices get_device get_devices "
         "get_preferred_device init is_cpu_available is_cuda_available is_device_available "
         "is_peer_access_enabled is_peer_access_supported set_device set_peer_access_enabled"
     ),
-    "runtime.graph": "Graph ScopedCapture capture_begin capture_end capture_if capture_launch capture_while",
-    "runtime.launch": "launch launch_tiled",
-    "runtime.module_options": "get_module_options set_module_options",
-    "runtime.record": "Launch",
-    "runtime.sequence": "Sequence record",
-    "runtime.stream": (
+    "runtime.records.graph": "Graph ScopedCapture capture_begin capture_end capture_if capture_launch capture_while",
+    "runtime.launch.launch": "launch launch_tiled",
+    "runtime.launch.module_options": "get_module_options set_module_options",
+    "runtime.records.record": "Launch",
+    "runtime.records.sequence": "Sequence record",
+    "runtime.memory.stream": (
         "Event ScopedStream Stream get_event_elapsed_time get_stream record_event set_stream synchronize "
         "synchronize_device synchronize_event synchronize_stream wait_event wait_stream"
     ),
-    "runtime.structs": "struct",
-    "runtime.no_grad": "no_grad",
-    "runtime.tangents": "Tangents",
-    "runtime.tape": "Tape",
-    "runtime.timer": "ScopedTimer",
-    "runtime.trace": "ScopedTrace",
+    "runtime.arrays.structs": "struct",
+    "runtime.effects.no_grad": "no_grad",
+    "runtime.effects.tangents": "Tangents",
+    "runtime.effects.tape": "Tape",
+    "runtime.observe.timer": "ScopedTimer",
+    "runtime.observe.trace": "ScopedTrace",
     "interop.jax": "jax_callable jax_kernel",
     "spatial.bvh": "Bvh",
     "spatial.hash_grid": "HashGrid",

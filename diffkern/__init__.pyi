@@ -5,12 +5,11 @@ from typing import Any, TypeVar, overload
 from typing_extensions import Self, TypeAlias, dataclass_transform
 
 from diffkern._version import __version__ as __version__
-from diffkern.build.ahead import compile_kernels as compile
-from diffkern.build.ahead import force_load as force_load
-from diffkern.build.ship import load_directory as load
-from diffkern.build.stores import clear_kernel_cache as clear_kernel_cache
-from diffkern.build.stores import clear_lto_cache as clear_lto_cache
-from diffkern.decorator import kernel as kernel
+from diffkern.compiler.ahead import compile_kernels as compile
+from diffkern.compiler.ahead import force_load as force_load
+from diffkern.compiler.ship import load_directory as load
+from diffkern.compiler.stores import clear_kernel_cache as clear_kernel_cache
+from diffkern.compiler.stores import clear_lto_cache as clear_lto_cache
 from diffkern.errors import AutodiffError as AutodiffError
 from diffkern.errors import CompileError as CompileError
 from diffkern.errors import CudaError as CudaError
@@ -21,16 +20,6 @@ from diffkern.errors import KernelTypeError as KernelTypeError
 from diffkern.errors import LaunchError as LaunchError
 from diffkern.errors import MisuseError as MisuseError
 from diffkern.errors import NonFiniteError as NonFiniteError
-from diffkern.higher import grad as grad
-from diffkern.higher import hvp as hvp
-from diffkern.higher import jvp as jvp
-from diffkern.higher import value_and_grad as value_and_grad
-from diffkern.higher import vjp as vjp
-from diffkern.indexed import indexedarray as indexedarray
-from diffkern.indexed import indexedarray1d as indexedarray1d
-from diffkern.indexed import indexedarray2d as indexedarray2d
-from diffkern.indexed import indexedarray3d as indexedarray3d
-from diffkern.indexed import indexedarray4d as indexedarray4d
 from diffkern.interop.jax import jax_callable as jax_callable
 from diffkern.interop.jax import jax_kernel as jax_kernel
 from diffkern.interop.public import device_from_jax as device_from_jax
@@ -50,9 +39,8 @@ from diffkern.interop.public import to_dlpack as to_dlpack
 from diffkern.interop.public import to_jax as to_jax
 from diffkern.interop.public import to_torch as to_torch
 from diffkern.interop.public import torch_function as torch_function
-from diffkern.jacobians import hessian as hessian
-from diffkern.jacobians import jacobian as jacobian
-from diffkern.kernel import Kernel as Kernel
+from diffkern.kernels.decorator import kernel as kernel
+from diffkern.kernels.kernel import Kernel as Kernel
 from diffkern.lang.dtypes import dtype_from_numpy as dtype_from_numpy
 from diffkern.lang.dtypes import dtype_to_numpy as dtype_to_numpy
 from diffkern.lang.func import constant as constant
@@ -71,73 +59,85 @@ from diffkern.lang.rules import adjoint as adjoint
 from diffkern.lang.rules import func_grad as func_grad
 from diffkern.lang.rules import func_replay as func_replay
 from diffkern.lang.static import static as static
-from diffkern.mapping import map_arrays as map
-from diffkern.runtime.anomaly import detect_anomaly as detect_anomaly
-from diffkern.runtime.array import array as array
-from diffkern.runtime.array_copy import clone as clone
-from diffkern.runtime.array_copy import copy as copy
-from diffkern.runtime.checkpoint import checkpoint as checkpoint
-from diffkern.runtime.config import config as config
-from diffkern.runtime.create import empty as empty
-from diffkern.runtime.create import empty_like as empty_like
-from diffkern.runtime.create import from_numpy as from_numpy
-from diffkern.runtime.create import full as full
-from diffkern.runtime.create import full_like as full_like
-from diffkern.runtime.create import ones as ones
-from diffkern.runtime.create import ones_like as ones_like
-from diffkern.runtime.create import zeros as zeros
-from diffkern.runtime.create import zeros_like as zeros_like
-from diffkern.runtime.device import Device as Device
-from diffkern.runtime.device import ScopedDevice as ScopedDevice
-from diffkern.runtime.device import get_cuda_device as get_cuda_device
-from diffkern.runtime.device import get_cuda_device_count as get_cuda_device_count
-from diffkern.runtime.device import get_cuda_devices as get_cuda_devices
-from diffkern.runtime.device import get_device as get_device
-from diffkern.runtime.device import get_devices as get_devices
-from diffkern.runtime.device import get_preferred_device as get_preferred_device
-from diffkern.runtime.device import init as init
-from diffkern.runtime.device import is_cpu_available as is_cpu_available
-from diffkern.runtime.device import is_cuda_available as is_cuda_available
-from diffkern.runtime.device import is_device_available as is_device_available
-from diffkern.runtime.device import is_peer_access_enabled as is_peer_access_enabled
-from diffkern.runtime.device import is_peer_access_supported as is_peer_access_supported
-from diffkern.runtime.device import set_device as set_device
-from diffkern.runtime.device import set_peer_access_enabled as set_peer_access_enabled
-from diffkern.runtime.graph import Graph as Graph
-from diffkern.runtime.graph import ScopedCapture as ScopedCapture
-from diffkern.runtime.graph import capture_begin as capture_begin
-from diffkern.runtime.graph import capture_end as capture_end
-from diffkern.runtime.graph import capture_if as capture_if
-from diffkern.runtime.graph import capture_launch as capture_launch
-from diffkern.runtime.graph import capture_while as capture_while
-from diffkern.runtime.launch import launch as launch
-from diffkern.runtime.launch import launch_tiled as launch_tiled
-from diffkern.runtime.module_options import get_module_options as get_module_options
-from diffkern.runtime.module_options import set_module_options as set_module_options
-from diffkern.runtime.no_grad import no_grad as no_grad
-from diffkern.runtime.record import Launch as Launch
-from diffkern.runtime.sequence import Sequence as Sequence
-from diffkern.runtime.sequence import record as record
-from diffkern.runtime.stream import Event as Event
-from diffkern.runtime.stream import ScopedStream as ScopedStream
-from diffkern.runtime.stream import Stream as Stream
-from diffkern.runtime.stream import get_event_elapsed_time as get_event_elapsed_time
-from diffkern.runtime.stream import get_stream as get_stream
-from diffkern.runtime.stream import record_event as record_event
-from diffkern.runtime.stream import set_stream as set_stream
-from diffkern.runtime.stream import synchronize as synchronize
-from diffkern.runtime.stream import synchronize_device as synchronize_device
-from diffkern.runtime.stream import synchronize_event as synchronize_event
-from diffkern.runtime.stream import synchronize_stream as synchronize_stream
-from diffkern.runtime.stream import wait_event as wait_event
-from diffkern.runtime.stream import wait_stream as wait_stream
-from diffkern.runtime.tangents import Tangents as Tangents
-from diffkern.runtime.tape import Tape as Tape
-from diffkern.runtime.timer import ScopedTimer as ScopedTimer
-from diffkern.runtime.trace import ScopedTrace as ScopedTrace
+from diffkern.runtime.arrays.array import array as array
+from diffkern.runtime.arrays.array_copy import clone as clone
+from diffkern.runtime.arrays.array_copy import copy as copy
+from diffkern.runtime.arrays.create import empty as empty
+from diffkern.runtime.arrays.create import empty_like as empty_like
+from diffkern.runtime.arrays.create import from_numpy as from_numpy
+from diffkern.runtime.arrays.create import full as full
+from diffkern.runtime.arrays.create import full_like as full_like
+from diffkern.runtime.arrays.create import ones as ones
+from diffkern.runtime.arrays.create import ones_like as ones_like
+from diffkern.runtime.arrays.create import zeros as zeros
+from diffkern.runtime.arrays.create import zeros_like as zeros_like
+from diffkern.runtime.effects.anomaly import detect_anomaly as detect_anomaly
+from diffkern.runtime.effects.no_grad import no_grad as no_grad
+from diffkern.runtime.effects.tangents import Tangents as Tangents
+from diffkern.runtime.effects.tape import Tape as Tape
+from diffkern.runtime.launch.launch import launch as launch
+from diffkern.runtime.launch.launch import launch_tiled as launch_tiled
+from diffkern.runtime.launch.module_options import get_module_options as get_module_options
+from diffkern.runtime.launch.module_options import set_module_options as set_module_options
+from diffkern.runtime.memory.device import Device as Device
+from diffkern.runtime.memory.device import ScopedDevice as ScopedDevice
+from diffkern.runtime.memory.device import get_cuda_device as get_cuda_device
+from diffkern.runtime.memory.device import get_cuda_device_count as get_cuda_device_count
+from diffkern.runtime.memory.device import get_cuda_devices as get_cuda_devices
+from diffkern.runtime.memory.device import get_device as get_device
+from diffkern.runtime.memory.device import get_devices as get_devices
+from diffkern.runtime.memory.device import get_preferred_device as get_preferred_device
+from diffkern.runtime.memory.device import init as init
+from diffkern.runtime.memory.device import is_cpu_available as is_cpu_available
+from diffkern.runtime.memory.device import is_cuda_available as is_cuda_available
+from diffkern.runtime.memory.device import is_device_available as is_device_available
+from diffkern.runtime.memory.device import is_peer_access_enabled as is_peer_access_enabled
+from diffkern.runtime.memory.device import is_peer_access_supported as is_peer_access_supported
+from diffkern.runtime.memory.device import set_device as set_device
+from diffkern.runtime.memory.device import set_peer_access_enabled as set_peer_access_enabled
+from diffkern.runtime.memory.stream import Event as Event
+from diffkern.runtime.memory.stream import ScopedStream as ScopedStream
+from diffkern.runtime.memory.stream import Stream as Stream
+from diffkern.runtime.memory.stream import get_event_elapsed_time as get_event_elapsed_time
+from diffkern.runtime.memory.stream import get_stream as get_stream
+from diffkern.runtime.memory.stream import record_event as record_event
+from diffkern.runtime.memory.stream import set_stream as set_stream
+from diffkern.runtime.memory.stream import synchronize as synchronize
+from diffkern.runtime.memory.stream import synchronize_device as synchronize_device
+from diffkern.runtime.memory.stream import synchronize_event as synchronize_event
+from diffkern.runtime.memory.stream import synchronize_stream as synchronize_stream
+from diffkern.runtime.memory.stream import wait_event as wait_event
+from diffkern.runtime.memory.stream import wait_stream as wait_stream
+from diffkern.runtime.observe.config import config as config
+from diffkern.runtime.observe.timer import ScopedTimer as ScopedTimer
+from diffkern.runtime.observe.trace import ScopedTrace as ScopedTrace
+from diffkern.runtime.records.graph import Graph as Graph
+from diffkern.runtime.records.graph import ScopedCapture as ScopedCapture
+from diffkern.runtime.records.graph import capture_begin as capture_begin
+from diffkern.runtime.records.graph import capture_end as capture_end
+from diffkern.runtime.records.graph import capture_if as capture_if
+from diffkern.runtime.records.graph import capture_launch as capture_launch
+from diffkern.runtime.records.graph import capture_while as capture_while
+from diffkern.runtime.records.record import Launch as Launch
+from diffkern.runtime.records.sequence import Sequence as Sequence
+from diffkern.runtime.records.sequence import record as record
+from diffkern.runtime.rollouts.checkpoint import checkpoint as checkpoint
 from diffkern.spatial.bvh import Bvh as Bvh
 from diffkern.spatial.hash_grid import HashGrid as HashGrid
 from diffkern.spatial.mesh import Mesh as Mesh
+from diffkern.transforms.higher import grad as grad
+from diffkern.transforms.higher import hvp as hvp
+from diffkern.transforms.higher import jvp as jvp
+from diffkern.transforms.higher import value_and_grad as value_and_grad
+from diffkern.transforms.higher import vjp as vjp
+from diffkern.transforms.indexed import indexedarray as indexedarray
+from diffkern.transforms.indexed import indexedarray1d as indexedarray1d
+from diffkern.transforms.indexed import indexedarray2d as indexedarray2d
+from diffkern.transforms.indexed import indexedarray3d as indexedarray3d
+from diffkern.transforms.indexed import indexedarray4d as indexedarray4d
+from diffkern.transforms.jacobians import hessian as hessian
+from diffkern.transforms.jacobians import jacobian as jacobian
+from diffkern.transforms.mapping import map_arrays as map
 from diffkern import cuda as cuda
 from diffkern.interop import jax as jax
 from diffkern import optim as optim
@@ -181,7 +181,6 @@ class _Matrix(_Composite):
     def __mul__(self, other: _Composite) -> Any: ...
     def __matmul__(self, other: _Composite) -> Any: ...
 
-
 int8: TypeAlias = int
 int16: TypeAlias = int
 int32: TypeAlias = int
@@ -218,6 +217,7 @@ ln2: float
 LN10: float
 ln10: float
 ANY: Any
+
 class array1d(array[_T]): ...
 class array2d(array[_T]): ...
 class array3d(array[_T]): ...
@@ -225,7 +225,9 @@ class array4d(array[_T]): ...
 class complex64(_Vector): ...
 class complex128(_Vector): ...
 class vec2(_Vector): ...
+
 vec2f: TypeAlias = vec2
+
 class vec2d(_Vector): ...
 class vec2h(_Vector): ...
 class vec2b(_Vector): ...
@@ -234,15 +236,21 @@ class vec2s(_Vector): ...
 class vec2us(_Vector): ...
 class vec2i(_Vector): ...
 class vec2ui(_Vector): ...
+
 vec2u: TypeAlias = vec2ui
+
 class vec2l(_Vector): ...
 class vec2ul(_Vector): ...
 class mat22(_Matrix): ...
+
 mat22f: TypeAlias = mat22
+
 class mat22d(_Matrix): ...
 class mat22h(_Matrix): ...
 class vec3(_Vector): ...
+
 vec3f: TypeAlias = vec3
+
 class vec3d(_Vector): ...
 class vec3h(_Vector): ...
 class vec3b(_Vector): ...
@@ -251,15 +259,21 @@ class vec3s(_Vector): ...
 class vec3us(_Vector): ...
 class vec3i(_Vector): ...
 class vec3ui(_Vector): ...
+
 vec3u: TypeAlias = vec3ui
+
 class vec3l(_Vector): ...
 class vec3ul(_Vector): ...
 class mat33(_Matrix): ...
+
 mat33f: TypeAlias = mat33
+
 class mat33d(_Matrix): ...
 class mat33h(_Matrix): ...
 class vec4(_Vector): ...
+
 vec4f: TypeAlias = vec4
+
 class vec4d(_Vector): ...
 class vec4h(_Vector): ...
 class vec4b(_Vector): ...
@@ -268,29 +282,42 @@ class vec4s(_Vector): ...
 class vec4us(_Vector): ...
 class vec4i(_Vector): ...
 class vec4ui(_Vector): ...
+
 vec4u: TypeAlias = vec4ui
+
 class vec4l(_Vector): ...
 class vec4ul(_Vector): ...
 class mat44(_Matrix): ...
+
 mat44f: TypeAlias = mat44
+
 class mat44d(_Matrix): ...
 class mat44h(_Matrix): ...
 class quat(_Vector): ...
+
 quatf: TypeAlias = quat
+
 class quatd(_Vector): ...
 class quath(_Vector): ...
 class transform(_Vector): ...
+
 transformf: TypeAlias = transform
+
 class transformd(_Vector): ...
 class transformh(_Vector): ...
 class spatial_vector(_Vector): ...
+
 spatial_vectorf: TypeAlias = spatial_vector
+
 class spatial_vectord(_Vector): ...
 class spatial_vectorh(_Vector): ...
 class spatial_matrix(_Matrix): ...
+
 spatial_matrixf: TypeAlias = spatial_matrix
+
 class spatial_matrixd(_Matrix): ...
 class spatial_matrixh(_Matrix): ...
+
 def bvh_get_group_root(id: Any, group: Any) -> Any:
     """bvh_get_group_root(id, group)
 
@@ -1119,7 +1146,9 @@ def mesh_query_point_sign_normal(id: Any, point: Any, max_dist: Any, epsilon: An
         y[i] = h.sign
     """
 
-def mesh_query_point_sign_parity(id: Any, point: Any, max_dist: Any, n_sample: Any = ..., perturbation_scale: Any = ...) -> Any:
+def mesh_query_point_sign_parity(
+    id: Any, point: Any, max_dist: Any, n_sample: Any = ..., perturbation_scale: Any = ...
+) -> Any:
     """mesh_query_point_sign_parity(id, point, max_dist, n_sample=1, perturbation_scale=0.1)
 
     As mesh_query_point_no_sign, and ``sign`` is negative inside the mesh: where most of n_sample rays meet an odd number of faces. The rays differ by perturbation_scale from one direction.
@@ -1150,7 +1179,9 @@ def mesh_query_point_sign_parity(id: Any, point: Any, max_dist: Any, n_sample: A
         y[i] = h.sign
     """
 
-def mesh_query_point_sign_winding_number(id: Any, point: Any, max_dist: Any, accuracy: Any = ..., threshold: Any = ...) -> Any:
+def mesh_query_point_sign_winding_number(
+    id: Any, point: Any, max_dist: Any, accuracy: Any = ..., threshold: Any = ...
+) -> Any:
     """mesh_query_point_sign_winding_number(id, point, max_dist, accuracy=2.0, threshold=0.5)
 
     As mesh_query_point_no_sign, and ``sign`` is negative inside the mesh: where it goes around the point more often than threshold, also with holes. For a Mesh with support_winding_number, faces further away than accuracy times their extent are taken together; for any other, every face is added up.
@@ -6332,7 +6363,9 @@ def tile_arange(*args: Any, **options: Any) -> Any:
         dk.tile_store(y, dk.tile_arange(4, dtype=float))
     """
 
-def tile_load(a: Any, shape: Any, offset: Any = ..., storage: Any = ..., bounds_check: Any = ..., aligned: Any = ...) -> Any:
+def tile_load(
+    a: Any, shape: Any, offset: Any = ..., storage: Any = ..., bounds_check: Any = ..., aligned: Any = ...
+) -> Any:
     """tile_load(a, shape, offset=None, storage='register', bounds_check=True, aligned=False)
 
     A tile of an array; what lies outside the array is 0.

@@ -22,8 +22,8 @@ from diffkern.cache.entries import LOCK_PREFIX, work_name
 from diffkern.cache.lock import exclusive
 from diffkern.cache.manifest import FILES, MANIFEST_FILE, Entry, InvalidEntryError, decode, encode
 from diffkern.cache.place import UnsafeError, is_private, opened
-from diffkern.callers import warn
-from diffkern.forks import free_in_child
+from diffkern.process.forks import free_in_child
+from diffkern.process.tracebacks import warn
 
 __all__ = [
     "LOCK_TIMEOUT_S",

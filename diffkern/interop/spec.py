@@ -18,9 +18,9 @@ from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, is_complex
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.arguments import Parameter
-from diffkern.runtime.convert import MAX_NDIM, component_shape
-from diffkern.runtime.extents import several
+from diffkern.runtime.arrays.convert import MAX_NDIM, component_shape
+from diffkern.runtime.arrays.extents import several
+from diffkern.runtime.launch.arguments import Parameter
 
 __all__ = ["ONLY_INPUTS", "CallSpec", "Callee", "Shape", "Sizes", "resolved"]
 

@@ -1,7 +1,7 @@
 """The layout of stamps: one row of 64-bit integers for each element of an array, and how accesses are numbered.
 
 This module defines the columns of a row. A program writes them (:mod:`diffkern.ad.stamps`), and the run time reads them
-(:mod:`diffkern.runtime.stamps`).
+(:mod:`diffkern.runtime.launch.stamps`).
 """
 
 from __future__ import annotations

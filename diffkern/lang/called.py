@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from diffkern.errors import KernelTypeError
-from diffkern.forks import computed_once
+from diffkern.process.forks import cached_property
 
 __all__ = ["Called", "Form", "KnownToNumba", "evaluated", "set_evaluator", "set_numba_type"]
 
@@ -72,17 +72,17 @@ class Called(KnownToNumba):
         own: str = self.owner.name if isinstance(self.owner, Called) else self.pyfunc.__name__
         return own if self.form is Form.VALUE else f"{own}.{self.form.value}"
 
-    @computed_once
+    @cached_property
     def grad(self) -> Called:
         """The gradient of a derivative whose result is one number."""
         return self._derivative(Form.GRAD)
 
-    @computed_once
+    @cached_property
     def vjp(self) -> Called:
         """The derivative with values, weighted by cotangents."""
         return self._derivative(Form.VJP)
 
-    @computed_once
+    @cached_property
     def jvp(self) -> Called:
         """The derivative with its change along tangents."""
         return self._derivative(Form.JVP)

@@ -24,9 +24,9 @@ __all__ = [
     "Nan",
     "Printed",
     "Remainder",
+    "bind_dialect",
     "copied",
     "dialect_of",
-    "spoken",
 ]
 
 
@@ -178,7 +178,7 @@ WARP: Final = Dialect(
 _MARK: Final = "__diffkern_dialect__"
 
 
-def spoken(pyfunc: Callable[..., Any], dialect: Dialect) -> Callable[..., Any]:
+def bind_dialect(pyfunc: Callable[..., Any], dialect: Dialect) -> Callable[..., Any]:
     """Return a function that is written in a dialect: the one given, or a copy if that is taken in another one."""
     # The first decorator decides: a function decorated again in another dialect is copied, since the mark on the
     # original may already have been read.

@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from diffkern.forks import computed_once
 from diffkern.lang.called import evaluated
 from diffkern.lang.generic import Cast, Generic
 from diffkern.lang.reference import described
 from diffkern.lang.reference_entries import Family
 from diffkern.ops.row import Entry
+from diffkern.process.forks import cached_property
 
 __all__ = ["COMPLEX", "COMPOSED", "Composed", "Overload", "built_in", "of_complex"]
 
@@ -45,13 +45,13 @@ class Overload:
     pyfunc: Callable[..., Any]
     sets: tuple[str, ...] = ()
 
-    @computed_once
+    @cached_property
     def signature(self) -> inspect.Signature:
         """The parameters, with annotations as objects."""
         # Annotations of library modules are text, as ``from __future__ import annotations`` makes them.
         return inspect.signature(self.pyfunc, eval_str=True)
 
-    @computed_once
+    @cached_property
     def shown(self) -> str:
         """The parameters as help and errors show them."""
         return ", ".join(

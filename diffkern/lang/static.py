@@ -10,7 +10,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["keep_results", "kept_results", "set_settler", "settle_static", "static"]
+__all__ = ["keep_results", "kept_results", "resolve_static", "set_settler", "static"]
 
 _RESULTS: Final = "__diffkern_static__"
 
@@ -55,7 +55,7 @@ def set_settler(settler: Callable[[Callable[..., Any]], None]) -> None:
     _settler = settler
 
 
-def settle_static(pyfunc: Callable[..., Any]) -> None:
+def resolve_static(pyfunc: Callable[..., Any]) -> None:
     """Evaluate the static expressions of a function that is being decorated; does nothing if it can have none.
 
     Raises

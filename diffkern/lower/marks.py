@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from diffkern.analysis.steering import made_integral
+from diffkern.analysis.control_dependence import made_integral
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import INT32

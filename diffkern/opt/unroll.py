@@ -18,7 +18,7 @@ from diffkern.ir.views import For
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 from diffkern.opt.fold import fold
-from diffkern.opt.neighbours import adds_up_neighbours
+from diffkern.opt.stencil_loops import adds_up_neighbours
 
 MAX_TRIPS = 8
 MAX_OPS = 192

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from diffkern.platforms import ARCHITECTURES
-from diffkern.runtime.device import Device, get_device, gpu_named, is_cuda_available
+from diffkern.contracts.platforms import ARCHITECTURES
+from diffkern.runtime.memory.device import Device, get_device, gpu_named, is_cuda_available
 
 __all__ = [
     "DeviceLike", "ScopedCudaProfiler", "cuda_profiler_start", "cuda_profiler_stop", "get_cuda_driver_version",

@@ -13,8 +13,8 @@ from importlib import metadata
 from typing import Any, Final
 
 from diffkern._version import __version__
-from diffkern.runtime.config import config
-from diffkern.runtime.device import Device, get_devices
+from diffkern.runtime.memory.device import Device, get_devices
+from diffkern.runtime.observe.config import config
 from diffkern.warp import config as settings
 from diffkern.warp.devices import get_cuda_driver_version
 

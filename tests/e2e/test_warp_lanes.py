@@ -9,15 +9,15 @@ from support.ptx.programs import PtxProgram
 from support.seeds import run_seed
 
 import diffkern.warp as wp
-from diffkern.build.ahead import arrays_with_gradients
-from diffkern.build.compiled import compile_for
-from diffkern.build.specialize import Specialization
-from diffkern.compilation import Compilation
+from diffkern.compiler.ahead import arrays_with_gradients
+from diffkern.compiler.compilation import Compilation
+from diffkern.compiler.compiled import compile_for
+from diffkern.compiler.specialize import Specialization
+from diffkern.contracts.options import Variant, VmapLayer
 from diffkern.errors import AutodiffError, KernelTypeError
-from diffkern.options import Batch, Variant
-from diffkern.tangent_kernel import TangentKernel
-from diffkern.warp.c_text import translated
-from diffkern.warp.c_types import OtherTextError
+from diffkern.kernels.tangent_kernel import TangentKernel
+from diffkern.warp.c.c_text import translated
+from diffkern.warp.c.c_types import OtherTextError
 
 LANES = np.arange(32)
 WIDTHS = (32, 16, 8, 4, 2, 1)
@@ -531,7 +531,7 @@ def test_a_processor_differentiates_the_text_for_it() -> None:
 
 def test_forward_mode_and_batches_are_refused() -> None:
     x, n, y = sums.argument_types()
-    batch = Batch((0, 2), (), False)
+    batch = VmapLayer((0, 2), (), False)
     rows = [replace(t, ndim=2) for t in (x, y)]
     layered = TangentKernel(sums)
     for types, layer in (([*layered.argument_types()], layered.layer), ([rows[0], n, rows[1]], batch)):

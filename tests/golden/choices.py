@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import diffkern as dk
+from diffkern.contracts.options import AdjointForm
 from diffkern.interop.jax import programs as of_jax
 from diffkern.ir.types import scalar_of
-from diffkern.options import AdjointForm
-from diffkern.runtime.adjoint import AdjointLaunch
-from diffkern.runtime.derivative import DerivativePlan
-from diffkern.runtime.packed import PackedLaunch
-from diffkern.runtime.partition import INTEGERS, Partition, distance_of, partition
-from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import cost_units, grain_of
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.derivative import DerivativePlan
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.partition import INTEGERS, Partition, distance_of, partition
+from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.launch.schedule import cost_units, grain_of
 
 from .choice_kernels import Case
 

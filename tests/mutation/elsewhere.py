@@ -10,13 +10,18 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from diffkern import platforms
 from diffkern.ad import singular
 from diffkern.analysis import affine
 from diffkern.cache import environment, key, manifest, place
-from diffkern.frontend import library, survey
+from diffkern.contracts import platforms
+from diffkern.frontend.builtins import library
+from diffkern.frontend.syntax import survey
 from diffkern.opt import cse, promote, ranges
-from diffkern.runtime import captured, copies, form, operation, partition, prepared, tape_needs
+from diffkern.runtime.accumulate import copies
+from diffkern.runtime.effects import tape_needs
+from diffkern.runtime.launch import partition
+from diffkern.runtime.memory import operation
+from diffkern.runtime.records import captured, form, prepared
 from diffkern.targets.cpu import sunk_loads
 from diffkern.targets.cuda import kernel as cuda_kernel
 from diffkern.targets.cuda import registers, toolchain

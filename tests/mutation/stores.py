@@ -5,11 +5,12 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern import program
 from diffkern.ad import sources
 from diffkern.ad import stamps as ad_stamps
 from diffkern.analysis import collisions, components
-from diffkern.runtime import adjoint, race_checks, stamps
+from diffkern.compiler import program
+from diffkern.runtime.accumulate import adjoint, race_checks
+from diffkern.runtime.launch import stamps
 
 from .edits import Fault, edit
 

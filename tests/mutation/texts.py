@@ -5,7 +5,17 @@ They run as those of :mod:`mutation.elsewhere` do.
 
 from __future__ import annotations
 
-from diffkern.frontend import canonical, code, encoding, frozen, guards, outline, source, survey, text_annotations
+from diffkern.frontend.syntax import (
+    canonical,
+    code,
+    encoding,
+    frozen,
+    guards,
+    outline,
+    source,
+    survey,
+    text_annotations,
+)
 from diffkern.lang import static, text
 
 from .edits import Fault, constant, edit
@@ -64,7 +74,7 @@ TEXTS = [
           edit(source, "_chosen", "if len(bodies) > 1:", "if False:"),
           (f"{_LIKENESS}::test_several_texts_that_fit_are_refused",)),
     Fault("the text of a module that is imported is as likely as any",
-          edit(text, "take_text", "frame is not None and not is_script", "False"),
+          edit(text, "capture_source", "frame is not None and not is_script", "False"),
           (f"{_LIKENESS}::test_what_is_made_while_the_module_is_imported_is_from_its_text",)),
     Fault("a file that has its size and time is what it was",
           constant(text, "_is_first", lambda file, code: False),

@@ -5,10 +5,11 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.ad import overwritten, slots
+from diffkern.ad import atomic_log as slots
+from diffkern.ad import load_log as overwritten
 from diffkern.analysis import blocks, scopes, tile_threads, warps
 from diffkern.targets.cuda import registers
-from diffkern.warp import c_gpu, c_statements, c_warps
+from diffkern.warp.c import c_gpu, c_statements, c_warps
 
 from .edits import Fault, edit, func_edit
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from diffkern import mapping, options
-from diffkern.frontend import lowering
+from diffkern.contracts import options
+from diffkern.frontend.statements import lowering
 from diffkern.interop import spec
+from diffkern.transforms import mapping
 from diffkern.utils import sums
-from diffkern.warp import c_adjoints, c_statements, fingerprints, launching, snippets
+from diffkern.warp import fingerprints, launching, snippets
+from diffkern.warp.c import c_adjoints, c_statements
 
 from .edits import Fault, edit
 

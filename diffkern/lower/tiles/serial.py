@@ -7,7 +7,7 @@ from diffkern.ir.types import Tile
 from diffkern.lower.tiles import arrays as tile_arrays
 from diffkern.lower.tiles import fft as tile_fft
 from diffkern.lower.tiles import linear as tile_linear
-from diffkern.lower.tiles import order as tile_order
+from diffkern.lower.tiles import serial_scans as tile_order
 from diffkern.lower.tiles import shapes as tile_shapes
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.ordering import read_first

@@ -11,8 +11,8 @@ import re
 from typing import Final
 
 from diffkern.cache.manifest import Entry
+from diffkern.contracts.platforms import Architecture, platform_named
 from diffkern.errors import CudaError
-from diffkern.platforms import Architecture, platform_named
 
 __all__ = ["DRIVER", "OLDEST", "REFUSED", "images", "named", "nearest"]
 

@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from llvmlite import binding as llvm
 
-from diffkern import llvm_modules, wheels
+from diffkern.contracts.platforms import ARCHITECTURES
 from diffkern.errors import CompileError
-from diffkern.forks import free_in_child
-from diffkern.interrupts import interruptible
-from diffkern.platforms import ARCHITECTURES
+from diffkern.process import llvm_modules, wheels
+from diffkern.process.forks import free_in_child
+from diffkern.process.interrupts import interruptible
 from diffkern.targets.cuda import libdevice
 
 TRIPLE = "nvptx64-nvidia-cuda"

@@ -200,7 +200,7 @@ class BodyEmitter:
                 self.exact[op.result] = self.exact_form(op)
             return
         # Every op that is not scalar has a method; passes before have removed all others.
-        method = _SPELLED.get(op.name)
+        method = _EMITTERS.get(op.name)
         if method is None:
             raise CompileError(f"operation {op.name} has no LLVM form", loc=op.loc)
         emit = getattr(self, method)
@@ -576,7 +576,7 @@ class BodyEmitter:
         self.define(op.results, phis)
 
 
-_SPELLED: Mapping[str, str] = {
+_EMITTERS: Mapping[str, str] = {
     "construct": "construct",
     "extract": "extract",
     "tid": "thread_index",

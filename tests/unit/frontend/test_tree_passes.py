@@ -5,9 +5,10 @@ import inspect
 
 import pytest
 
-from diffkern.frontend import fence, flow, inline
-from diffkern.frontend.static import Given
-from diffkern.frontend.survey import nodes, parts_of, walk
+from diffkern.frontend.statements import inline
+from diffkern.frontend.syntax import fence, flow
+from diffkern.frontend.syntax.static import Given
+from diffkern.frontend.syntax.survey import nodes, parts_of, walk
 
 TEXTS = [inspect.getsource(module) for module in (ast, fence, flow, inline)]
 STRANGE = """

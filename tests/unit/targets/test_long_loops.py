@@ -5,8 +5,8 @@ import re
 import pytest
 
 import diffkern as dk
-from diffkern.compilation import Compilation
-from diffkern.options import Variant
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.targets import target_named
 
 ROLLED = '"llvm.loop.unroll.runtime.disable"'
