@@ -5,100 +5,16 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-import diffkern.runtime.arrays.construct  # lets dk.array take data
-import diffkern.runtime.records.graph
+import diffkern.runtime.arrays.construct  # noqa: F401  # lets dk.array take data
 from diffkern._version import __version__ as __version__
 from diffkern.kernels.decorator import kernel as kernel
 from diffkern.kernels.kernel import Kernel as Kernel
-from diffkern.kernels.kernel import set_forward_mode as _set_forward_mode
 from diffkern.lang import COMPOSITES as _COMPOSITES
 from diffkern.lang import public_names as _public_names
-from diffkern.lang.called import KnownToNumba as _KnownToNumba
-from diffkern.lang.called import set_evaluator as _set_evaluator
-from diffkern.lang.called import set_numba_type as _set_numba_type
-from diffkern.lang.static import set_settler as _set_settler
-from diffkern.runtime.arrays.componentwise import set_mapper as _set_mapper
-from diffkern.runtime.cuda.elementwise import set_source as _set_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
+    from collections.abc import Mapping
 
-
-def _elementwise(name: str, ndim: int) -> Kernel:
-    """Return one of the kernels that the run time needs for arrays on a GPU; they are loaded when they are needed."""
-    from diffkern.transforms.elementwise import find
-
-    return find(name, ndim)
-
-
-_set_source(_elementwise)
-
-
-def _in_forward_mode(kernel: Kernel) -> Kernel:
-    """Return a kernel with tangents."""
-    from diffkern.kernels.tangent_kernel import TangentKernel
-
-    return TangentKernel(kernel)
-
-
-_set_forward_mode(_in_forward_mode)
-
-
-def _mapped(name: str, *operands: Any, out: Any = None) -> Any:
-    """Apply a built-in to the elements of arrays, for their operators."""
-    from diffkern.transforms.mapping import operated
-
-    return operated(name, operands, out)
-
-
-_set_mapper(_mapped)
-
-
-def _seen_through(data: Any, indices: Any) -> Any:
-    """Return an array seen through index arrays."""
-    from diffkern.transforms.indexed import indexedarray
-
-    return indexedarray(data, indices)
-
-
-diffkern.runtime.arrays.array.array._through = staticmethod(_seen_through)
-
-
-def _array_library() -> ModuleType:
-    """Return the module of sums and casts, for the methods of arrays."""
-    from diffkern.utils import sums
-
-    return sums
-
-
-diffkern.runtime.arrays.array.array._library = staticmethod(_array_library)
-
-
-def _evaluate(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Evaluate what Python calls: of a func besides its value, and library functions."""
-    from diffkern.host.evaluate import evaluate
-
-    return evaluate(called, args, kwargs)
-
-
-def _numba_type(known: _KnownToNumba) -> Any:
-    """Tell numba, which asks, the type of a func, a kernel, or a form of one."""
-    from diffkern.interop.numba import type_of
-
-    return type_of(known)
-
-
-def _settle_static(pyfunc: Callable[..., Any]) -> None:
-    """Evaluate the static expressions of a function where it is decorated."""
-    from diffkern.frontend.syntax.outline import outline_of
-
-    outline_of(pyfunc)
-
-
-_set_evaluator(_evaluate)
-_set_settler(_settle_static)
-_set_numba_type(_numba_type)
 
 _NAMED_TYPES: Final = frozenset(_COMPOSITES)
 _language = _public_names()

@@ -40,7 +40,6 @@ from diffkern.analysis.warps import check_no_warps
 from diffkern.compiler import passes
 from diffkern.contracts.manifest import Conflict, SortedSum
 from diffkern.contracts.options import FORWARD, Variant, VmapLayer
-from diffkern.frontend.builtins.derived import set_differentiators
 from diffkern.frontend.statements.lowering import lower
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value
@@ -266,7 +265,6 @@ def _joint_work(primal: Function, adjoint: Adjoint) -> float | None:
 # steps.
 _ONE_CALL, _MAP, _CLEAN = (partial(run, p) for p in (passes.ONE_CALL, passes.NORMALISE_MAP, passes.CLEAN))
 FUNCS = FuncDerivatives(_ONE_CALL, prepare, optimise, simplify=_MAP, clean=_CLEAN)
-set_differentiators(FUNCS.derivative, FUNCS.tangents)
 
 
 def finalize(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:

@@ -29,6 +29,7 @@ from diffkern.lang.structs import functions_of
 from diffkern.lang.text import capture_source
 from diffkern.process.forks import cached_property, free_in_child
 from diffkern.process.gc_policy import rare_collections
+from diffkern.process.late import FORWARD_MODE
 from diffkern.process.tracebacks import PASSED, brief, fail_launch, place_of, shorten
 from diffkern.runtime.arrays.type_keys import is_long, type_of_key
 from diffkern.runtime.launch.arguments import NO_DEFAULT, Parameter, device_of_keys
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
 else:
     _computed_once = cached_property
 
-__all__ = ["Kernel", "set_forward_mode"]
+__all__ = ["Kernel"]
 
 
 class Kernel(Inspection, ByPath, KnownToNumba):
@@ -144,8 +145,8 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         along the tangents. It is a kernel: ``kernel.jvp.jvp`` takes second derivatives, and so do gradients of it.
         """
         # Forward mode is set from outside, as the module that makes it imports this one.
-        assert _forward_mode is not None
-        return _forward_mode(self)
+        made: Kernel = FORWARD_MODE(self)
+        return made
 
     def __getitem__(self, dim: Any) -> Callable[..., None]:
         """Return what launches the kernel over `dim` with the arguments it is called with."""
@@ -561,15 +562,6 @@ class Kernel(Inspection, ByPath, KnownToNumba):
 
 if sys.version_info < (3, 12):  # until then such a property has a lock for all kernels
     free_in_child(vars(Kernel)["parameters"].lock)
-
-
-_forward_mode: Callable[[Kernel], Kernel] | None = None
-
-
-def set_forward_mode(make: Callable[[Kernel], Kernel]) -> None:
-    """Say what makes :attr:`Kernel.jvp`."""
-    global _forward_mode
-    _forward_mode = make
 
 
 def _serves(program: Executable, block_dim: int) -> bool:

@@ -8,7 +8,7 @@ differentiation is in a later layer than the frontend, so the module that loads 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from diffkern.frontend.statements import inline
 from diffkern.frontend.terms import coerce
@@ -19,25 +19,9 @@ from diffkern.ir import types as T
 from diffkern.ir.clone import Cloner, free_values
 from diffkern.ir.nodes import Function, Region, Value
 from diffkern.lang.called import Called, Form
+from diffkern.process.late import FUNC_DERIVATIVE, FUNC_TANGENTS
 
-__all__ = ["Differentiate", "call", "set_differentiators"]
-
-Differentiate = Callable[[Function, Sequence[int]], Function]
-"""From a function that yields its results, and its active parameters, to one that also takes a cotangent for each
-differentiable result, and yields the results and the cotangents of the active parameters."""
-
-_differentiate: Differentiate | None = None
-_along_tangents: Differentiate | None = None
-
-
-def set_differentiators(differentiate: Differentiate, along_tangents: Differentiate) -> None:
-    """Set the functions that differentiate in reverse mode, and in forward mode.
-
-    The latter gives a function that also takes a tangent for each active parameter, and yields the results and the
-    tangents of the differentiable ones.
-    """
-    global _differentiate, _along_tangents
-    _differentiate, _along_tangents = differentiate, along_tangents
+__all__ = ["call"]
 
 
 def call(cx: Context, called: Called, name: str, node: ast.Call) -> Term:
@@ -78,13 +62,11 @@ class _Call:
             )
         wanted = {Form.GRAD: [], Form.VJP: smooth, Form.JVP: [given[k].type for k in active]}[form]
         more = self.checked(terms[count:], wanted)
-        assert _differentiate is not None
         if form is Form.JVP:
-            assert _along_tangents is not None
-            found = self.inlined(_along_tangents(fn, active), [*given, *more])
+            found = self.inlined(FUNC_TANGENTS(fn, active), [*given, *more])
             n = len(fn.body.yields)
             return Tup((self.returned(result, found[:n]), _together(found[n:])))
-        adjoint, n = _differentiate(fn, active), len(fn.body.yields)
+        adjoint, n = FUNC_DERIVATIVE(fn, active), len(fn.body.yields)
         seeds = more or [cx.b.full(t, 1.0) for t in smooth]
         found = self.inlined(adjoint, [*given, *seeds])
         partials = _together(found[n:])

@@ -6,32 +6,21 @@ They return new arrays, or change the left operand in place. Each is a kernel ma
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-__all__ = ["Componentwise", "set_mapper"]
+from diffkern.process.late import OPERATED
+
+__all__ = ["Componentwise"]
 
 if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array
 
-Mapper = Callable[..., Any]
-"""Applies a built-in, by name, to arrays and values; ``out`` may be where the results go."""
-
-_mapper: Mapper | None = None
-
-
-def set_mapper(mapper: Mapper) -> None:
-    """Set the function that applies built-ins to arrays."""
-    # Set from outside, as the mapper compiles kernels and this package must not import the compiler.
-    global _mapper
-    _mapper = mapper
-
 
 def _applied(name: str, *operands: Any, out: array | None = None) -> Any:
-    assert _mapper is not None
-    return _mapper(name, *operands, out=out)
+    return OPERATED(name, operands, out)
 
 
 _REFLECTED: Final[Mapping[Any, str]] = {

@@ -7,11 +7,10 @@ gradients flow through them.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from diffkern.errors import described
+from diffkern.process.late import CONVERTED, TOTAL
 
 __all__ = ["Numeric"]
 
@@ -23,9 +22,6 @@ class Numeric:
     """The part of an array that converts it to numbers."""
 
     __slots__ = ()
-
-    _library: ClassVar[Callable[..., ModuleType]]
-    """Gives the module of sums and casts, set by the package."""
 
     if TYPE_CHECKING:
         shape: tuple[int, ...]
@@ -105,7 +101,7 @@ class Numeric:
         LaunchError
             If there is no such axis.
         """
-        added = self._library().total(self, axis)
+        added = TOTAL(self, axis)
         if axis is None or self.ndim == 1:
             return added
         return added.reshape(tuple(n for k, n in enumerate(self.shape) if k != axis % self.ndim))
@@ -128,4 +124,4 @@ class Numeric:
         LaunchError
             If elements of one type do not become those of the other.
         """
-        return self._library().converted(self, dtype)
+        return CONVERTED(self, dtype)

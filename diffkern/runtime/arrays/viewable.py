@@ -7,8 +7,8 @@ view of the gradient.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from diffkern.ir.structs import Stored, Struct, carries_gradient
 from diffkern.ir.types import BFLOAT16, Mat, Vec
 from diffkern.lang.dtypes import composite_type
 from diffkern.lang.structs import resolve_type
+from diffkern.process.late import INDEXED_ARRAY
 from diffkern.runtime.arrays.array_copy import copy
 from diffkern.runtime.arrays.convert import as_shape, bfloat16_values, component_shape, stored_type
 from diffkern.runtime.arrays.recast import Recast, are_same_numbers
@@ -35,9 +36,6 @@ class Viewable:
     """The part of an array that makes views of it."""
 
     __slots__ = ()
-
-    _through: ClassVar[Callable[..., Any]]
-    """The constructor of an array viewed through index arrays, set by the package."""
 
     if TYPE_CHECKING:
         _data: np.ndarray[Any, Any]
@@ -69,7 +67,7 @@ class Viewable:
             cut = tuple(slice(None) if isinstance(part, Viewable) else part for part in parts)
             view = self if all(part == slice(None) for part in cut) else self[cut]
             along = [part for part in parts if not isinstance(part, (int, np.integer))]
-            return self._through(view, [part if isinstance(part, Viewable) else None for part in along])
+            return INDEXED_ARRAY(view, [part if isinstance(part, Viewable) else None for part in along])
         for part in parts:
             if isinstance(part, bool) or not (isinstance(part, (int, np.integer, slice)) or part is Ellipsis):
                 raise TypeError(

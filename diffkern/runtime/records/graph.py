@@ -433,6 +433,3 @@ def _callable(body: Any) -> Callable[..., Any]:
         )
     function: Callable[..., Any] = body
     return function
-
-
-Recorded._capture = Graph

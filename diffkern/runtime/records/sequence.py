@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Series
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ClassVar, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from diffkern.errors import LaunchError, described
+from diffkern.process.late import GRAPH
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
@@ -51,9 +52,6 @@ class Sequence(Uncopied):
     __slots__ = ("__weakref__", "_program", "replay")
 
     replay: Callable[..., None]
-
-    _capture: ClassVar[Callable[[Sequence], Graph]]
-    """The constructor of its graph, set by :mod:`diffkern.runtime.records.graph`."""
 
     def __init__(self, items: Series[Item] = ()) -> None:
         self._set(items)
@@ -227,7 +225,8 @@ class Sequence(Uncopied):
         LaunchError
             If its steps run on several devices, or one of them cannot be part of a graph.
         """
-        return Sequence._capture(self)
+        made: Graph = GRAPH(self)
+        return made
 
     # -- showing -----------------------------------------------------------------------------------------------------
 
