@@ -81,7 +81,7 @@ EFFECTS = [
           edit(shared_memory, "check_shared", "_check_pairs(kernel, executable, arrays)", "pass"),
           (f"{_SHARED}::test_by_launches_at_once",)),
     Fault("arguments of a launch are looked at once for ever",
-          edit(plain_launch, "run", "executable.disjoint != arguments", "not executable.apart"),
+          edit(plain_launch, "run", "executable.disjoint != arguments", "not executable.disjoint"),
           (f"{_SHARED}::test_the_check_is_made_anew_for_other_arguments",)),
     Fault("views in a record are exchanged unseen",
           edit(prepared, "Prepared._are_alone", "a._alone is not None", "True"),

@@ -106,7 +106,7 @@ def imported(path: Path) -> set[Path]:
 
 def compile_side() -> set[Path]:
     """What compiling needs, by its imports: all that :mod:`diffkern.compiler.compilation` reaches."""
-    found, waiting = set(), [ROOT / "compilation.py"]
+    found, waiting = set(), [ROOT / "compiler" / "compilation.py"]
     while waiting:
         path = waiting.pop()
         if path not in found:
