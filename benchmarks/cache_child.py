@@ -25,6 +25,6 @@ for kernel in many_kernels.KERNELS:
     dk.launch(kernel, dim=4, inputs=[x, y, 1.0])
     loads.append(clock() - start)
 first, *others = loads
-heavy = [name for name in ("numba", "sympy", "diffkern.pipeline") if name in sys.modules]
+heavy = [name for name in ("numba", "sympy", "diffkern.compiler.pipeline") if name in sys.modules]
 others.append(sum(others) / len(others))
 print(json.dumps({"set_up": imported + first - others[-1], "loads": others, "heavy": heavy}))

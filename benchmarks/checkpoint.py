@@ -22,8 +22,8 @@ if __name__ == "__main__":
     os.environ.setdefault("DIFFKERN_NUM_THREADS", "1")
 
 import diffkern as dk
-import diffkern.runtime.device as device
-from diffkern.runtime.binomial import repeated
+import diffkern.runtime.memory.device as device
+from diffkern.runtime.rollouts.binomial import repeated
 
 
 @dk.kernel

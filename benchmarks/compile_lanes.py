@@ -19,9 +19,9 @@ from corpus import SAMPLES, Sample
 from grad.build import values
 from harness import machine, options, print_machine, save_json
 
-from diffkern.compilation import Compilation
-from diffkern.kernel import Kernel
-from diffkern.options import KernelOptions, Variant
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import KernelOptions, Variant
+from diffkern.kernels.kernel import Kernel
 
 PAIRS, QUICK_PAIRS = 5, 1
 LIMIT = 1.5

@@ -22,10 +22,10 @@ from cpu import grid_mesh
 from harness import chosen_cases, compare, machine, print_machine, save_json
 
 import diffkern as dk
-from diffkern.runtime import schedule
-from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.launch import schedule
+from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.native.sorting import sort_places
-from diffkern.runtime.packed import PackedLaunch
 
 SIDE, QUICK_SIDE = 1000, 400
 RUNS, QUICK_RUNS = 15, 5

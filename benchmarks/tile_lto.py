@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import diffkern as dk
-from diffkern.build.ship import compile_ahead
 from diffkern.cache.maintenance import artifacts
+from diffkern.compiler.ship import compile_ahead
 from diffkern.targets.cuda import mathdx
 
 ROWS, COLUMNS, INNER = dk.constant(64), dk.constant(64), dk.constant(32)

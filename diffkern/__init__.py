@@ -5,114 +5,30 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-import diffkern.runtime.construct  # lets dk.array take data
-import diffkern.runtime.graph
+import diffkern.runtime.arrays.construct  # noqa: F401  # lets dk.array take data
 from diffkern._version import __version__ as __version__
-from diffkern.decorator import kernel as kernel
-from diffkern.kernel import Kernel as Kernel
-from diffkern.kernel import set_forward_mode as _set_forward_mode
+from diffkern.kernels.decorator import kernel as kernel
+from diffkern.kernels.kernel import Kernel as Kernel
 from diffkern.lang import COMPOSITES as _COMPOSITES
 from diffkern.lang import public_names as _public_names
-from diffkern.lang.called import KnownToNumba as _KnownToNumba
-from diffkern.lang.called import set_evaluator as _set_evaluator
-from diffkern.lang.called import set_numba_type as _set_numba_type
-from diffkern.lang.static import set_settler as _set_settler
-from diffkern.runtime.componentwise import set_mapper as _set_mapper
-from diffkern.runtime.cuda.elementwise import set_source as _set_source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-    from types import ModuleType
+    from collections.abc import Mapping
 
-
-def _elementwise(name: str, ndim: int) -> Kernel:
-    """Return one of the kernels that the run time needs for arrays on a GPU; they are loaded when they are needed."""
-    from diffkern.elementwise import find
-
-    return find(name, ndim)
-
-
-_set_source(_elementwise)
-
-
-def _in_forward_mode(kernel: Kernel) -> Kernel:
-    """Return a kernel with tangents."""
-    from diffkern.tangent_kernel import TangentKernel
-
-    return TangentKernel(kernel)
-
-
-_set_forward_mode(_in_forward_mode)
-
-
-def _mapped(name: str, *operands: Any, out: Any = None) -> Any:
-    """Apply a built-in to the elements of arrays, for their operators."""
-    from diffkern.mapping import operated
-
-    return operated(name, operands, out)
-
-
-_set_mapper(_mapped)
-
-
-def _seen_through(data: Any, indices: Any) -> Any:
-    """Return an array seen through index arrays."""
-    from diffkern.indexed import indexedarray
-
-    return indexedarray(data, indices)
-
-
-diffkern.runtime.array.array._through = staticmethod(_seen_through)
-
-
-def _array_library() -> ModuleType:
-    """Return the module of sums and casts, for the methods of arrays."""
-    from diffkern.utils import sums
-
-    return sums
-
-
-diffkern.runtime.array.array._library = staticmethod(_array_library)
-
-
-def _evaluate(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """Evaluate what Python calls: of a func besides its value, and library functions."""
-    from diffkern.evaluate import evaluate
-
-    return evaluate(called, args, kwargs)
-
-
-def _numba_type(known: _KnownToNumba) -> Any:
-    """Tell numba, which asks, the type of a func, a kernel, or a form of one."""
-    from diffkern.interop.numba import type_of
-
-    return type_of(known)
-
-
-def _settle_static(pyfunc: Callable[..., Any]) -> None:
-    """Evaluate the static expressions of a function where it is decorated."""
-    from diffkern.frontend.outline import outline_of
-
-    outline_of(pyfunc)
-
-
-_set_evaluator(_evaluate)
-_set_settler(_settle_static)
-_set_numba_type(_numba_type)
 
 _NAMED_TYPES: Final = frozenset(_COMPOSITES)
 _language = _public_names()
 globals().update(_language)
 
 _MODULES: Final[Mapping[str, str]] = {
-    "build.ahead": "compile_kernels=compile force_load",
-    "build.ship": "load_directory=load",
-    "build.stores": "clear_kernel_cache clear_lto_cache",
+    "compiler.ahead": "compile_kernels=compile force_load",
+    "compiler.ship": "load_directory=load",
+    "compiler.stores": "clear_kernel_cache clear_lto_cache",
     "errors": (
         "AutodiffError CompileError CudaError KernelError KernelRuntimeError KernelSyntaxError "
         "KernelTypeError LaunchError MisuseError NonFiniteError"
     ),
-    "indexed": "indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d",
+    "transforms.indexed": "indexedarray indexedarray1d indexedarray2d indexedarray3d indexedarray4d",
     "interop.public": (
         "device_from_jax device_from_torch device_to_jax device_to_torch dtype_from_jax dtype_from_torch "
         "dtype_to_jax dtype_to_torch from_dlpack from_jax from_torch stream_from_torch stream_to_torch "
@@ -120,49 +36,46 @@ _MODULES: Final[Mapping[str, str]] = {
     ),
     "lang.dtypes": "dtype_from_numpy dtype_to_numpy",
     "lang.func": "constant func",
-    "higher": "grad hvp jvp value_and_grad vjp",
-    "jacobians": "hessian jacobian",
-    "mapping": "map_arrays=map",
+    "transforms.higher": "grad hvp jvp value_and_grad vjp",
+    "transforms.jacobians": "hessian jacobian",
+    "transforms.mapping": "map_arrays=map",
     "lang.rules": "adjoint func_grad func_replay",
     "lang.patterns": "Float Int Scalar",
     "lang.static": "static",
     "lang.queries": "BvhQuery BvhQueryTiled HashGridQuery MeshQuery MeshQueryAABBTiled MeshQueryPoint MeshQueryRay",
-    "runtime.anomaly": "detect_anomaly",
-    "runtime.array": "array",
-    "runtime.array_copy": "clone copy",
-    "runtime.checkpoint": "checkpoint",
-    "runtime.config": "config",
-    "runtime.create": "empty empty_like from_numpy full full_like ones ones_like zeros zeros_like",
-    "runtime.device": (
+    "runtime.effects.anomaly": "detect_anomaly",
+    "runtime.arrays.array": "array",
+    "runtime.arrays.array_copy": "clone copy",
+    "runtime.rollouts.checkpoint": "checkpoint",
+    "runtime.observe.config": "config",
+    "runtime.arrays.create": "empty empty_like from_numpy full full_like ones ones_like zeros zeros_like",
+    "runtime.memory.device": (
         "Device ScopedDevice get_cuda_device get_cuda_device_count get_cuda_devices get_device get_devices "
         "get_preferred_device init is_cpu_available is_cuda_available is_device_available "
         "is_peer_access_enabled is_peer_access_supported set_device set_peer_access_enabled"
     ),
-    "runtime.graph": "Graph ScopedCapture capture_begin capture_end capture_if capture_launch capture_while",
-    "runtime.launch": "launch launch_tiled",
-    "runtime.module_options": "get_module_options set_module_options",
-    "runtime.record": "Launch",
-    "runtime.sequence": "Sequence record",
-    "runtime.stream": (
+    "runtime.records.graph": "Graph ScopedCapture capture_begin capture_end capture_if capture_launch capture_while",
+    "runtime.launch.launch": "launch launch_tiled",
+    "runtime.launch.module_options": "get_module_options set_module_options",
+    "runtime.records.record": "Launch",
+    "runtime.records.sequence": "Sequence record",
+    "runtime.memory.stream": (
         "Event ScopedStream Stream get_event_elapsed_time get_stream record_event set_stream synchronize "
         "synchronize_device synchronize_event synchronize_stream wait_event wait_stream"
     ),
-    "runtime.structs": "struct",
-    "runtime.no_grad": "no_grad",
-    "runtime.tangents": "Tangents",
-    "runtime.tape": "Tape",
-    "runtime.timer": "ScopedTimer",
-    "runtime.trace": "ScopedTrace",
+    "runtime.arrays.structs": "struct",
+    "runtime.effects.no_grad": "no_grad",
+    "runtime.effects.tangents": "Tangents",
+    "runtime.effects.tape": "Tape",
+    "runtime.observe.timer": "ScopedTimer",
+    "runtime.observe.trace": "ScopedTrace",
     "interop.jax": "jax_callable jax_kernel",
     "spatial.bvh": "Bvh",
     "spatial.hash_grid": "HashGrid",
     "spatial.mesh": "Mesh",
 }
-"""What is imported when it is first asked for: public names by module, ``name=public`` where they differ.
-
-So are the built-in functions, with the operation table that tells them. ``diffkern.kernel`` is a module as well, whose
-import would hide the decorator, so that one is here from the start.
-"""
+"""Public names by module, imported when first used, with ``name=public`` where they differ. Built-in functions are
+imported in the same way, with the operation table that lists them."""
 
 _PLACES: Final = {
     public or name: (f"diffkern.{module}", name)

@@ -147,9 +147,9 @@ class AutodiffError(KernelError):
     """The kernel cannot be differentiated with a guarantee that the result is right."""
 
     in_log: Literal["calls", "loads"] | None = None
-    """Which log of the launch would have what is missing, that of atomic updates' results or of what was loaded."""
+    """The log of the launch that would hold the missing values: results of atomic updates, or loaded values."""
     is_race = False
-    """Whether only a launch could tell that no two threads race, by stamps of who reads and writes which element."""
+    """True if only a launch can show that no two threads race, by stamping elements with their readers and writers."""
 
 
 class LaunchError(KernelError, TypeError, ValueError):

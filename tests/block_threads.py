@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 from support.simulated import cuda_source, kernel_argument
 
-from diffkern import pipeline
+from diffkern.compiler import pipeline
 from diffkern.ir.nodes import Function
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.opt.widen import widen
 from diffkern.printing.python import function_name

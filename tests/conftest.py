@@ -30,7 +30,7 @@ from support.seeds import run_seed
 from support.selection import thin_out
 
 from diffkern.cache.maintenance import artifacts
-from diffkern.runtime.config import config as runtime_config
+from diffkern.runtime.observe.config import config as runtime_config
 
 DEFAULT_EXAMPLES = 12
 LTO_LIMIT = 12

@@ -14,7 +14,7 @@ from grad.cases import Case
 
 import diffkern as dk
 from diffkern.ir.types import Array, Type, is_differentiable
-from diffkern.runtime.array import wrap
+from diffkern.runtime.arrays.array import wrap
 from diffkern.testing.gradcheck import Vjp
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.printer import to_text

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, scalar_of
 from diffkern.targets.cuda.kernel import alignment

@@ -95,7 +95,7 @@ def stub() -> str:
 def _imports() -> Iterator[str]:
     """What ``diffkern/__init__.py`` gives from other modules, spelled as exports."""
     yield "from diffkern._version import __version__ as __version__"
-    eager = {"Kernel": ("diffkern.kernel", "Kernel"), "kernel": ("diffkern.decorator", "kernel")}
+    eager = {"Kernel": ("diffkern.kernels.kernel", "Kernel"), "kernel": ("diffkern.kernels.decorator", "kernel")}
     for name, (module, inside) in sorted((eager | diffkern._PLACES).items(), key=lambda item: (item[1], item[0])):
         if name != "struct":
             yield f"from {module} import {inside} as {name}"

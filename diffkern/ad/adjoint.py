@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from diffkern.ad.blocks import BlockMemory
 from diffkern.ad.replay import ReplayContext, used_poisons
 from diffkern.analysis.dependence import LoadFact
+from diffkern.contracts.manifest import RaceCheck, TwoStores, Unproved
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.views import Access
-from diffkern.manifest import RaceCheck, TwoStores, Unproved
 from diffkern.ops.memory import LOADS
 from diffkern.opt import replays
 from diffkern.opt.dce import eliminate

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from diffkern.ad.adjoint import Adjoint
 from diffkern.analysis.sorted_updates import Unsorted
+from diffkern.contracts.manifest import Conflict, Gather, SortedSum
 from diffkern.ir.nodes import Function, Value
-from diffkern.manifest import Conflict, Gather, SortedSum
 
 __all__ = ["Derivative"]
 

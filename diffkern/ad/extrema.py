@@ -134,7 +134,7 @@ def _rounded(b: Builder, array: Value, value: Value) -> Value:
 
 
 _ROUNDED: Final[Mapping[Scalar, str]] = {FLOAT16: "round_float16", BFLOAT16: "round_bfloat16"}
-"""What makes numbers of those that are stored in narrow types."""
+"""The op that rounds to each narrow storage type."""
 
 
 def _taken(b: Builder, buffer: Value, index: Sequence[Value], wrap: tuple[bool, ...], wins: Sequence[Value]) -> Value:

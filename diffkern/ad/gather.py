@@ -16,18 +16,18 @@ from dataclasses import dataclass
 from functools import reduce
 
 from diffkern.ad.adjoint import Adjoint
-from diffkern.ad.exchange import Exchange, Signed
+from diffkern.ad.pair_symmetry import Exchange, Signed
 from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.launch_forms import LaunchForms
+from diffkern.contracts.manifest import Conflict, Gather, Monomial
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Kind, Scalar, Tile
 from diffkern.ir.views import Access, For, If
-from diffkern.manifest import Conflict, Gather, Monomial
 from diffkern.ops.memory import ACCESSES, WRITES
 from diffkern.opt.dce import eliminate
 

@@ -1,4 +1,4 @@
-"""Derivatives of funcs that kernels call, for the frontend to inline (:mod:`diffkern.frontend.derived`).
+"""Derivatives of funcs that kernels call, for the frontend to inline (:mod:`diffkern.frontend.builtins.derived`).
 
 A lowered func and its active parameters become a function of the func's parameters that is inlined in place of the
 func: with cotangents of the results, or with tangents of the parameters. The passes that run around the sweeps are

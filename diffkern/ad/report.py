@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from diffkern.ad.adjoint import Adjoint
 from diffkern.analysis.sorted_updates import Unsorted
+from diffkern.contracts.manifest import Conflict, Gather, Log, SortedSum
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Stack
 from diffkern.ir.views import Slot
-from diffkern.manifest import Conflict, Gather, Log, SortedSum
 
 _SYNCHRONISATION = {
     "none": "plain additions, no two threads race",

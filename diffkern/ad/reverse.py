@@ -44,13 +44,13 @@ from diffkern.analysis.components import Components
 from diffkern.analysis.dependence import classify_loads
 from diffkern.analysis.scopes import has_barrier
 from diffkern.analysis.tile_threads import threads_of
+from diffkern.contracts.manifest import TwoStores, Unproved
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Tile, is_differentiable, is_shared
 from diffkern.ir.views import Access, If, Ruled, loop
-from diffkern.manifest import TwoStores, Unproved
 from diffkern.ops.memory import ATOMICS, EXTREMA, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup

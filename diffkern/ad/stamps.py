@@ -2,7 +2,7 @@
 
 From a normalised kernel and the arrays for which races are not ruled out, :func:`stamp_accesses` makes a
 :class:`StampedFunction`, which has an array of stamps for each of them as its last parameters. It is run on copies of
-the arrays it writes; then :mod:`diffkern.runtime.stamps` checks whether two threads race.
+the arrays it writes; then :mod:`diffkern.runtime.launch.stamps` checks whether two threads race.
 
 The stamps of an element are described in :mod:`diffkern.ir.stamp_layout`. They begin at zero and only grow, so the
 order of threads does not matter, except to the last one: the latest writer, by which a thread recognises that it reads
@@ -15,19 +15,19 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
-from diffkern.ad.numbering import thread_number
+from diffkern.ad.log_index import thread_number
 from diffkern.ad.sources import Sources
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.components import Component, Components
 from diffkern.analysis.dependence import classify_loads
 from diffkern.analysis.tile_threads import threads_of
+from diffkern.contracts.manifest import Stamped
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.stamp_layout import BLOCK, EARLY, LATEST, LEAST, READ, SITES, SOURCE, STORED, UPDATED, VALUE
 from diffkern.ir.types import INT64, Array, Mat, Vec, is_differentiable
 from diffkern.ir.views import Access, While
-from diffkern.manifest import Stamped
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS
 
 __all__ = ["StampedFunction", "decided_by_order", "stamp_accesses"]

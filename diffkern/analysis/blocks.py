@@ -31,7 +31,7 @@ __all__ = [
 
 MAX_BLOCK_DIM = 1024
 SHARED_BYTES = 48 * 1024
-"""What every GPU gives a block without being asked."""
+"""Shared memory that every GPU gives a block without an opt-in, in bytes."""
 
 
 def blockwise_op(fn: Function) -> Op | None:

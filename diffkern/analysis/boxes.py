@@ -1,10 +1,10 @@
 """Bounds on the elements of an array that a launch touches, from its dimensions and integer arguments.
 
-:func:`boxes_of` gives for each array of a function a :class:`~diffkern.manifest.Box` per access whose index along an
-axis is a linear form in bounded integers of a thread. A box tells a launch that it touches certain rows of the array
-instead of all of it: for ``x[n + 1, i] = f(x[n, i])`` with an argument ``n``, that it reads row n and writes the next
-one. Conditions are ignored, so fewer elements may be touched, never others. An array has no boxes if all elements may
-be touched anyway, or if it is used by anything but an access of an element.
+:func:`boxes_of` gives for each array of a function a :class:`~diffkern.contracts.manifest.Box` per access whose index
+along an axis is a linear form in bounded integers of a thread. A box tells a launch that it touches certain rows of the
+array instead of all of it: for ``x[n + 1, i] = f(x[n, i])`` with an argument ``n``, that it reads row n and writes the
+next one. Conditions are ignored, so fewer elements may be touched, never others. An array has no boxes if all elements
+may be touched anyway, or if it is used by anything but an access of an element.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from diffkern import manifest
 from diffkern.analysis.affine import AffineForms, enclosing_loops
 from diffkern.analysis.launch_forms import MINUS, Key, LaunchForms, Linear, Polynomial, number
+from diffkern.contracts import manifest
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Kind, Scalar
 from diffkern.ir.views import Access, For

@@ -16,10 +16,10 @@ from diffkern.analysis.components import Components
 from diffkern.analysis.exclusive import Exclusive
 from diffkern.analysis.race_checks import RaceChecks
 from diffkern.analysis.threads import Never, relate
+from diffkern.contracts.manifest import RaceCheck
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import is_differentiable
 from diffkern.ir.views import Access
-from diffkern.manifest import RaceCheck
 from diffkern.ops.table import lookup
 
 __all__ = ["Collision", "collisions", "may_collide"]

@@ -16,10 +16,10 @@ from collections.abc import Sequence
 from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.threads import Never, relate, uniform
 from diffkern.analysis.tile_access import shadow
+from diffkern.contracts.manifest import Conflict
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array
 from diffkern.ir.views import Access
-from diffkern.manifest import Conflict
 from diffkern.ops.memory import ACCUMULATES
 
 

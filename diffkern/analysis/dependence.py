@@ -24,10 +24,10 @@ from diffkern.analysis.iterations import Place, may_precede
 from diffkern.analysis.race_checks import RaceChecks
 from diffkern.analysis.threads import Never, relate
 from diffkern.analysis.tile_access import shadow
+from diffkern.contracts.manifest import RaceCheck, Unproved
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, For
-from diffkern.manifest import RaceCheck, Unproved
 
 
 class Source(enum.Enum):

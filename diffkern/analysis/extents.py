@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from diffkern import manifest
 from diffkern.analysis.affine import Affine, AffineForms
+from diffkern.contracts import manifest
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Scalar, is_exact_index, is_shared, scalar_of
 from diffkern.ir.views import Access, For

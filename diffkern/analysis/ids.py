@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from diffkern.contracts.manifest import Ids
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Scalar
 from diffkern.ir.views import If, loop
 from diffkern.lang.queries import ADDRESS_BITS
-from diffkern.manifest import Ids
 
 __all__ = ["ids_of"]
 

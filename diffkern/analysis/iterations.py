@@ -157,10 +157,10 @@ class _System:
             return True  # a component of the thread index, the shape of an array
         known = self.shared.get(term)
         if known is None:
-            known = self.shared[term] = not any(_defines(loop, term) for loop in self.apart())
+            known = self.shared[term] = not any(_defines(loop, term) for loop in self.disjoint())
         return known
 
-    def apart(self) -> list[Op]:
+    def disjoint(self) -> list[Op]:
         """Return the loops in which the accesses are in different iterations, or that are around only one of them."""
         n = len(self.common)
         if self.same < n:

@@ -1,9 +1,9 @@
 """Pairs of accesses for which only a launch can tell whether two threads touch one element with them.
 
 :meth:`RaceChecks.of` takes a load and a write of one array whose indices are not proved to differ between threads, and
-gives a :class:`~diffkern.manifest.RaceCheck`: both indices as forms whose coefficients the launch knows, with the
-comparisons that hold in a thread that makes the access. It gives None if no axis has such forms, if any large launch
-has two such threads, and if threads of a block cooperate.
+gives a :class:`~diffkern.contracts.manifest.RaceCheck`: both indices as forms whose coefficients the launch knows, with
+the comparisons that hold in a thread that makes the access. It gives None if no axis has such forms, if any large
+launch has two such threads, and if threads of a block cooperate.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
-from diffkern import manifest
 from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.launch_forms import Comparison, Key, LaunchForms, Linear, Polynomial
+from diffkern.contracts import manifest
+from diffkern.contracts.race_search import needed, racing
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Scalar
 from diffkern.ir.views import Access
 from diffkern.ops.table import lookup
-from diffkern.race_search import needed, racing
 
 __all__ = ["RaceChecks"]
 

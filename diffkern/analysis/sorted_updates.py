@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from diffkern.analysis.affine import AffineForms, tid_term, widens
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import use_atomics
+from diffkern.contracts.manifest import Conflict, Destination, SortedSum
 from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import INT32, Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access
-from diffkern.manifest import Conflict, Destination, SortedSum
 from diffkern.ops.memory import ACCESSES, WRITES
 
 __all__ = ["Unsorted", "sorted_sums", "store_contributions"]

@@ -14,27 +14,21 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from diffkern.platforms import MATHDX
+from diffkern.contracts.platforms import MATHDX
 
 __all__ = ["compiler_digest", "distribution_versions", "has_mathdx"]
 
 # Everything that has a say in the generated code. The run time, the cache and the command line have none.
 _COMPILE_SIDE = (
-    "abi.py",
-    "compilation.py",
-    "integer_systems.py",
-    "launch_layout.py",
-    "llvm_modules.py",
-    "manifest.py",
-    "options.py",
-    "passes.py",
-    "pipeline.py",
-    "platforms.py",
-    "program.py",
-    "race_search.py",
+    "compiler/compilation.py",
+    "compiler/passes.py",
+    "compiler/pipeline.py",
+    "compiler/program.py",
+    "process/llvm_modules.py",
     "types.py",
     "ad",
     "analysis",
+    "contracts",
     "frontend",
     "ir",
     "lang",

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diffkern.cache.key import digest
-from diffkern.manifest import Manifest, from_json, to_json
-from diffkern.platforms import FAMILIES, Processor
+from diffkern.contracts.manifest import Manifest, from_json, to_json
+from diffkern.contracts.platforms import FAMILIES, Processor
 
 __all__ = ["FILES", "FORMAT", "MANIFEST_FILE", "Entry", "InvalidEntryError", "decode", "encode", "names_key", "parse"]
 

@@ -22,8 +22,8 @@ from diffkern.cache.entries import LOCK_PREFIX, work_name
 from diffkern.cache.lock import exclusive
 from diffkern.cache.manifest import FILES, MANIFEST_FILE, Entry, InvalidEntryError, decode, encode
 from diffkern.cache.place import UnsafeError, is_private, opened
-from diffkern.callers import warn
-from diffkern.forks import free_in_child
+from diffkern.process.forks import free_in_child
+from diffkern.process.tracebacks import warn
 
 __all__ = [
     "LOCK_TIMEOUT_S",
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 LOCK_TIMEOUT_S = 300.0
-"""How long to wait for another process that builds the same artifact, before building it as well."""
+"""The time to wait for another process that builds the same artifact, before building it as well."""
 
 _TOUCH_AFTER_S = 3600.0
 _ATTEMPTS = 10  # of writing an entry, while other processes clear the directory or remove it

@@ -20,9 +20,9 @@ import numpy as np
 import diffkern as dk
 from diffkern.analysis.work import Work, work_of
 from diffkern.cli import bench_kernels as kernels
-from diffkern.compilation import Compilation
-from diffkern.kernel import Kernel
-from diffkern.runtime.array import array
+from diffkern.compiler.compilation import Compilation
+from diffkern.kernels.kernel import Kernel
+from diffkern.runtime.arrays.array import array
 
 __all__ = ["Ceilings", "Measured", "add_bench_command", "ceilings", "measure"]
 

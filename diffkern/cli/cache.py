@@ -12,7 +12,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from diffkern.build.stores import cache_directory
 from diffkern.cache.compare import differences, nearest, shown
 from diffkern.cache.entries import contents, publish, sweep
 from diffkern.cache.maintenance import artifacts, artifacts_of, copy_artifacts, find, prune, remove
@@ -20,6 +19,7 @@ from diffkern.cache.notes import sweep_notes
 from diffkern.cache.place import UnsafeError
 from diffkern.cache.store import NoDirectoryError, Store
 from diffkern.cli.files import UsageError
+from diffkern.compiler.stores import cache_directory
 
 __all__ = ["add_cache_command"]
 

@@ -154,15 +154,15 @@ def _processor() -> Iterator[Finding]:
     # As LLVM calls the features of a processor.
     wide = "512" if "+avx512f" in found.features else "256" if "+avx2" in found.features else "128"
     yield Finding(area, "code for", "ok", f"{found.cpu} ({found.triple}), vectors of up to {wide} bits")
-    from diffkern.runtime.config import config
+    from diffkern.runtime.observe.config import config
 
     yield Finding(area, "threads", "ok", f"{config.num_threads} of {os.cpu_count()} processors")
 
 
 def _cache() -> Iterator[Finding]:
-    from diffkern.build.stores import cache_directory
     from diffkern.cache.maintenance import artifacts
     from diffkern.cache.store import NoDirectoryError
+    from diffkern.compiler.stores import cache_directory
 
     area, remedy = (
         "Cache",
@@ -210,7 +210,7 @@ def _wrong_by() -> float:
 
     import diffkern as dk
     from diffkern.cli.doctor_kernel import energy
-    from diffkern.runtime.config import config
+    from diffkern.runtime.observe.config import config
 
     # A cache of its own, so that the compilers are tested and not a program from an earlier run.
     before = config.cache_dir
@@ -274,7 +274,7 @@ def _gpu_compilers() -> Iterator[Finding]:
 
 def _driver() -> Iterator[Finding]:
     from diffkern.runtime.cuda import drivers
-    from diffkern.runtime.device import get_cuda_devices
+    from diffkern.runtime.memory.device import get_cuda_devices
 
     area = "GPUs"
     try:

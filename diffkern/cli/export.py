@@ -9,9 +9,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from diffkern.build.export import export
 from diffkern.cli.files import UsageError
 from diffkern.cli.kernels import add_kernel, kernel_and_types
+from diffkern.compiler.export import export
 
 __all__ = ["add_export_command"]
 

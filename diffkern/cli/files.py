@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from diffkern.errors import KernelError
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 
 __all__ = ["UsageError", "find_kernel", "import_file", "kernels_of"]
 

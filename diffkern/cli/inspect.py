@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from diffkern.build.ahead import compile_kernels, target_named
-from diffkern.build.compiled import Compiled, CompiledForGPU
 from diffkern.cli.files import UsageError
 from diffkern.cli.kernels import add_kernel, kernel_and_types
-from diffkern.compilation import Compilation
+from diffkern.compiler.ahead import compile_kernels, target_named
+from diffkern.compiler.compilation import Compilation
+from diffkern.compiler.compiled import Compiled, CompiledForGPU
+from diffkern.contracts.platforms import NATIVE, platform_named
 from diffkern.errors import KernelError
 from diffkern.ir.nodes import Function, count_ops
 from diffkern.ir.passes import Context
 from diffkern.ir.printer import to_text
 from diffkern.ir.stages import Stage
-from diffkern.kernel import Kernel
-from diffkern.platforms import NATIVE, platform_named
+from diffkern.kernels.kernel import Kernel
 
 __all__ = ["add_inspect_command"]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import diffkern
 from diffkern.cli.files import UsageError, find_kernel, import_file
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 
 __all__ = ["add_kernel", "kernel_and_types"]
 

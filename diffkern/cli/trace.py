@@ -32,7 +32,7 @@ def add_trace_command(commands: Any) -> None:
 
 def _run(options: argparse.Namespace) -> int:
     # Late, so that the other commands do not load the run time.
-    from diffkern.runtime.trace import ScopedTrace
+    from diffkern.runtime.observe.trace import ScopedTrace
 
     program: Path = options.program
     if not program.is_file():

@@ -20,7 +20,7 @@ __all__ = [*host.__all__, *LANGUAGE, *TYPES, "CudaKernel", "Launcher", "jit"]  #
 globals().update({**LANGUAGE, **TYPES})
 
 __instead__ = INSTEAD
-"""What to write instead of a name that is not there; kernels say it too."""
+"""The replacement for each missing name; errors in kernels quote it too."""
 
 
 def __getattr__(name: str) -> Any:

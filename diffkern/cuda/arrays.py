@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-import diffkern.runtime.construct  # noqa: F401  lets dk.array take data
+import diffkern.runtime.arrays.construct  # noqa: F401  lets dk.array take data
 from diffkern.cuda.devices import place
 from diffkern.cuda.streams import native
 from diffkern.errors import MisuseError
@@ -21,12 +21,12 @@ from diffkern.ir.structs import Stored
 from diffkern.ir.types import UINT8
 from diffkern.lang.dtypes import DType
 from diffkern.lang.structs import definition_of
-from diffkern.runtime.array import array, new, wrap
-from diffkern.runtime.convert import as_numpy, as_shape, element_of
-from diffkern.runtime.device import CPU
-from diffkern.runtime.operation import Copy, perform
-from diffkern.runtime.stream import ScopedStream
-from diffkern.runtime.structured import StructuredArray
+from diffkern.runtime.arrays.array import array, new, wrap
+from diffkern.runtime.arrays.convert import as_numpy, as_shape, element_of
+from diffkern.runtime.arrays.structured import StructuredArray
+from diffkern.runtime.memory.device import CPU
+from diffkern.runtime.memory.operation import Copy, perform
+from diffkern.runtime.memory.stream import ScopedStream
 
 __all__ = [
     "DeviceArray", "DeviceRecords", "as_cuda_array", "device_array", "device_array_like", "from_cuda_array_interface",

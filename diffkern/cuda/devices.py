@@ -1,7 +1,8 @@
 """Numba's devices and contexts: the GPUs, or the CPU as the one device where there is none.
 
-``Device`` objects stand for those of :mod:`diffkern.runtime.device`, by their numbers. A program of Numba's runs on the
-current GPU, the first by default; without a GPU, and in a process with ``NUMBA_ENABLE_CUDASIM=1``, it runs on the CPU.
+``Device`` objects stand for those of :mod:`diffkern.runtime.memory.device`, by their numbers. A program of Numba's runs
+on the current GPU, the first by default; without a GPU, and in a process with ``NUMBA_ENABLE_CUDASIM=1``, it runs on
+the CPU.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from diffkern.errors import MisuseError
-from diffkern.runtime.config import config
-from diffkern.runtime.device import Device as Place
-from diffkern.runtime.device import ScopedDevice, get_cuda_device, get_cuda_devices, get_device, set_device
-from diffkern.runtime.stream import synchronize_device
+from diffkern.runtime.memory.device import Device as Place
+from diffkern.runtime.memory.device import ScopedDevice, get_cuda_device, get_cuda_devices, get_device, set_device
+from diffkern.runtime.memory.stream import synchronize_device
+from diffkern.runtime.observe.config import config
 
 __all__ = [
     "Context",
@@ -53,7 +54,7 @@ _LIMITS: Final = {
     "MAX_THREADS_PER_BLOCK": 1024,
     "WARP_SIZE": 32,
 }
-"""What is the same for all architectures, by the driver's names of attributes."""
+"""Limits that are equal for all architectures, by the driver's names of attributes."""
 
 
 class MemoryInfo(NamedTuple):

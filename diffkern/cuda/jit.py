@@ -1,9 +1,8 @@
 """``@cuda.jit``: kernels and device functions in the spelling of ``numba.cuda``, and their launches.
 
 A Python function becomes a :class:`CudaKernel`, which is launched with blocks and threads in numba's order of axes. Its
-launch is that of an ordinary kernel over a grid (:mod:`diffkern.launch_layout`), so that tapes, records, JAX and
-PyTorch
-take it.
+launch is that of an ordinary kernel over a grid (:mod:`diffkern.contracts.launch_layout`), so that tapes, records, JAX
+and PyTorch take it.
 """
 
 from __future__ import annotations
@@ -14,25 +13,25 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from diffkern.callers import PASSED, Entrance, brief, fail_launch, shorten
+from diffkern.contracts.launch_layout import Layout, lay_out
+from diffkern.contracts.options import MAX_BLOCK_DIM, PLAIN, AdjointForm, KernelOptions, Variant, names
 from diffkern.cuda.signatures import is_signature, parse_signature
 from diffkern.cuda.streams import native
 from diffkern.cuda.transfer import on_device
 from diffkern.errors import KernelError, LaunchError, MisuseError
-from diffkern.forks import computed_once
 from diffkern.ir.types import Scalar
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.func import Func, check_function, function_of_dispatcher
 from diffkern.lang.numba_cuda import TOGETHER
-from diffkern.launch_layout import Layout, lay_out
-from diffkern.options import MAX_BLOCK_DIM, PLAIN, AdjointForm, KernelOptions, Variant, names
-from diffkern.runtime.arguments import Parameter
-from diffkern.runtime.extents import whole_number
-from diffkern.runtime.generation import Generation, Merged
-from diffkern.runtime.packed import PackedLaunch, dispatch
-from diffkern.runtime.plain_launch import run
-from diffkern.runtime.program import Executable
+from diffkern.process.forks import cached_property
+from diffkern.process.tracebacks import PASSED, Entrance, brief, fail_launch, shorten
+from diffkern.runtime.arrays.extents import whole_number
+from diffkern.runtime.launch.arguments import Parameter
+from diffkern.runtime.launch.kernel_version import KernelVersion, Merged
+from diffkern.runtime.launch.packed import PackedLaunch, dispatch
+from diffkern.runtime.launch.plain_launch import run
+from diffkern.runtime.launch.program import Executable
 
 __all__ = ["CudaKernel", "Launcher", "jit"]
 
@@ -124,7 +123,9 @@ class CudaKernel(Kernel):
         """Its forward program for the CPU, with the present options of the kernel and ``dk.config``."""
         return replace(super().variant, layout=self.layout)
 
-    def forward(self, keys: tuple[str, ...], block_dim: int | None = None, of: Generation | None = None) -> Executable:
+    def forward(
+        self, keys: tuple[str, ...], block_dim: int | None = None, of: KernelVersion | None = None
+    ) -> Executable:
         """Return the forward program for argument types, built if need be."""
         return super().forward(keys, self._checked_block(block_dim), of)
 
@@ -134,7 +135,7 @@ class CudaKernel(Kernel):
         active: frozenset[int],
         form: AdjointForm = PLAIN,
         block_dim: int | None = None,
-        of: Generation | None = None,
+        of: KernelVersion | None = None,
         merged: Merged = (),
     ) -> Executable:
         """Return an adjoint program for argument types and active parameters, built if need be."""
@@ -210,7 +211,7 @@ class CudaKernel(Kernel):
         # The number of blocks is rounded up.
         return self.configure(-(-ntasks // threads), threads, stream, sharedmem)
 
-    @computed_once
+    @cached_property
     def parameters(self) -> tuple[Parameter, ...]:
         """The parameters."""
         known = super().parameters
@@ -227,7 +228,7 @@ class CudaKernel(Kernel):
 
     def laid_out(self, blocks: _Triple, threads: _Triple, shared: int = 0) -> tuple[CudaKernel, tuple[int, ...]]:
         """Return the kernel for launches of a layout, and the dimensions of this launch."""
-        from diffkern.frontend.canonical import built_ins
+        from diffkern.frontend.syntax.canonical import built_ins
 
         # Captured functions may have changed, and with them the built-ins that are used.
         if self._meaning is None:
@@ -274,7 +275,7 @@ class Launcher:
     def __init__(self, kernel: CudaKernel, blocks: _Triple, threads: _Triple, stream: Any, shared: int) -> None:
         self._kernel, self._stream, self._shared = kernel, stream, shared
         self.blocks, self.threads = blocks, threads
-        self._found: tuple[Generation, Configuration] | None = None  # for what the kernel meant at that time
+        self._found: tuple[KernelVersion, Configuration] | None = None  # for what the kernel meant at that time
 
     def __repr__(self) -> str:
         return f"<{self._kernel.name}[{self.blocks}, {self.threads}]>"

@@ -35,7 +35,7 @@ DIFFERENT: Final[Mapping[str, str]] = {
     "shfl_xor_sync": "takes the mask of all lanes, and the whole block takes part",
     "stream": "is the default stream on the CPU: its work is done when a call returns",
 }
-"""How a name differs."""
+"""The difference of each name from numba's."""
 
 _SCALAR: Final = "use the scalar type"
 _NARROW: Final = "vectors have elements of 32 or 64 bits: use int32x2 and its like, or an array with one axis more"
@@ -87,7 +87,7 @@ _ROWS: Final = (
 )
 
 INSTEAD: Final[Mapping[str, str]] = {name: text for names, text in _ROWS for name in names.split()}
-"""What to write instead of a name that is not there."""
+"""The replacement for each missing name."""
 
 OWN: Final = frozenset({"CudaKernel", "DeviceArray", "Launcher"})
 """Names that Numba's module does not have: the classes of what others return."""

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from diffkern.cuda.arrays import DeviceArray, device_array
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.func import func
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.runtime.array import new
-from diffkern.runtime.structs import struct
+from diffkern.runtime.arrays.array import new
+from diffkern.runtime.arrays.structs import struct
 
 __all__ = [
     "create_xoroshiro128p_states", "init_xoroshiro128p_states", "xoroshiro128p_dtype", "xoroshiro128p_jump",

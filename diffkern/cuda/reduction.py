@@ -14,11 +14,11 @@ import numpy as np
 from diffkern.cuda.arrays import on_device, to_device
 from diffkern.cuda.devices import place
 from diffkern.cuda.streams import native
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.func import Func, func
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.runtime.array import array, new, wrap
-from diffkern.runtime.stream import ScopedStream
+from diffkern.runtime.arrays.array import array, new, wrap
+from diffkern.runtime.memory.stream import ScopedStream
 
 __all__ = ["Reduce", "reduce"]
 

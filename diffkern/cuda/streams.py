@@ -1,8 +1,8 @@
 """Numba's streams and events.
 
 Objects that a program made with ``cuda.stream()`` and ``cuda.event()``, or 0 for the default stream, stand for the
-streams and events of :mod:`diffkern.runtime.stream`. Without a GPU all streams are the CPU's default stream, which has
-done its work when a call returns, and events keep the time.
+streams and events of :mod:`diffkern.runtime.memory.stream`. Without a GPU all streams are the CPU's default stream,
+which has done its work when a call returns, and events keep the time.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 
 from diffkern.cuda.devices import place
 from diffkern.errors import MisuseError
-from diffkern.runtime.stream import Event as NativeEvent
-from diffkern.runtime.stream import Stream as NativeStream
-from diffkern.runtime.stream import get_event_elapsed_time, get_stream
+from diffkern.runtime.memory.stream import Event as NativeEvent
+from diffkern.runtime.memory.stream import Stream as NativeStream
+from diffkern.runtime.memory.stream import get_event_elapsed_time, get_stream
 
 __all__ = [
     "Event", "Stream", "default_stream", "event", "event_elapsed_time", "external_stream", "legacy_default_stream",

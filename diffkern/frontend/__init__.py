@@ -7,7 +7,7 @@ gives the part of the cache key that depends on its source.
 
 from __future__ import annotations
 
-from diffkern.frontend.canonical import fingerprint
-from diffkern.frontend.signature import Parameter, Signature, signature
+from diffkern.frontend.syntax.canonical import fingerprint
+from diffkern.frontend.syntax.signature import Parameter, Signature, signature
 
 __all__ = ["Parameter", "Signature", "fingerprint", "signature"]

@@ -11,19 +11,19 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from diffkern.callers import brief
 from diffkern.lang.dtypes import resolve_dtype
-from diffkern.runtime.array import array
-from diffkern.runtime.foreign import adopt_dlpack
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.foreign import adopt_dlpack
 
 if TYPE_CHECKING:
     import torch
 
     from diffkern.interop.torch.function import TorchFunction
-    from diffkern.kernel import Kernel
+    from diffkern.kernels.kernel import Kernel
     from diffkern.lang.dtypes import DType
-    from diffkern.runtime.device import Device
-    from diffkern.runtime.stream import Stream
+    from diffkern.runtime.memory.device import Device
+    from diffkern.runtime.memory.stream import Stream
 
 __all__ = [
     "device_from_jax", "device_from_torch", "device_to_jax", "device_to_torch", "dtype_from_jax", "dtype_from_torch",

@@ -18,14 +18,14 @@ from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, is_complex
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.arguments import Parameter
-from diffkern.runtime.convert import MAX_NDIM, component_shape
-from diffkern.runtime.extents import several
+from diffkern.runtime.arrays.convert import MAX_NDIM, component_shape
+from diffkern.runtime.arrays.extents import several
+from diffkern.runtime.launch.arguments import Parameter
 
 __all__ = ["ONLY_INPUTS", "CallSpec", "Callee", "Shape", "Sizes", "resolved"]
 
 ONLY_INPUTS = "pass the inputs and in-out arguments; the outputs are returned"
-"""What to do about a wrong number of arguments."""
+"""The remedy for a wrong number of arguments."""
 
 Shape = tuple[Any, ...]
 """Extents: integers, or the symbolic ones of a framework that traces."""

@@ -1,7 +1,7 @@
 """The layout of stamps: one row of 64-bit integers for each element of an array, and how accesses are numbered.
 
 This module defines the columns of a row. A program writes them (:mod:`diffkern.ad.stamps`), and the run time reads them
-(:mod:`diffkern.runtime.stamps`).
+(:mod:`diffkern.runtime.launch.stamps`).
 """
 
 from __future__ import annotations
@@ -33,4 +33,4 @@ LEAST: Final = 1 << 62
 SITES: Final = 1 << 12
 """The number of an access is that of the thread times this, and that of the place in the source, from 1 on."""
 BLOCK: Final = 1 << 11
-"""Where threads of a block have numbers of their own, that of a thread is its block's times this, and its own."""
+"""The stride of block numbers in the numbers of threads, where threads are numbered within their block."""

@@ -273,7 +273,7 @@ class Buffer:
 
 
 StackField: TypeAlias = Scalar | Vec | Mat | Tile
-"""What a loop keeps of each carried value; tiles are lowered for a target, and are no fields of stacks then."""
+"""The type of a carried value on the stack of a loop; tiles have been lowered before stacks are made."""
 
 Type: TypeAlias = Scalar | Vec | Mat | Array | Stack | Tile | Buffer
 

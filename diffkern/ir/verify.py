@@ -17,7 +17,7 @@ from diffkern.ops.row import TypeRuleError
 from diffkern.ops.table import lookup
 
 ALWAYS = os.environ.get("DIFFKERN_VERIFY_IR", "0") not in ("", "0")
-"""Whether every function is verified after every stage, not only those that are compiled in debug mode."""
+"""True if every function is verified after every stage, not only those that are compiled in debug mode."""
 
 
 _WITH_REGIONS = ("if", "for", "while", "ruled")

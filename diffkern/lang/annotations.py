@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, get_args
 
-from diffkern.callers import Entrance
 from diffkern.errors import KernelTypeError
 from diffkern.ir.structs import IndexedArray, Stored, StructArray
 from diffkern.ir.types import Array
 from diffkern.lang.alternatives import Alternative
 from diffkern.lang.patterns import Pattern, pattern_of
 from diffkern.lang.structs import public_type, resolve_type
+from diffkern.process.tracebacks import Entrance
 
 __all__ = [
     "ANY",
@@ -187,7 +187,7 @@ class ArrayOf(Alternative):
     __slots__ = ("ndim",)
 
     make: ClassVar[Callable[..., Any]]
-    """What makes an array of data: set by the run time."""
+    """The constructor of an array from data, set by the run time."""
 
     def __init__(self, ndim: int) -> None:
         self.ndim: Final = ndim

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from diffkern.errors import KernelTypeError
-from diffkern.forks import computed_once
+from diffkern.process.forks import cached_property
+from diffkern.process.late import EVALUATE, NUMBA_TYPE
 
-__all__ = ["Called", "Form", "KnownToNumba", "evaluated", "set_evaluator", "set_numba_type"]
+__all__ = ["Called", "Form", "KnownToNumba", "evaluated"]
 
 
 class Form(enum.Enum):
@@ -42,8 +43,7 @@ class KnownToNumba:
     @property
     def _numba_type_(self) -> Any:
         """Its type in numba, or in numba-cuda if that is asking."""
-        assert _numba_type is not None
-        return _numba_type(self)
+        return NUMBA_TYPE(self)
 
 
 class Called(KnownToNumba):
@@ -72,17 +72,17 @@ class Called(KnownToNumba):
         own: str = self.owner.name if isinstance(self.owner, Called) else self.pyfunc.__name__
         return own if self.form is Form.VALUE else f"{own}.{self.form.value}"
 
-    @computed_once
+    @cached_property
     def grad(self) -> Called:
         """The gradient of a derivative whose result is one number."""
         return self._derivative(Form.GRAD)
 
-    @computed_once
+    @cached_property
     def vjp(self) -> Called:
         """The derivative with values, weighted by cotangents."""
         return self._derivative(Form.VJP)
 
-    @computed_once
+    @cached_property
     def jvp(self) -> Called:
         """The derivative with its change along tangents."""
         return self._derivative(Form.JVP)
@@ -122,26 +122,6 @@ class Called(KnownToNumba):
         return f"<{self.name} of {self.owner!r}>"
 
 
-Evaluator = Callable[[Any, "tuple[Any, ...]", "dict[str, Any]"], Any]
-_evaluator: Evaluator | None = None
-
-
 def evaluated(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Return the result of a call from Python, for a :class:`Called` or a built-in function."""
-    assert _evaluator is not None
-    return _evaluator(called, args, kwargs)
-
-
-def set_evaluator(evaluator: Evaluator) -> None:
-    """Set the function that evaluates calls from Python."""
-    global _evaluator
-    _evaluator = evaluator
-
-
-_numba_type: Callable[[KnownToNumba], Any] | None = None
-
-
-def set_numba_type(answer: Callable[[KnownToNumba], Any]) -> None:
-    """Set the function that gives numba the type of an object."""
-    global _numba_type
-    _numba_type = answer
+    return EVALUATE(called, args, kwargs)

@@ -24,9 +24,9 @@ __all__ = [
     "Nan",
     "Printed",
     "Remainder",
+    "bind_dialect",
     "copied",
     "dialect_of",
-    "spoken",
 ]
 
 
@@ -146,7 +146,7 @@ class Dialect:
 
 
 NATIVE: Final = Dialect("native")
-"""That of ``import diffkern as dk``: what Python's and NumPy's programs mean."""
+"""The dialect of ``import diffkern as dk``, with the semantics of Python and NumPy."""
 
 WARP: Final = Dialect(
     "warp",
@@ -173,12 +173,12 @@ WARP: Final = Dialect(
     struct_defaults=False,
     cotangents_stay=True,
 )
-"""That of ``import diffkern.warp as wp``."""
+"""The dialect of ``import diffkern.warp as wp``."""
 
 _MARK: Final = "__diffkern_dialect__"
 
 
-def spoken(pyfunc: Callable[..., Any], dialect: Dialect) -> Callable[..., Any]:
+def bind_dialect(pyfunc: Callable[..., Any], dialect: Dialect) -> Callable[..., Any]:
     """Return a function that is written in a dialect: the one given, or a copy if that is taken in another one."""
     # The first decorator decides: a function decorated again in another dialect is copied, since the mark on the
     # original may already have been read.

@@ -361,7 +361,7 @@ class DerivedInMemoryType(InMemoryType, DerivedType):
 _DOCUMENTATION: Final = frozenset({
     "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__", "__annotations__",
 })  # fmt: skip
-"""What the body of a class has that says ``pass``."""
+"""The attributes of a class whose body is ``pass``."""
 
 
 def _derived(name: str, bases: tuple[Any, ...], body: Mapping[str, Any], keywords: Mapping[str, Any]) -> CompositeType:

@@ -13,16 +13,16 @@ from collections.abc import Callable, Iterable, Sequence
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
-from diffkern.callers import Entrance
 from diffkern.errors import MisuseError
-from diffkern.forks import computed_once
 from diffkern.lang.called import Called, Form, KnownToNumba
-from diffkern.lang.dialects import NATIVE, Dialect, dialect_of, spoken
+from diffkern.lang.dialects import NATIVE, Dialect, bind_dialect, dialect_of
 from diffkern.lang.dtypes import element_of_value
 from diffkern.lang.imported import ByPath
-from diffkern.lang.static import settle_static
+from diffkern.lang.static import resolve_static
 from diffkern.lang.structs import definition_of, resolve_type
-from diffkern.lang.text import take_text
+from diffkern.lang.text import capture_source
+from diffkern.process.forks import cached_property
+from diffkern.process.tracebacks import Entrance
 
 if TYPE_CHECKING:
     from diffkern.lang.rules import Rule
@@ -93,10 +93,10 @@ class Func(ByPath, KnownToNumba):
     def __init__(self, pyfunc: Callable[..., Any], dialect: Dialect = NATIVE, others: Iterable[Func] = ()) -> None:
         check_function(pyfunc, "@dk.func")
         # Before anything reads the source: the file may change between decoration and first launch.
-        take_text(pyfunc)
-        self.pyfunc = spoken(pyfunc, dialect)
+        capture_source(pyfunc)
+        self.pyfunc = bind_dialect(pyfunc, dialect)
         # After the dialect is set, since a copy of the function is what has to keep the results.
-        settle_static(self.pyfunc)
+        resolve_static(self.pyfunc)
         functools.update_wrapper(self, pyfunc)
         own = _annotations(self)
         # A func with the same annotations is redefined, as by a notebook cell that runs again.
@@ -153,7 +153,7 @@ class Func(ByPath, KnownToNumba):
             return _for_values(self.overloads, args, kwargs)(*args, **kwargs)
         return self.pyfunc(*args, **kwargs)
 
-    @computed_once
+    @cached_property
     def grad(self) -> Called:
         """The partial derivatives.
 
@@ -163,7 +163,7 @@ class Func(ByPath, KnownToNumba):
         """
         return Called(self, self.pyfunc, Form.GRAD, "The partial derivatives with respect to the arguments by value.")
 
-    @computed_once
+    @cached_property
     def vjp(self) -> Called:
         """The value and the derivatives weighted by cotangents.
 
@@ -172,7 +172,7 @@ class Func(ByPath, KnownToNumba):
         """
         return Called(self, self.pyfunc, Form.VJP, "The value, and the cotangents of the arguments by value.")
 
-    @computed_once
+    @cached_property
     def jvp(self) -> Called:
         """The value and its change along tangents.
 

@@ -16,7 +16,6 @@ from typing import Any, Final, TypeVar
 
 import numpy as np
 
-from diffkern.callers import brief
 from diffkern.errors import KernelError, KernelTypeError, described, is_of_user
 from diffkern.lang import output
 from diffkern.lang.annotations import TileAnnotation, tile_annotation
@@ -27,6 +26,7 @@ from diffkern.lang.reference_entries import Family
 from diffkern.lang.values import CompositeValue
 from diffkern.ops import composite, scalar
 from diffkern.ops.row import Entry, OpDef
+from diffkern.process.tracebacks import brief
 
 __all__ = ["INTERNAL", "INTRINSICS", "Intrinsic", "lowering_key"]
 

@@ -19,12 +19,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from diffkern.forks import computed_once
 from diffkern.lang.called import evaluated
 from diffkern.lang.generic import Cast, Generic
 from diffkern.lang.reference import described
 from diffkern.lang.reference_entries import Family
 from diffkern.ops.row import Entry
+from diffkern.process.forks import cached_property
 
 __all__ = ["COMPLEX", "COMPOSED", "Composed", "Overload", "built_in", "of_complex"]
 
@@ -45,13 +45,13 @@ class Overload:
     pyfunc: Callable[..., Any]
     sets: tuple[str, ...] = ()
 
-    @computed_once
+    @cached_property
     def signature(self) -> inspect.Signature:
         """The parameters, with annotations as objects."""
         # Annotations of library modules are text, as ``from __future__ import annotations`` makes them.
         return inspect.signature(self.pyfunc, eval_str=True)
 
-    @computed_once
+    @cached_property
     def shown(self) -> str:
         """The parameters as help and errors show them."""
         return ", ".join(
@@ -253,10 +253,10 @@ _FAMILIES: Final[Mapping[str, Family]] = {
     "transforms": Family.ROTATIONS,
     "vectors": Family.COMPOSITES,
 }
-"""What the functions of a module are about."""
+"""The family of a module's functions."""
 
 _APART: Final[Mapping[str, Family]] = {"bit_count": Family.INTEGERS, "inverse_approx": Family.COMPOSITES}
-"""What is about something else than its module."""
+"""Functions whose family is not that of their module."""
 
 COMPOSED: Final[Mapping[str, Composed]] = {
     name: Composed(name, module) for module, names in _MODULES.items() for name in names.split()
@@ -266,7 +266,7 @@ COMPOSED: Final[Mapping[str, Composed]] = {
 COMPLEX: Final[Mapping[str, Composed]] = {
     name: Composed(name, "complexes") for name in ("abs", "cos", "exp", "log", "pow", "sin", "sqrt")
 }
-"""What built-in functions of real numbers are for complex ones, by name."""
+"""The complex versions of built-in functions of real numbers, by name."""
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

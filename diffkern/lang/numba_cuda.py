@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from types import FunctionType, ModuleType
 from typing import Any, Final
 
-from diffkern.callers import brief
 from diffkern.errors import KernelError
 from diffkern.lang.func import Func, function_of_dispatcher
 from diffkern.lang.intrinsics import Intrinsic
+from diffkern.process.tracebacks import brief
 
 __all__ = ["LANGUAGE", "TOGETHER", "Special", "member", "ours"]
 

@@ -25,7 +25,7 @@ ADDRESS_BITS: Final = 48
 """Bits of an id that are an address."""
 
 KIND_BIT: Final = 60
-"""Where the kind stands in an id, in three bits; the last one is free, so that an id is an int64 as well."""
+"""The position of the kind in an id, in three bits; the top bit is free, so that an id is an int64 as well."""
 
 HASH_GRID: Final = 1
 """The kind of :class:`diffkern.HashGrid`."""
@@ -37,7 +37,7 @@ MESH: Final = 3
 """The kind of :class:`diffkern.Mesh`."""
 
 USES: Final = 1 << (KIND_BIT - ADDRESS_BITS)
-"""How many objects may have one descriptor after one another before an id occurs again."""
+"""The number of objects that can reuse one descriptor before an id repeats."""
 
 
 def identity(kind: int, address: int, use: int) -> int:

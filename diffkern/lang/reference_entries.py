@@ -45,7 +45,7 @@ def example(
     m = dk.matrix_from_rows(u, v, dk.vec3(0.0, 1.0, 4.0))
     k = dk.transpose(m)
 """
-"""What the examples of entries that are lines of a kernel stand behind."""
+"""The code in front of examples that are lines of a kernel."""
 
 
 STEP = "0 everywhere."

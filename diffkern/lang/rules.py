@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
 
-from diffkern.callers import Entrance, brief
 from diffkern.errors import MisuseError
 from diffkern.lang.dialects import dialect_of
 from diffkern.lang.func import Func
+from diffkern.process.tracebacks import Entrance, brief
 
 __all__ = ["Rule", "RuleKind", "adjoint", "func_grad", "func_replay"]
 

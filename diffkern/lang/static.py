@@ -10,7 +10,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-__all__ = ["keep_results", "kept_results", "set_settler", "settle_static", "static"]
+from diffkern.process.late import OUTLINE
+
+__all__ = ["keep_results", "kept_results", "resolve_static", "static"]
 
 _RESULTS: Final = "__diffkern_static__"
 
@@ -46,16 +48,7 @@ def static(value: Any) -> Any:
     return value
 
 
-_settler: Callable[[Callable[..., Any]], None] | None = None
-
-
-def set_settler(settler: Callable[[Callable[..., Any]], None]) -> None:
-    """Set the function that evaluates the static expressions of a function."""
-    global _settler
-    _settler = settler
-
-
-def settle_static(pyfunc: Callable[..., Any]) -> None:
+def resolve_static(pyfunc: Callable[..., Any]) -> None:
     """Evaluate the static expressions of a function that is being decorated; does nothing if it can have none.
 
     Raises
@@ -68,8 +61,7 @@ def settle_static(pyfunc: Callable[..., Any]) -> None:
     # none. A user may have imported `static` under another name, which the globals tell.
     names = {*code.co_names, *code.co_freevars}
     if static.__name__ in names or any(pyfunc.__globals__.get(name) is static for name in code.co_names):
-        assert _settler is not None
-        _settler(pyfunc)
+        OUTLINE(pyfunc)
 
 
 def keep_results(pyfunc: Callable[..., Any], results: list[Any]) -> None:

@@ -1,7 +1,7 @@
 """Struct classes as kernels see them: names, types and defaults of the fields.
 
 A class decorated with ``@dk.struct`` has a :class:`Definition`, which both the compiler and the run time read. The
-decorator itself and the behaviour of instances on the host are in ``diffkern.runtime.structs``.
+decorator itself and the behaviour of instances on the host are in ``diffkern.runtime.arrays.structs``.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The source text of functions, kept from the moment they are decorated.
 
-:func:`take_text` keeps the lines of a function's file as they are then, whatever happens to the file later. Earlier
-versions of a file are kept as well: a function that another function defines repeatedly belongs to the version that
-Python imported.
+:func:`capture_source` keeps the lines of a function's file as they are then, whatever happens to the file later.
+Earlier versions of a file are kept as well: a function that another function defines repeatedly belongs to the version
+that Python imported.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.machinery import ModuleSpec
 from types import CodeType, FrameType
 from typing import Any, Final
 
-__all__ = ["certain_text", "is_changed", "share_text", "take_text", "text_read_again", "texts_of"]
+__all__ = ["capture_source", "certain_text", "is_changed", "share_text", "text_read_again", "texts_of"]
 
 _Lines = list[str]
 _VERSIONS: Final = 4
@@ -29,7 +29,7 @@ _of_files: Final[dict[str, list[_Lines]]] = {}
 _executed: Final[dict[str, weakref.ref[CodeType]]] = {}
 
 
-def take_text(pyfunc: Callable[..., Any]) -> None:
+def capture_source(pyfunc: Callable[..., Any]) -> None:
     """Keep the present text of a function's file; functions of one file share it."""
     code = pyfunc.__code__
     known = _taken.get(pyfunc)
@@ -70,7 +70,7 @@ def _of_archive(pyfunc: Callable[..., Any]) -> _Lines | None:
 
 def _running(file: str) -> FrameType | None:
     """Return the frame in which Python is executing the module code of a file that was read or registered, or None."""
-    # Frame 0 is this function, 1 is `take_text`; the module's frame is further out.
+    # Frame 0 is this function, 1 is `capture_source`; the module's frame is further out.
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (frame.f_code.co_filename != file or frame.f_code.co_name != "<module>"):
         frame = frame.f_back
@@ -165,7 +165,7 @@ def is_changed(pyfunc: Callable[..., Any]) -> bool:
 
 def texts_of(pyfunc: Callable[..., Any]) -> list[_Lines]:
     """Return the texts in which a function may be found, the likeliest first; none if its file is not known."""
-    take_text(pyfunc)
+    capture_source(pyfunc)
     known = _taken.get(pyfunc)
     first = [] if known is None else [known[1]]
     others = [lines for lines in reversed(_of_files.get(pyfunc.__code__.co_filename, ())) if lines not in first]

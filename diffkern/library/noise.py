@@ -30,7 +30,7 @@ from diffkern.library.random import advanced
 __all__: list[str] = []
 
 _FACTORS = (73856093, 19349663, 53471161, 10000019)
-"""What the indices along x, y, z and t are multiplied by in a hash."""
+"""The factors of the indices along x, y, z and t in a hash."""
 
 
 # -- the lattice -------------------------------------------------------------------------------------------------------

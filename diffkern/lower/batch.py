@@ -15,20 +15,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diffkern.analysis.blocks import blockwise_op
+from diffkern.contracts.options import VmapLayer
 from diffkern.errors import KernelTypeError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import Array, Tile
 from diffkern.ops.memory import ACCESSES
-from diffkern.options import Batch
 
 __all__ = ["with_examples"]
 
 MAX_AXES = 4
 
 
-def with_examples(fn: Function, batch: Batch, types: Sequence[Argument]) -> Function:
+def with_examples(fn: Function, batch: VmapLayer, types: Sequence[Argument]) -> Function:
     """Add the axis, in place; `types` are those of the arguments with it.
 
     Raises
@@ -40,7 +40,7 @@ def with_examples(fn: Function, batch: Batch, types: Sequence[Argument]) -> Func
 
 
 class _Batched:
-    def __init__(self, fn: Function, batch: Batch, types: Sequence[Argument]) -> None:
+    def __init__(self, fn: Function, batch: VmapLayer, types: Sequence[Argument]) -> None:
         self.fn, self.batch, self.types = fn, batch, types
         self.b = Builder(loc=fn.loc)
         self.b.threads = fn.threads

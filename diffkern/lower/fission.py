@@ -34,7 +34,7 @@ from diffkern.opt.dce import has_effect
 __all__ = ["MEMORY_BYTES", "to_blocks"]
 
 MEMORY_BYTES = 1024 * 1024
-"""What a block may take of the stack of a CPU's thread."""
+"""The most bytes that a block takes of the stack of a CPU thread."""
 
 _OWN_NUMBERS = -1_000_000
 """Arrays made here have numbers from this downwards, those of an adjoint from -1."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from diffkern.analysis.steering import made_integral
+from diffkern.analysis.control_dependence import made_integral
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import INT32
@@ -18,7 +18,7 @@ __all__ = ["blocks_of_one", "mark_as_written", "mark_threads", "mark_unfused"]
 
 
 _ROUNDED: Final = frozenset({"add", "sub", "mul", "div"})
-"""What is rounded in another way under the licence for floating point."""
+"""Ops that may round differently under fast math."""
 
 
 def mark_threads(fn: Function) -> Function:

@@ -29,7 +29,7 @@ MAX_ORDER: Final = 100
 """The highest order there is; factorials of more do not fit into a float64 with what they are multiplied by."""
 
 ROOT: Final = (1.4616321449683622, 9.549995429965697e-17)
-"""Where digamma is 0, to 32 digits: the sum of two numbers."""
+"""The root of digamma to 32 digits, as the sum of two numbers."""
 _BITS: Final = 55
 
 

@@ -171,7 +171,7 @@ Schema = Mapping[str, type | UnionType]
 """Attributes by name, each with the Python type of its values."""
 
 _OF_RULES: Schema = {"guarded": bool}
-"""What any op with a derivative rule may say: the rule multiplies nothing by a cotangent that is exactly zero."""
+"""An attribute of any op with a derivative rule: the rule multiplies nothing by a cotangent that is exactly zero."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)  # the fewer methods, the faster the import

@@ -56,7 +56,7 @@ def _waits(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 _THREADS = {"threads": int}
-"""How many threads a block has of which each holds numbers of its own, where the kernel works on tiles as well."""
+"""The number of threads of a block that hold values of their own, where the kernel also works on tiles."""
 
 ROWS = (
     # The thread in its block, of any launch; its lane is what is left when this is divided by 32

@@ -35,7 +35,7 @@ class Facts(dict[Value, int]):
 
 _REFINED = frozenset({"add", "sub", "mul", "min", "max"})
 _EXACT = frozenset({"add", "sub", "mul", "neg"})
-"""What targets compute without wrapping around in an index, so that bounds of a register do not hold."""
+"""Ops that targets compute without wrapping in an index, so that the bounds of a register do not apply."""
 _DEPTH = 6
 _LAST_THREAD = 2**31 - 2  # each extent of a launch is below 2**31
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from diffkern.analysis.steering import compared
+from diffkern.analysis.control_dependence import compared
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Mat, Scalar, Vec

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from diffkern.analysis.choices import maps_with_choices
+from diffkern.analysis.selective_uses import maps_with_choices
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values, substitute

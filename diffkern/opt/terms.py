@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from diffkern.analysis.steering import compared
+from diffkern.analysis.control_dependence import compared
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Scalar, Vec, scalar_of

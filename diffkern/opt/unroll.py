@@ -18,14 +18,15 @@ from diffkern.ir.views import For
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 from diffkern.opt.fold import fold
-from diffkern.opt.neighbours import adds_up_neighbours
+from diffkern.opt.stencil_loops import adds_up_neighbours
 
 MAX_TRIPS = 8
 MAX_OPS = 192
 MAX_OPS_OF_NEIGHBOURS = 64
 """Of loops over neighbours, where these are to stay loops."""
 MAX_OPS_OF_ARRAYS = 320
-"""Where elements of an array of the thread are changed: they become values, and no loop has to keep the array."""
+"""The limit for loops that change elements of a thread's array: unrolled, these are values, and no loop carries the
+array."""
 
 
 def unroll(fn: Function, *, neighbours: bool = False) -> Function:

@@ -1,15 +1,15 @@
 """A function of the IR as a numba-cuda kernel that checks for errors at run time.
 
 A function in its compiled form for CUDA becomes source as :mod:`diffkern.printing.cuda` prints it, with one more
-parameter ``record``, the record of ``diffkern.abi``: an access that is an error is skipped, and a skipped load gives 0.
-The checks are those that debug programs by LLVM have.
+parameter ``record``, the record of ``diffkern.contracts.abi``: an access that is an error is skipped, and a skipped
+load gives 0. The checks are those that debug programs by LLVM have.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import SHARED, Array, Scalar, Type, scalar_of
 from diffkern.ir.views import Access, For

@@ -122,7 +122,7 @@ class CudaWriter(CudaMemoryWriter):
     """Writes one kernel."""
 
     parameters: tuple[str, ...] = ()
-    """What it takes between the extents of the launch and its own parameters."""
+    """The parameters between the extents of the launch and the kernel's own."""
 
     def __init__(self, fn: Function) -> None:
         super().__init__(fn)

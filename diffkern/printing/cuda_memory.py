@@ -39,7 +39,7 @@ from diffkern.printing.python import Writer
 __all__ = ["UNIT", "CudaMemoryWriter", "as_tuple", "size_of"]
 
 UNIT = re.compile(r"\w+(\[[^][]*\]|\([^()]*\))?")
-"""What needs no parentheses: a name, or one with a subscript or arguments."""
+"""An expression that needs no parentheses: a name, or one with a subscript or arguments."""
 
 
 class CudaMemoryWriter(Writer):

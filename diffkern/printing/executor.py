@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from diffkern.abi import MAX_DIMS
+from diffkern.contracts.abi import MAX_DIMS
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, is_complex, scalar_of, value_type
 from diffkern.printing.prims import launched_over

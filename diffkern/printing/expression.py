@@ -10,7 +10,7 @@ import numpy as np
 from diffkern.ir.types import BOOL, FLOAT32, Scalar
 
 ATOM = 20
-"""How tightly names, calls and subscripts bind."""
+"""The precedence of names, calls and subscripts."""
 
 NOT = 3
 COMPARED = 4

@@ -21,7 +21,7 @@ from diffkern.printing.python import Writer, function_name, import_lines
 __all__ = ["Structure", "to_cuda_function", "to_python_function"]
 
 Structure: TypeAlias = "int | tuple[Structure, ...] | None"
-"""How values are given back: the position of one among what the function yields, None, or a tuple of such."""
+"""The structure of a result: the position of a value among the yields, None, or a tuple of these."""
 
 
 def to_python_function(fn: Function, returns: Structure, *, header: Sequence[str] = ()) -> str:

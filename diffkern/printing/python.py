@@ -34,7 +34,7 @@ _PRIMITIVES = frozenset(n for n in vars(prims) if not n.startswith("_")) | tiles
 
 
 _TAKEN = frozenset({"block_sum", "cuda", "lane_left", "np", "range", "tid", "trip_count"})
-"""What the module of a kernel has beside primitives."""
+"""Names in the module of a kernel other than primitives."""
 
 
 def function_name(fn: Function) -> str:

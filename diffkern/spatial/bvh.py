@@ -15,19 +15,19 @@ from diffkern.errors import LaunchError
 from diffkern.ir.types import FLOAT32, INT32, Element, Vec
 from diffkern.lang.queries import BVH
 from diffkern.library.bvhs import WORDS
-from diffkern.runtime.array import array, new
-from diffkern.runtime.device import Device, get_device
-from diffkern.runtime.launch import launch
-from diffkern.runtime.operation import Copy, perform
-from diffkern.runtime.resources import Content, Resource
-from diffkern.runtime.state import current
-from diffkern.runtime.uncopied import Uncopied
+from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.uncopied import Uncopied
+from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.launch.resources import Content, Resource
+from diffkern.runtime.memory.device import Device, get_device
+from diffkern.runtime.memory.operation import Copy, perform
+from diffkern.runtime.memory.state import current
 from diffkern.spatial import tree_kernels as kernels
 
 __all__ = ["CONSTRUCTORS", "Bvh", "checked", "constructor_named"]
 
 CONSTRUCTORS: Final = ("sah", "median", "lbvh")
-"""How boxes are split: by the cost of queries, or into halves."""
+"""The ways to split boxes: by the cost of queries, or into halves."""
 
 _VECTORS: Final = Vec(FLOAT32, 3)
 _MOST: Final = (1 << 27) - 1  # the boxes whose nodes are counted in bytes of a float's place by an int32

@@ -16,15 +16,16 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.func import func
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.library.hash_grids import cell_of
 from diffkern.library.language import int32, int64
 
 __all__ = [
-    "begin_cells", "build_alone", "chunk_starts", "chunk_sums", "count", "first_digits", "group_of_places", "in_order",
-    "in_order_of_groups", "place", "place_first", "place_second", "second_digits", "sort_alone", "sums_before",
+    "begin_cells", "build_alone", "chunk_starts", "chunk_sums", "count", "first_digits", "group_of_places",
+    "in_order", "in_order_of_groups", "place", "place_first", "place_second", "second_digits", "sort_alone",
+    "sums_before",
 ]  # fmt: skip
 
 tid: Any = INTRINSICS["tid"]

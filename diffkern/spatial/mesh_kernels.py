@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.func import func
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.library.language import cross, dot, float32, sqrt, vec3f

@@ -14,11 +14,11 @@ from __future__ import annotations
 import functools
 from typing import Any, Final
 
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.func import func
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.library.language import float32, int32
-from diffkern.runtime.create import zeros
+from diffkern.runtime.arrays.create import zeros
 from diffkern.spatial.kernels import sort_cell
 
 __all__ = ["BINS", "DEEPEST", "build", "refit", "refit_level"]

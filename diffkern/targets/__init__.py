@@ -6,7 +6,7 @@ import functools
 from importlib import import_module
 from typing import TYPE_CHECKING, cast
 
-from diffkern.platforms import LLVM, platform_named
+from diffkern.contracts.platforms import LLVM, platform_named
 
 if TYPE_CHECKING:
     from diffkern.targets.target import Target
@@ -20,14 +20,14 @@ def target_named(name: str = "native", compiler: str = LLVM) -> Target:
     Parameters
     ----------
     name : str, optional
-        As in :data:`diffkern.platforms.FAMILIES`.
+        As in :data:`diffkern.contracts.platforms.FAMILIES`.
     compiler : str, optional
         The compiler to use, where a family has several.
 
     Raises
     ------
     KeyError
-        If no family in :data:`diffkern.platforms.FAMILIES` has such a target.
+        If no family in :data:`diffkern.contracts.platforms.FAMILIES` has such a target.
     """
     return _made(platform_named(name).family.compiler(compiler).package, name)
 

@@ -1,7 +1,8 @@
 """The interface of a target: the way from IR to machine code for one kind of processor.
 
 A function as differentiation or the optimiser leaves it becomes a :class:`Compiled`. The counterpart at run time, which
-distinguishes its artifacts from those of others and says what can run them, is a :class:`diffkern.platforms.Platform`.
+distinguishes its artifacts from those of others and says what can run them, is a
+:class:`diffkern.contracts.platforms.Platform`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
 
 from diffkern.ad.loops import StackBudget
+from diffkern.contracts.manifest import Conflict, GpuResources
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.ir.passes import Context, Pass, run
-from diffkern.manifest import Conflict, GpuResources
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.kernel import KernelModule
 
@@ -54,7 +55,7 @@ class Settings:
         Whether neighbouring threads run in one vector register of a processor, where they can; by default where that is
         likely to pay.
     checking : Checking
-        The errors that the code looks for while it runs; see ``diffkern.abi`` for how it reports them.
+        The errors that the code looks for while it runs; see ``diffkern.contracts.abi`` for how it reports them.
     may_alias : bool
         Whether array parameters may overlap. False promises to a GPU's program that no two do.
     launched : bool
@@ -128,7 +129,7 @@ class Compiled:
         Parameters that threads only add to, at any element, if there are no other atomic updates.
     faster : float
         The factor by which a thread's work shrinks because several run in a vector register.
-    together : tuple of int
+    lane_counts : tuple of int
         The numbers of threads that run in vector registers, larger ones first; empty if they run one by one.
     """
 
@@ -147,7 +148,7 @@ class Compiled:
     updates: bool = False
     added: tuple[int, ...] = ()
     faster: float = 1.0
-    together: tuple[int, ...] = ()
+    lane_counts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

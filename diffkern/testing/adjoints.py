@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from diffkern import pipeline
-from diffkern.callers import warn
+from diffkern.compiler import pipeline
+from diffkern.contracts.manifest import Conflict
+from diffkern.contracts.options import FORWARD, Variant
 from diffkern.errors import AutodiffError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, is_differentiable
-from diffkern.manifest import Conflict
 from diffkern.opt.widen import widen
-from diffkern.options import FORWARD, Variant
+from diffkern.process.tracebacks import warn
 from diffkern.testing.comparison import Comparison, Element, GradcheckReport, GradientError, KinkWarning, Tolerances
 from diffkern.testing.differences import Differences, Estimate
 from diffkern.testing.logged import LoggedRun

@@ -16,16 +16,16 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern import pipeline
 from diffkern.analysis.blocks import is_simt
-from diffkern.callers import brief
+from diffkern.compiler import pipeline
 from diffkern.errors import AutodiffError, Loc
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.ops.memory import ATOMICS
 from diffkern.opt.widen import widen
-from diffkern.runtime.launchable import check_kernel
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.launch.kernel_protocol import check_kernel
 from diffkern.testing.bumps import last_wrong
 from diffkern.testing.comparison import Tolerances
 from diffkern.testing.instruments import SITE, THREAD, Logged, Recorder, as_coordinates

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 import numpy as np
 
+from diffkern.contracts.options import Variant
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.trip_count import is_last_trip
 from diffkern.ir.types import BOOL, FLOAT64, INT64, Array, Mat, Scalar, Type, Vec, scalar_of
 from diffkern.ir.views import For, Ruled
-from diffkern.options import Variant
 from diffkern.testing.adjoints import Engine, Vjp, agreement
 from diffkern.testing.comparison import Tolerances
 from diffkern.testing.differences import Differences

@@ -13,12 +13,12 @@ import numpy as np
 
 from diffkern.errors import KernelError
 from diffkern.ir.structs import Struct
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.array import array, wrap
-from diffkern.runtime.device import get_device
-from diffkern.runtime.launch import launch
-from diffkern.runtime.tape import Tape
+from diffkern.runtime.arrays.array import array, wrap
+from diffkern.runtime.effects.tape import Tape
+from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.memory.device import get_device
 
 __all__ = ["compare_devices"]
 

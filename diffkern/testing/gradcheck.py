@@ -26,18 +26,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from diffkern import pipeline
 from diffkern.analysis.extents import certain_extents
-from diffkern.callers import brief
+from diffkern.compiler import pipeline
 from diffkern.errors import AutodiffError, LaunchError, MisuseError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import Array, is_differentiable
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.ops.memory import WRITES
-from diffkern.runtime.grid_checks import check_axes, check_extents, named
-from diffkern.runtime.launchable import check_kernel
-from diffkern.runtime.tape import Tape
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.effects.tape import Tape
+from diffkern.runtime.launch.grid_checks import check_axes, check_extents, named
+from diffkern.runtime.launch.kernel_protocol import check_kernel
 from diffkern.testing.adjoints import Vjp, check_function, check_vjp, compare_precisions
 from diffkern.testing.comparison import GradcheckReport, GradientError, KinkWarning, Tolerances
 from diffkern.testing.devices import compare_devices

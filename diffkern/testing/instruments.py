@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern import pipeline
+from diffkern.compiler import pipeline
 from diffkern.errors import MisuseError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function

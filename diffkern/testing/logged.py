@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.ad.overwritten import Overwritten
+from diffkern.ad.load_log import Overwritten
+from diffkern.compiler.pipeline import optimise
 from diffkern.ir.nodes import Function
-from diffkern.pipeline import optimise
 from diffkern.testing.programs import Program
 
 __all__ = ["LoggedRun"]

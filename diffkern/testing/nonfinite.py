@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.callers import brief
 from diffkern.errors import MisuseError, NonFiniteError
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.anomaly import detect_anomaly
-from diffkern.runtime.array import array, wrap
-from diffkern.runtime.array_copy import clone
-from diffkern.runtime.config import config
-from diffkern.runtime.launch import launch
-from diffkern.runtime.tape import Tape
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.arrays.array import array, wrap
+from diffkern.runtime.arrays.array_copy import clone
+from diffkern.runtime.effects.anomaly import detect_anomaly
+from diffkern.runtime.effects.tape import Tape
+from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.observe.config import config
 
 __all__ = ["assert_finite", "find_nonfinite"]
 

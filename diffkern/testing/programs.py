@@ -20,13 +20,13 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.structs import definition_of
 from diffkern.printing import executor
-from diffkern.runtime.array import array, wrap
-from diffkern.runtime.block import header, pack_array, with_partials
-from diffkern.runtime.complexes import parts
+from diffkern.runtime.arrays.array import array, wrap
+from diffkern.runtime.arrays.complexes import parts
+from diffkern.runtime.launch.block import header, pack_array, with_partials
+from diffkern.runtime.launch.schedule import check_whole_blocks
+from diffkern.runtime.launch.value_bytes import pack_value
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import load_code
-from diffkern.runtime.schedule import check_whole_blocks
-from diffkern.runtime.value_bytes import pack_value
 from diffkern.targets import target_named
 
 __all__ = ["Compiled", "Interpreted", "Program", "as_argument", "as_double", "one_element", "zeros_for"]

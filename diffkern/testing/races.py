@@ -15,18 +15,18 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern import pipeline
 from diffkern.analysis.blocks import is_simt
-from diffkern.callers import brief
+from diffkern.compiler import pipeline
 from diffkern.errors import KernelTypeError, Loc
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Tile
 from diffkern.ir.views import Access
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.structs import definition_of
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS
-from diffkern.runtime.array import array, wrap
-from diffkern.runtime.launchable import check_kernel
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.arrays.array import array, wrap
+from diffkern.runtime.launch.kernel_protocol import check_kernel
 from diffkern.testing.instruments import (
     EPOCH,
     FIELDS,

@@ -13,21 +13,21 @@ from typing import Any
 
 import numpy as np
 
-from diffkern import pipeline
-from diffkern.abi import passed_type
+from diffkern.compiler import pipeline
+from diffkern.contracts.abi import passed_type
 from diffkern.errors import MisuseError, described
-from diffkern.higher import jvp
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, scalar_of
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.dtypes import SCALARS
-from diffkern.runtime.array import array
-from diffkern.runtime.array_copy import clone
-from diffkern.runtime.packed import PackedLaunch
-from diffkern.runtime.tape import Tape
-from diffkern.runtime.type_keys import type_of_key
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array_copy import clone
+from diffkern.runtime.arrays.type_keys import type_of_key
+from diffkern.runtime.effects.tape import Tape
+from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.testing.comparison import Comparison, GradcheckReport, GradientError, Tolerances
 from diffkern.testing.differences import Differences
+from diffkern.transforms.higher import jvp
 
 __all__ = ["check_differences", "launches_of"]
 

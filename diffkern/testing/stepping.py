@@ -15,14 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from diffkern import pipeline
+from diffkern.compiler import pipeline
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Type, is_complex
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name, to_python
-from diffkern.runtime.array import array
-from diffkern.runtime.complexes import numbers, parts
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.complexes import numbers, parts
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Interpreted
 

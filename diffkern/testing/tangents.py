@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from diffkern import pipeline
 from diffkern.ad.forward import with_tangents
+from diffkern.compiler import pipeline
+from diffkern.contracts.options import Variant
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.ops.memory import WRITES
 from diffkern.opt.widen import widen
-from diffkern.options import Variant
 from diffkern.testing.adjoints import Engine, Vjp, agreement, check_vjp
 from diffkern.testing.comparison import Comparison, Element, GradcheckReport, Tolerances
 from diffkern.testing.differences import Differences

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.intrinsics import INTRINSICS
 
 tid: Any = INTRINSICS["tid"]

@@ -8,10 +8,10 @@ import numpy as np
 
 from diffkern.errors import LaunchError, described
 from diffkern.ir.types import INT32, UINT32, UINT64, Kind, Scalar
-from diffkern.runtime.array import _make, array, new
-from diffkern.runtime.create import full
-from diffkern.runtime.launch import launch
-from diffkern.runtime.state import attention
+from diffkern.runtime.arrays.array import _make, array, new
+from diffkern.runtime.arrays.create import full
+from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.memory.state import slow_path_flags
 from diffkern.utils import kernels
 
 __all__ = ["radix_sort_pairs", "runlength_encode", "segmented_sort_pairs"]
@@ -92,7 +92,7 @@ def segmented_sort_pairs(
 def _check_ranges(starts: array, ends: array, count: int) -> None:
     """Refuse segments that are not within what is sorted, where they can be read without waiting for a GPU."""
     # While operations are recorded or captured, the bounds may not have been computed yet.
-    if attention.word[0] or not (starts._memory.is_host and ends._memory.is_host):
+    if slow_path_flags.word[0] or not (starts._memory.is_host and ends._memory.is_host):
         return
     begins, stops = starts.numpy(), ends.numpy()
     wrong = np.flatnonzero((begins < 0) | (stops > count) | (stops < begins))

@@ -9,16 +9,16 @@ from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import Struct, carries_gradient
 from diffkern.ir.types import FLOAT64, Scalar, scalar_of
 from diffkern.lang.dtypes import SCALARS
-from diffkern.runtime.array import array, new
-from diffkern.runtime.convert import component_shape
-from diffkern.runtime.create import empty
-from diffkern.runtime.launch import launch
+from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.convert import component_shape
+from diffkern.runtime.arrays.create import empty
+from diffkern.runtime.launch.launch import launch
 from diffkern.utils import kernels
 
 __all__ = ["array_cast", "array_inner", "array_scan", "array_sum"]
 
 _CHUNK = 1024
-"""How many elements a thread adds up."""
+"""The number of elements that a thread adds up."""
 
 
 def array_sum(values: array, out: array | None = None, value_count: int | None = None, axis: int | None = None) -> Any:

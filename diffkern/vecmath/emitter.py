@@ -34,7 +34,7 @@ class Emitter(Protocol):
     """The operations. All but the conversions take and return raw values of the stated kind."""
 
     fuses: bool
-    """Whether every :meth:`mad` is fused, so that a formula may rely on its single rounding."""
+    """True if every :meth:`mad` is fused, so that a formula may rely on its single rounding."""
 
     def const(self, kind: Kind, value: float) -> Raw:
         """A constant, rounded to the kind."""

@@ -67,7 +67,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.snippets": "func_native",
     "diffkern.warp.utils": "transform_expand",
 }
-"""Where names are that are not simply those of :mod:`diffkern`: by module, ``name=public`` where the two differ."""
+"""The modules of names that are not those of :mod:`diffkern`, with ``name=public`` where the two differ."""
 
 _SUBMODULES: Final = frozenset({
     "_src", "autograd", "config", "examples", "fem", "geometry", "optim", "render", "sparse", "types", "utils",

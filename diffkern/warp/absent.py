@@ -11,7 +11,7 @@ from typing import Final
 __all__ = ["INSTEAD", "KINDS"]
 
 KINDS: Final[Mapping[str, str]] = {"texture_": "textures", "volume_": "volumes"}
-"""What diffkern has none of, by how the names of its functions begin."""
+"""Features that diffkern does not have, by the prefix of their functions' names."""
 
 _BY_REASON: Final[Mapping[str, str]] = {
     "pass the array itself and an index; kernels have no addresses": "address_of address view index indexref",
@@ -61,4 +61,4 @@ def _names() -> dict[str, str]:
 
 
 INSTEAD: Final[Mapping[str, str]] = _names()
-"""What to take, by the name that is missing."""
+"""The replacement for each missing name."""

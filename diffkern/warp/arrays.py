@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.indexed import indexedarray
 from diffkern.ir.types import Scalar
 from diffkern.lang.annotations import ANY, ArrayAnnotation, ArrayOf, array_annotation
 from diffkern.lang.structs import resolve_type
-from diffkern.runtime.array import array as NativeArray
-from diffkern.runtime.array_copy import copy as native_copy
-from diffkern.runtime.convert import wrapped as to_type
-from diffkern.runtime.placeholder import Placeholder
-from diffkern.runtime.state import current
-from diffkern.runtime.stream import Stream
+from diffkern.runtime.arrays.array import array as NativeArray
+from diffkern.runtime.arrays.array_copy import copy as native_copy
+from diffkern.runtime.arrays.convert import wrapped as to_type
+from diffkern.runtime.arrays.placeholder import Placeholder
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.stream import Stream
+from diffkern.transforms.indexed import indexedarray
 
 __all__ = [
     "array",

@@ -12,11 +12,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from diffkern.kernel import Kernel
-from diffkern.runtime.array import array
-from diffkern.runtime.create import from_numpy
-from diffkern.runtime.packed import PackedLaunch
-from diffkern.runtime.tape import Tape
+from diffkern.kernels.kernel import Kernel
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.create import from_numpy
+from diffkern.runtime.effects.tape import Tape
+from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.warp.differenced import FunctionMetadata, Mask, Run, TapedRun, units
 from diffkern.warp.plots import jacobian_plot
 

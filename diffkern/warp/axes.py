@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from diffkern.options import Variant
-from diffkern.runtime.grid_checks import AxesError
+from diffkern.contracts.options import Variant
+from diffkern.runtime.launch.grid_checks import AxesError
 from diffkern.warp.declare import Kernel
 
 __all__ = ["Fitted", "fitted"]

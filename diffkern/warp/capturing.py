@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from diffkern.errors import MisuseError
-from diffkern.runtime.graph import Graph
-from diffkern.runtime.graph import ScopedCapture as NativeCapture
-from diffkern.runtime.graph import capture_begin as native_begin
-from diffkern.runtime.hazards import waits
-from diffkern.runtime.operation import Operation
-from diffkern.runtime.stream import Stream
+from diffkern.runtime.memory.operation import Operation
+from diffkern.runtime.memory.stream import Stream
+from diffkern.runtime.records.graph import Graph
+from diffkern.runtime.records.graph import ScopedCapture as NativeCapture
+from diffkern.runtime.records.graph import capture_begin as native_begin
+from diffkern.runtime.records.hazards import waits
 
 __all__ = ["ScopedCapture", "capture_begin", "capture_debug_dot_print"]
 

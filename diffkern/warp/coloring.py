@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.ir.types import INT32
-from diffkern.runtime.array import array
+from diffkern.runtime.arrays.array import array
 
 __all__ = [
     "GraphColoringAlgorithm", "graph_coloring_assign", "graph_coloring_balance", "graph_coloring_get_groups",

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Final
 
-from diffkern.runtime.config import config
+from diffkern.runtime.observe.config import config
 
 __all__ = ["DeterministicMode", "LaunchArrayAccessMode"]
 

@@ -1,6 +1,6 @@
 """Array constructors with Warp's order of parameters: the device comes before ``requires_grad``.
 
-They forward to :mod:`diffkern.runtime.create`.
+They forward to :mod:`diffkern.runtime.arrays.create`.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from diffkern.indexed import indexedarray
 from diffkern.lang.intrinsics import in_kernels
-from diffkern.runtime import array_copy, create
-from diffkern.runtime.array import array
-from diffkern.runtime.convert import as_numpy, as_shape
+from diffkern.runtime.arrays import array_copy, create
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.convert import as_numpy, as_shape
+from diffkern.transforms.indexed import indexedarray
 from diffkern.types import matrix, vector
 from diffkern.warp.arrays import in_dialect, wrapped
 from diffkern.warp.types import type_size_in_bytes

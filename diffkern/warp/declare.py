@@ -11,16 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, ParamSpec, TypeVar
 from typing import overload as form
 
-from diffkern.callers import Entrance, brief
+from diffkern.contracts.options import KernelOptions, names
 from diffkern.errors import MisuseError
-from diffkern.kernel import Kernel as NativeKernel
+from diffkern.kernels.kernel import Kernel as NativeKernel
 from diffkern.lang.annotations import ArrayAnnotation, array_annotation
 from diffkern.lang.dialects import WARP, copied
 from diffkern.lang.func import Func, check_function
 from diffkern.lang.structs import public_type
-from diffkern.options import KernelOptions, names
-from diffkern.runtime.array import array
-from diffkern.runtime.structs import declared
+from diffkern.process.tracebacks import Entrance, brief
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.structs import declared
 from diffkern.warp.described import Argument, Declaration, describe_struct
 from diffkern.warp.modules import Module, as_native, check_option, get_module, module_of, note_options
 

@@ -67,7 +67,7 @@ _OF_STRUCTS: Final[Mapping[str, Callable[[type], Any]]] = {
     "key": lambda cls: cls.__name__,
     "vars": _variables,
 }
-"""What programs for Warp ask of a struct's class."""
+"""The attributes of a struct's class that programs for Warp read."""
 
 
 def describe_struct(cls: type) -> None:

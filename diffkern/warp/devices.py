@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any, TypeAlias
 
-from diffkern.platforms import ARCHITECTURES
-from diffkern.runtime.device import Device, get_device, gpu_named, is_cuda_available
+from diffkern.contracts.platforms import ARCHITECTURES
+from diffkern.runtime.memory.device import Device, get_device, gpu_named, is_cuda_available
 
 __all__ = [
     "DeviceLike", "ScopedCudaProfiler", "cuda_profiler_start", "cuda_profiler_stop", "get_cuda_driver_version",
@@ -14,7 +14,7 @@ __all__ = [
 ]  # fmt: skip
 
 DeviceLike: TypeAlias = Device | str | None
-"""What names a device."""
+"""A device or its name."""
 
 
 def get_cuda_driver_version() -> tuple[int, int] | None:

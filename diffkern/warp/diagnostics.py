@@ -13,8 +13,8 @@ from importlib import metadata
 from typing import Any, Final
 
 from diffkern._version import __version__
-from diffkern.runtime.config import config
-from diffkern.runtime.device import Device, get_devices
+from diffkern.runtime.memory.device import Device, get_devices
+from diffkern.runtime.observe.config import config
 from diffkern.warp import config as settings
 from diffkern.warp.devices import get_cuda_driver_version
 
@@ -37,7 +37,7 @@ _SECTIONS: Final[Mapping[str, Mapping[str, str]]] = {
     "Build": {"Debug": "debug", "Fast math": "fast_math"},
     "CPU": {"Model": "cpu_name", "ISA features": "cpu_features"},
 }  # fmt: skip
-"""What is printed under each heading: the text beside it, and where it is found."""
+"""The lines under each heading: their labels, and where the values are found."""
 
 
 def print_diagnostics() -> dict[str, Any]:

@@ -13,11 +13,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from diffkern.kernel import Kernel
-from diffkern.runtime.array import array
-from diffkern.runtime.array_copy import clone
-from diffkern.runtime.launch import launch
-from diffkern.runtime.packed import PackedLaunch, dispatch
+from diffkern.kernels.kernel import Kernel
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array_copy import clone
+from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.launch.packed import PackedLaunch, dispatch
 
 __all__ = ["FunctionMetadata", "Mask", "Run", "TapedRun", "units"]
 

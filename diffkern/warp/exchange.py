@@ -11,13 +11,13 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from diffkern.callers import brief
 from diffkern.interop import jax, public
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.dtypes import DType
-from diffkern.runtime.array import array
-from diffkern.runtime.exposed import ArrayC
-from diffkern.runtime.untyped import untyped
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array_protocols import ArrayC
+from diffkern.runtime.arrays.untyped import untyped
 from diffkern.warp.arrays import in_dialect
 from diffkern.warp.enumerations import JaxCallableGraphMode, JaxModulePreloadMode
 

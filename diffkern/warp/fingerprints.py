@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from diffkern.cache.key import key
 from diffkern.errors import KernelError
-from diffkern.frontend.canonical import fingerprint
+from diffkern.frontend.syntax.canonical import fingerprint
 from diffkern.warp import config
 
 if TYPE_CHECKING:

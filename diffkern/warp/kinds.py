@@ -12,12 +12,12 @@ from diffkern.ir.types import BOOL, Mat, Role, Scalar, Vec
 from diffkern.lang.annotations import ArrayAnnotation, TileAnnotation
 from diffkern.lang.dtypes import element_of_value
 from diffkern.lang.structs import definition_of, resolve_type
-from diffkern.runtime.array import array
+from diffkern.runtime.arrays.array import array
 
 __all__ = [
-    "is_array", "is_composite", "is_float", "is_int", "is_matrix", "is_quaternion", "is_scalar", "is_struct", "is_tile",
-    "is_transformation", "is_value", "is_vector", "type_is_array", "type_is_composite", "type_is_float", "type_is_int",
-    "type_is_matrix", "type_is_quaternion", "type_is_scalar", "type_is_struct", "type_is_tile",
+    "is_array", "is_composite", "is_float", "is_int", "is_matrix", "is_quaternion", "is_scalar", "is_struct",
+    "is_tile", "is_transformation", "is_value", "is_vector", "type_is_array", "type_is_composite", "type_is_float",
+    "type_is_int", "type_is_matrix", "type_is_quaternion", "type_is_scalar", "type_is_struct", "type_is_tile",
     "type_is_transformation", "type_is_value", "type_is_vector", "type_repr", "type_size", "types_equal",
 ]  # fmt: skip
 

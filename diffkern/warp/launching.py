@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern.callers import shorten
 from diffkern.errors import KernelError, KernelRuntimeError
-from diffkern.runtime.array import array
-from diffkern.runtime.grid_checks import AxesError
-from diffkern.runtime.launch import launch as native_launch
-from diffkern.runtime.launch import launch_tiled as native_launch_tiled
+from diffkern.process.tracebacks import shorten
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.launch.grid_checks import AxesError
+from diffkern.runtime.launch.launch import launch as native_launch
+from diffkern.runtime.launch.launch import launch_tiled as native_launch_tiled
 from diffkern.warp import config as _loaded  # noqa: F401  its settings are asked for at each launch
 from diffkern.warp.axes import fitted
 from diffkern.warp.loggers import log_info

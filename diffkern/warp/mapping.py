@@ -6,9 +6,9 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Final
 
-from diffkern.kernel import Kernel as NativeKernel
+from diffkern.kernels.kernel import Kernel as NativeKernel
 from diffkern.lang.dialects import WARP
-from diffkern.mapping import mapped
+from diffkern.transforms.mapping import mapped
 from diffkern.warp.declare import Kernel
 
 __all__ = ["map_arrays"]

@@ -16,18 +16,18 @@ from typing import Any, Final
 
 import numpy as np
 
+from diffkern.contracts.options import names
 from diffkern.errors import KernelError, MisuseError, raise_all
-from diffkern.kernel import Kernel
-from diffkern.options import names
-from diffkern.runtime.config import config
-from diffkern.runtime.device import Device, get_device
-from diffkern.runtime.module_options import module_option, set_options
+from diffkern.kernels.kernel import Kernel
+from diffkern.runtime.launch.module_options import module_option, set_options
+from diffkern.runtime.memory.device import Device, get_device
+from diffkern.runtime.observe.config import config
 from diffkern.warp.config import DeterministicMode
 from diffkern.warp.fingerprints import digest_of, resolved
 
 __all__ = [
-    "Module", "as_native", "check_option", "force_load", "get_module", "get_module_options", "load_module", "module_of",
-    "note_options", "registered", "set_module_options",
+    "Module", "as_native", "check_option", "force_load", "get_module", "get_module_options", "load_module",
+    "module_of", "note_options", "registered", "set_module_options",
 ]  # fmt: skip
 
 _DEFAULTS: Final[Mapping[str, Any]] = {
@@ -184,7 +184,7 @@ class Module:
 
     def _compile(self, device: Any, block_dim: int | None = None) -> list[KernelError]:
         # Here, as importing the build takes time that programs which only launch do not need.
-        from diffkern.build.ahead import compile_kernels, is_annotated
+        from diffkern.compiler.ahead import compile_kernels, is_annotated
 
         errors: list[KernelError] = []
         # Kernels for a GPU are compiled at their first launch, whose block size they depend on.

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffkern.kernel import Kernel
-from diffkern.runtime.device import get_device
+from diffkern.kernels.kernel import Kernel
+from diffkern.runtime.memory.device import get_device
 
 __all__ = ["get_suggested_block_size"]
 

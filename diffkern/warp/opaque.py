@@ -133,4 +133,4 @@ MarchingCubes = missing("MarchingCubes", SURFACES)
 TYPES: Final[Mapping[str, str]] = {
     name: value.remedy for name, value in list(globals().items()) if isinstance(value, Missing)
 }
-"""What to take instead, by the name of the type."""
+"""The replacement for each type, by its name."""

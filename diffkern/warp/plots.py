@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.kernel import Kernel
-from diffkern.runtime.array import array
+from diffkern.kernels.kernel import Kernel
+from diffkern.runtime.arrays.array import array
 from diffkern.warp.differenced import FunctionMetadata
 
 __all__ = ["jacobian_plot"]

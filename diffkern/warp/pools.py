@@ -9,11 +9,17 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Any
 
-from diffkern.indexed import indexedarray
-from diffkern.runtime.array import array
+from diffkern.runtime.arrays.array import array
 from diffkern.runtime.cuda.driver import PoolValue
-from diffkern.runtime.device import Device, get_device, gpu_named, is_peer_access_enabled, is_peer_access_supported
-from diffkern.runtime.device import set_peer_access_enabled as enable_peer_access
+from diffkern.runtime.memory.device import (
+    Device,
+    get_device,
+    gpu_named,
+    is_peer_access_enabled,
+    is_peer_access_supported,
+)
+from diffkern.runtime.memory.device import set_peer_access_enabled as enable_peer_access
+from diffkern.transforms.indexed import indexedarray
 
 __all__ = [
     "ScopedMempool", "ScopedMempoolAccess", "ScopedPeerAccess", "can_access", "get_mempool_release_threshold",

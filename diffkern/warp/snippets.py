@@ -20,9 +20,9 @@ from diffkern.lang.dialects import WARP
 from diffkern.lang.dtypes import DType
 from diffkern.lang.func import Func
 from diffkern.lang.rules import func_grad
-from diffkern.warp.c_adjoints import adjoint, references
-from diffkern.warp.c_text import translated
-from diffkern.warp.c_types import OtherTextError
+from diffkern.warp.c.c_adjoints import adjoint, references
+from diffkern.warp.c.c_text import translated
+from diffkern.warp.c.c_types import OtherTextError
 
 __all__ = ["NativeFunction", "TranslatedFunction", "func_native"]
 
@@ -136,7 +136,7 @@ def _python(
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     # Here, as both modules need this one.
     import diffkern.warp as wp
-    from diffkern.warp import c_functions, c_warps
+    from diffkern.warp.c import c_functions, c_warps
 
     space: dict[str, Any] = {
         "wp": wp, "c_functions": c_functions, "c_warps": c_warps, "__name__": function.__module__, **names

@@ -1,6 +1,6 @@
 """``wp.ScopedMemoryTracker``: the arrays that a named part of a program allocates, and those it leaves alive.
 
-The reports are made from the entries of :mod:`diffkern.runtime.allocations`.
+The reports are made from the entries of :mod:`diffkern.runtime.memory.allocations`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from diffkern.runtime.allocations import tracker
+from diffkern.runtime.memory.allocations import tracker
 
 __all__ = ["ScopedMemoryTracker", "print_memory_report"]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from diffkern.lang.func import Func
-from diffkern.runtime.timer import ScopedTimer
+from diffkern.runtime.observe.timer import ScopedTimer
 from diffkern.types import transformation
 from diffkern.utils import (
     array_cast,

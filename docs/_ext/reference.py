@@ -22,7 +22,7 @@ from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPLEX, Composed
 from diffkern.lang.numba_cuda import LANGUAGE, Special
 from diffkern.lang.reference_entries import PRELUDE, Family
-from diffkern.runtime.config import SETTINGS
+from diffkern.runtime.observe.config import SETTINGS
 
 if TYPE_CHECKING:
     from docutils.nodes import Node

@@ -16,8 +16,8 @@ from conftest import require
 
 import diffkern as dk
 from diffkern import cuda
-from diffkern.build.specialize import Specialization
-from diffkern.launch_layout import Layout, lay_out
+from diffkern.compiler.specialize import Specialization
+from diffkern.contracts.launch_layout import Layout, lay_out
 
 numba_cuda = require("numba.cuda")
 TABLE = np.array([1.0, 2.0, 3.0])

@@ -17,7 +17,7 @@ import traceback
 import numpy as np
 
 import diffkern as dk
-from diffkern.runtime.state import attention
+from diffkern.runtime.memory.state import slow_path_flags
 
 N = 64
 
@@ -174,7 +174,7 @@ class Storm:
             scale[N](x, 8.0, y)
         dk.synchronize()
         assert (y.numpy() == 16.0).all(), y.numpy()
-        assert attention.word[0] == 0
+        assert slow_path_flags.word[0] == 0
 
     def check_records(self, y: dk.array) -> None:
         self.cmd.set_dim(N)

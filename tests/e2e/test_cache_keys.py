@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.build.specialize import Specialization, artifact_key
+from diffkern.compiler.specialize import Specialization, artifact_key
+from diffkern.contracts.options import KernelOptions, Variant
 from diffkern.ir.types import FLOAT32, FLOAT64, Array, Mat, Vec
-from diffkern.options import KernelOptions, Variant
 
 FACTOR = 1.0
 

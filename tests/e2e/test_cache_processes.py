@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import diffkern
-from diffkern.build.ship import runnable_targets
 from diffkern.cache.entries import sweep
 from diffkern.cache.lock import exclusive
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.store import LOCK_PREFIX, Store
+from diffkern.compiler.ship import runnable_targets
 
 PACKAGES = str(Path(diffkern.__file__).parents[1])
 PROGRAM = """
@@ -145,7 +145,7 @@ import sys
 from pathlib import Path
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
-from diffkern.manifest import Manifest
+from diffkern.contracts.manifest import Manifest
 store = Store(Path(sys.argv[1]))
 entry = Entry(b"x" * 20_000_000, ("f",), "source", Manifest(1, 1.0, (), title="big"))
 print("ready", flush=True)
@@ -241,7 +241,7 @@ def test_a_shipped_directory_needs_no_compiler_and_is_not_written(tmp_path):
     model.write_text(MODEL)
     program = tmp_path / "program.py"
     program.write_text(SHIPPED + MODEL + USE)
-    target = diffkern.build.ship.runnable_targets()[-1]
+    target = diffkern.compiler.ship.runnable_targets()[-1]
     out = Path(f"{program}.out")
     env = {**os.environ, "PYTHONPATH": PACKAGES}
     command = "import sys; from diffkern.cli.command import main; sys.exit(main())"

@@ -11,7 +11,7 @@ import pytest
 import diffkern as dk
 import diffkern.warp as wp
 from diffkern import cuda
-from diffkern.frontend.canonical import fingerprint
+from diffkern.frontend.syntax.canonical import fingerprint
 
 DTYPES = [np.dtype(name) for name in ("b1", "i1", "u1", "i2", "u2", "i4", "u4", "i8", "u8", "f4", "f8")]
 TYPES = [dtype.newbyteorder(order) for dtype in DTYPES for order in ("<>" if dtype.itemsize > 1 else "|")]

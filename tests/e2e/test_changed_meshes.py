@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.runtime.history import AdjointOfObjects
+from diffkern.runtime.effects.tape_steps import AdjointOfObjects
 
 POINTS = np.float32([[1, 2, 3], [4, 5, 6], [7, 8, 10]])
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 
 N = 48
 FLOATS = dk.array(dtype=dk.float64)

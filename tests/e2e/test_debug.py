@@ -12,7 +12,7 @@ import pytest
 from debug_funcs import neighbour
 
 import diffkern as dk
-from diffkern.runtime.reporting import ReportingExecutable
+from diffkern.runtime.launch.reporting import ReportingExecutable
 
 ROOT = Path(__file__).parents[2]
 

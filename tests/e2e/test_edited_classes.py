@@ -16,7 +16,7 @@ from support.edited_classes import CHOSEN, PAIRS, keys, loaded, programs, wrong
 
 import diffkern
 import diffkern as dk
-from diffkern.frontend.frozen import frozen
+from diffkern.frontend.syntax.frozen import frozen
 
 # Within one process there would be two structs of one name.
 NOT_TWICE = {name for name in PAIRS if "struct" in name and "method" in name}

@@ -20,9 +20,9 @@ from support.ptx import PtxFault
 from support.ptx.programs import PtxProgram, execute, vjp_of
 
 import diffkern as dk
-from diffkern.compilation import Compilation
-from diffkern.kernel import Kernel
-from diffkern.options import Variant
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
+from diffkern.kernels.kernel import Kernel
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled
 

@@ -220,7 +220,7 @@ def test_a_fork_waits_for_what_another_thread_does_in_llvm(tmp_path):
         tmp_path,
         """
         scale[1000](x, 3.0, y)
-        from diffkern.llvm_lock import llvm_lock
+        from diffkern.process.llvm_lock import llvm_lock
 
         inside, left = threading.Event(), threading.Event()
 
@@ -276,12 +276,12 @@ def test_what_another_thread_computes_once_is_computed_in_the_child(tmp_path):
     run(
         tmp_path,
         """
-        from diffkern.forks import computed_once
+        from diffkern.process.forks import cached_property
 
         begun, go_on = threading.Event(), threading.Event()
 
         class Found:
-            @computed_once
+            @cached_property
             def answer(self):
                 if threading.current_thread() is not threading.main_thread():
                     begun.set()

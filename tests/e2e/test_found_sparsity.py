@@ -7,7 +7,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.errors import MisuseError
-from diffkern.sparsity import find, is_whole
+from diffkern.transforms.sparsity import find, is_whole
 
 F64 = dk.float64
 

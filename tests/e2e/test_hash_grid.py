@@ -12,7 +12,7 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.testing import gradcheck
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Interpreted

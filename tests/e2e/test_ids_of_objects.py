@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.manifest import Ids
-from diffkern.runtime.packed import PackedLaunch
+from diffkern.contracts.manifest import Ids
+from diffkern.runtime.launch.packed import PackedLaunch
 
 POINTS = np.float32([[1, 2, 3], [4, 5, 6], [7, 8, 10]])
 PAIR = dk.types.vector(length=2, dtype=dk.uint64)

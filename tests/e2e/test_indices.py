@@ -15,8 +15,8 @@ from support.clashes import ClashCollector, undeclared
 from support.fuzz import load_module
 
 import diffkern as dk
-from diffkern.frontend import lowering
-from diffkern.runtime import schedule
+from diffkern.frontend.statements import lowering
+from diffkern.runtime.launch import schedule
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Interpreted
 

@@ -5,8 +5,8 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern.manifest import Access, Linear, Step
-from diffkern.runtime.grid_checks import check_extents
+from diffkern.contracts.manifest import Access, Linear, Step
+from diffkern.runtime.launch.grid_checks import check_extents
 
 
 @dk.kernel

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.runtime import stamps
+from diffkern.runtime.launch import stamps
 
 X, N = np.array([0.4, -1.3, 2.2]), 3
 

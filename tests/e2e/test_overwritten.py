@@ -10,7 +10,7 @@ import pytest
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.errors import LaunchError
 from diffkern.ir.types import is_differentiable
 from diffkern.testing import gradcheck

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.compilation import Compilation
-from diffkern.options import Variant
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 
 F1 = dk.array(dtype=float)
 F2 = dk.array(dtype=float, ndim=2)

@@ -9,7 +9,7 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern.build.export import export
+from diffkern.compiler.export import export
 from diffkern.errors import AutodiffError
 
 F64 = dk.float64

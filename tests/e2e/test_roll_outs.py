@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-import diffkern.runtime.device as device
+import diffkern.runtime.memory.device as device
 from diffkern.errors import LaunchError, MisuseError
-from diffkern.runtime.binomial import repeated
+from diffkern.runtime.rollouts.binomial import repeated
 
 F64 = dk.float64
 N = 7

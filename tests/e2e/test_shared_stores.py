@@ -9,7 +9,7 @@ import pytest
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.runtime import stamps
+from diffkern.runtime.launch import stamps
 
 F = dk.float64
 X1, I1 = dk.array(dtype=F), dk.array(dtype=dk.int32)

@@ -12,11 +12,11 @@ import pytest
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
+from diffkern.contracts.options import Variant
 from diffkern.errors import AutodiffError, LaunchError
-from diffkern.kernel import Kernel
-from diffkern.options import Variant
-from diffkern.runtime import stamps
-from diffkern.runtime.packed import PackedLaunch
+from diffkern.kernels.kernel import Kernel
+from diffkern.runtime.launch import stamps
+from diffkern.runtime.launch.packed import PackedLaunch
 
 F = dk.float64
 I1, X1 = dk.array(dtype=dk.int32), dk.array(dtype=F)

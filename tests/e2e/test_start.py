@@ -72,7 +72,7 @@ for kinds, add in [([(Kind.LOW, Kind.HIGH)], 4.0), ([(Kind.LOW, Kind.LOW), (Kind
     make(kinds, add)[1](x, y)
     values += y.numpy().tolist()
 whole = [text for text in parsed if not text.startswith("(dk.static(")]
-lowering = sorted(name for name in sys.modules if name in ("diffkern.frontend.stmt", "numba"))
+lowering = sorted(name for name in sys.modules if name in ("diffkern.frontend.statements.stmt", "numba"))
 print(json.dumps({"values": values, "parsed": whole, "loaded": lowering}))
 """
 VALUES = [2.0 + 3 * 1.0 + 3.0, 2.0 + (3 + 5) * 2.0 + 3.0]

@@ -14,7 +14,7 @@ from support.surfaces import sphere
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.library.bvhs import WORDS
 from diffkern.library.meshes import WORDS as MESH_WORDS
 

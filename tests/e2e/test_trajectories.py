@@ -11,7 +11,7 @@ from support.trajectories import OPERATIONS, Program, program
 
 import diffkern as dk
 from diffkern.errors import LaunchError
-from diffkern.runtime import kept, operation
+from diffkern.runtime.memory import kept, operation
 
 
 def ones(p: Program) -> np.ndarray:

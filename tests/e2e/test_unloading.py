@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.build import specialize
+from diffkern.compiler import specialize
 
 SOURCE = """
 import diffkern as dk

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.runtime import schedule
-from diffkern.runtime.adjoint import AdjointLaunch
-from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.launch import schedule
+from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.testing import gradcheck
 
 N = 300_000

@@ -10,7 +10,7 @@ import pytest
 import diffkern as dk
 import diffkern.warp as wp
 from diffkern.errors import KernelTypeError
-from diffkern.mapping import executed
+from diffkern.transforms.mapping import executed
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
 

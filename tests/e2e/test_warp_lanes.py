@@ -9,13 +9,15 @@ from support.ptx.programs import PtxProgram
 from support.seeds import run_seed
 
 import diffkern.warp as wp
-from diffkern.build.ahead import arrays_with_gradients
-from diffkern.build.compiled import compile_for
-from diffkern.build.specialize import Specialization
-from diffkern.compilation import Compilation
+from diffkern.compiler.ahead import arrays_with_gradients
+from diffkern.compiler.compilation import Compilation
+from diffkern.compiler.compiled import compile_for
+from diffkern.compiler.specialize import Specialization
+from diffkern.contracts.options import Variant, VmapLayer
 from diffkern.errors import AutodiffError, KernelTypeError
-from diffkern.options import Batch, Variant
-from diffkern.tangent_kernel import TangentKernel
+from diffkern.kernels.tangent_kernel import TangentKernel
+from diffkern.warp.c.c_text import translated
+from diffkern.warp.c.c_types import OtherTextError
 
 LANES = np.arange(32)
 WIDTHS = (32, 16, 8, 4, 2, 1)
@@ -334,6 +336,51 @@ def test_extremes_by_the_bits_of_numbers() -> None:
     np.testing.assert_array_equal(low.view(np.int32), bits.min(0))
 
 
+@wp.func_native("""
+const int old = atomicCAS(&a.data[0], 7, 100);
+atomicSub(&a.data[1], i);
+atomicOr(wp::address(a, 2), 1 << i);
+atomicAnd(&a.data[3], ~(1 << i));
+atomicXor(&a.data[4], i);
+const int last = atomicExch(&a.data[5], i + 1);
+const float before = atomicAdd(&b.data[i % 2], 0.5f);
+if (old == 7) a.data[6] = last >= 0 && before >= 1.0f ? i : -1;
+""")
+def updates(i: int, a: wp.array(dtype=int), b: wp.array(dtype=float)): ...
+
+
+@wp.kernel
+def updated(a: wp.array(dtype=int), b: wp.array(dtype=float)):
+    updates(wp.tid(), a, b)
+
+
+def test_atomic_updates_and_what_they_return() -> None:
+    a, b = np.array([7, 0, 0, -1, 0, 0, -5], np.int32), np.array([1.0, 2.0], np.float32)
+    on_gpu(updated, [a, b], 24, 32)
+    bits = (1 << 24) - 1
+    assert a[:5].tolist() == [100, -sum(range(24)), bits, ~bits, 0]
+    assert 1 <= a[5] <= 24
+    assert 0 <= a[6] < 24
+    assert b.tolist() == [7.0, 8.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("return __shfl_sync(0xffffffffu, x, 0);", "no number"),
+        ("const auto f = [&](int k) { n = k; return k; }; return n;", "declared outside of it"),
+        ("const auto f = [=](int k) { return k; }; return n;", r"with \[&\] or \[\]"),
+        ("__shared__ wp::vec3 v[4]; return n;", "not one of numbers"),
+        ("atomicMax(reinterpret_cast<unsigned*>(&a.data[0]), 1u); return n;", "read as uint32"),
+        ("return atomicMax(reinterpret_cast<int*>(&a.data[0]), n);", "no number"),
+        ("return threadIdx.y;", "threadIdx is not known here"),
+    ],
+)
+def test_texts_for_gpus_that_are_refused(text: str, what: str) -> None:
+    with pytest.raises(OtherTextError, match=what):
+        translated(text, {"x": "vec3<float32>", "n": "int32", "a": "float32"}, gpu=True, result="int32")
+
+
 # -- waiting for a block, and tiles ------------------------------------------------------------------------------------
 
 
@@ -484,7 +531,7 @@ def test_a_processor_differentiates_the_text_for_it() -> None:
 
 def test_forward_mode_and_batches_are_refused() -> None:
     x, n, y = sums.argument_types()
-    batch = Batch((0, 2), (), False)
+    batch = VmapLayer((0, 2), (), False)
     rows = [replace(t, ndim=2) for t in (x, y)]
     layered = TangentKernel(sums)
     for types, layer in (([*layered.argument_types()], layered.layer), ([rows[0], n, rows[1]], batch)):

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import diffkern as dk
+from diffkern.contracts.options import AdjointForm
 from diffkern.interop.jax import programs as of_jax
 from diffkern.ir.types import scalar_of
-from diffkern.options import AdjointForm
-from diffkern.runtime.adjoint import AdjointLaunch
-from diffkern.runtime.derivative import DerivativePlan
-from diffkern.runtime.packed import PackedLaunch
-from diffkern.runtime.partition import INTEGERS, Partition, distance_of, partition
-from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import cost_units, grain_of
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.derivative import DerivativePlan
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.partition import INTEGERS, Partition, distance_of, partition
+from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.launch.schedule import cost_units, grain_of
 
 from .choice_kernels import Case
 
@@ -99,7 +99,7 @@ def _form_of(adjoint: AdjointLaunch, address: int) -> AdjointForm:
 
 def _said(form: AdjointForm) -> list[str]:
     """Say what a program does besides."""
-    said = {"fused": form.joint, "stores": form.accumulate == "stored", "keeps what it takes": form.keeps}
+    said = {"fused": form.joint, "stores": form.accumulate == "stored", "keeps what it takes": form.preserve_cotangents}
     return [word for word, holds in said.items() if holds]
 
 
@@ -130,7 +130,7 @@ def _decided(
     for extent in dims:
         n *= extent
     distance = 0 if everywhere else distance_of(INTEGERS, (*dims, 1, 1, 1)[:4], (*conflicts.reach, 0, 0, 0)[:4])
-    grain = grain_of(executable.cost, executable.together)
+    grain = grain_of(executable.cost, executable.lane_counts)
     # Sums of halves round at each step.
     copyable = all(c.private and _bits(launch, k) >= 32 for k, c in racing.items())
     return partition(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from diffkern import pipeline
-from diffkern.frontend import lowering
+from diffkern.compiler import pipeline
+from diffkern.frontend.statements import lowering
 from diffkern.ir.printer import to_text
 from diffkern.ir.verify import verify
 

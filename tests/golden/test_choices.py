@@ -9,7 +9,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.interop.jax import cuda
-from diffkern.runtime import partition, schedule
+from diffkern.runtime.launch import partition, schedule
 from diffkern.runtime.native import pool
 from diffkern.targets.cpu import object_code
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.printer import to_text
 from diffkern.ir.verify import verify
 

@@ -12,7 +12,7 @@ from support.fake_driver.driver import fake_cuda
 from support.traces import operations, traced
 
 import diffkern as dk
-from diffkern.runtime import state
+from diffkern.runtime.memory import state
 from diffkern.runtime.native import pool
 
 from .golden import ROOT, check_golden
@@ -106,7 +106,7 @@ def test_nothing_is_traced_behind_the_block() -> None:
     x.fill_(3.0)
     kernels.square[4](x, x, 1.0)
     assert trace.text == before
-    assert not state.attention.word[0]
+    assert not state.slow_path_flags.word[0]
 
 
 def test_work_of_a_stream_stands_where_the_stream_was_given_it() -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import pytest
 
-from diffkern import pipeline
 from diffkern.analysis.scopes import Scope, Uniformity, uniformity
-from diffkern.frontend import lowering
+from diffkern.compiler import pipeline
+from diffkern.frontend.statements import lowering
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.printer import to_text
 from diffkern.ir.types import Scalar

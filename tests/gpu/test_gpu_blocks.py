@@ -9,7 +9,7 @@ from block_corpus import BLOCKS, Case
 import diffkern as dk
 from diffkern.cache.environment import has_mathdx
 from diffkern.ir.types import Array, is_differentiable
-from diffkern.runtime.array import wrap
+from diffkern.runtime.arrays.array import wrap
 
 pytestmark = pytest.mark.gpu
 

@@ -11,7 +11,7 @@ import pytest
 from pointed_arrays import energy, filled, results
 
 import diffkern as dk
-from diffkern.runtime.array import wrap
+from diffkern.runtime.arrays.array import wrap
 
 pytestmark = pytest.mark.gpu
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.opt.widen import widen
 from diffkern.testing.gradcheck import Vjp
 

@@ -11,7 +11,7 @@ from block_corpus import BLOCKS
 from block_gradients import GRADIENTS, Case, Launch
 from block_threads import InTurns, for_gpu
 
-from diffkern import pipeline
+from diffkern.compiler import pipeline
 from diffkern.opt.widen import widen
 from diffkern.testing.gradcheck import Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import as_double

@@ -10,9 +10,9 @@ from block_corpus import BLOCKS
 from block_gradients import GRADIENTS
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern.compiler import pipeline
+from diffkern.contracts.options import Variant
 from diffkern.opt.widen import widen
-from diffkern.options import Variant
 from diffkern.testing import gradcheck
 from diffkern.testing.gradcheck import Vjp
 

@@ -11,7 +11,7 @@ from block_threads import InTurns, for_gpu
 from simulator.block_fuzz import THREADS, kernel_text
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern.compiler import pipeline
 from diffkern.opt.widen import widen
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Compiled

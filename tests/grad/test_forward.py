@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from support.selection import one_in
 
-from diffkern import pipeline
 from diffkern.ad.forward import with_tangents
+from diffkern.compiler import pipeline
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import is_differentiable
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.opt.widen import widen
 from diffkern.testing.gradcheck import Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Compiled, as_double

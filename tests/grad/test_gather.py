@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.runtime import fitting
-from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.records import adjoint_seeding
 
 D = dk.array(dtype=dk.float64)
 D2 = dk.array2d(dtype=dk.float64)
@@ -629,7 +629,7 @@ def test_a_sequence_with_launch_and_adjoint_in_one_program(
     stores: bool, ran: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if stores:
-        monkeypatch.setattr(fitting, "_WORK_PER_BYTE", np.inf)
+        monkeypatch.setattr(adjoint_seeding, "_WORK_PER_BYTE", np.inf)
     sequence, arrays = recorded(N)
     assert True in ran
     assert sum(form is not None and not len(form) for form in sequence._program.forms) == (3 if stores else 1)

@@ -10,9 +10,9 @@ import pytest
 
 import diffkern as dk
 from diffkern.ir.types import Array, Type, is_differentiable
-from diffkern.runtime import compiled_sequence, folding
-from diffkern.runtime.adjoint import AdjointLaunch
-from diffkern.runtime.array import wrap
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.arrays.array import wrap
+from diffkern.runtime.records import compiled_sequence, sequence_dce
 from diffkern.testing.gradcheck import Vjp
 
 from .build import lower, values
@@ -73,7 +73,7 @@ def test_one_program_does_what_two_do(name: str, monkeypatch: pytest.MonkeyPatch
     vjp = Vjp(lower(case))
     point = vjp.arguments(values(case))
     weights = vjp.weights(point, np.random.default_rng(3))
-    monkeypatch.setattr(folding, "_LESS_WORK", np.inf)
+    monkeypatch.setattr(sequence_dce, "_LESS_WORK", np.inf)
     sequence, arguments = _recorded(case, vjp, point, weights)
     launch = [item.operation.kind for item in sequence._program.items].index("launch")
     is_joined = _is_joinable(sequence) and not sequence._program.forms[launch]

@@ -13,8 +13,8 @@ from support.lanes import narrow
 
 import diffkern as dk
 from diffkern.ir.types import Array, Type, is_differentiable
-from diffkern.runtime import schedule
-from diffkern.runtime.array import wrap
+from diffkern.runtime.arrays.array import wrap
+from diffkern.runtime.launch import schedule
 from diffkern.targets.cpu import kernel as cpu_kernel
 from diffkern.testing.gradcheck import Vjp
 

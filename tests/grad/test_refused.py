@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern.compiler import pipeline
 from diffkern.errors import AutodiffError
-from diffkern.frontend import lowering
-from diffkern.kernel import Kernel
+from diffkern.frontend.statements import lowering
+from diffkern.kernels.kernel import Kernel
 
 from .kernels_refused import REFUSED, stores_and_adds
 

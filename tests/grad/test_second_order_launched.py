@@ -14,7 +14,7 @@ from support.selection import one_in
 
 import diffkern as dk
 from diffkern.ir.types import Array, is_differentiable
-from diffkern.runtime.array import array, wrap
+from diffkern.runtime.arrays.array import array, wrap
 from diffkern.testing.gradcheck import Vjp
 
 from .build import lower, values

@@ -11,10 +11,11 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.contracts.options import PLAIN, SORTED
 from diffkern.errors import CompileError
-from diffkern.options import PLAIN, SORTED
-from diffkern.runtime import partition, schedule, sorting
-from diffkern.runtime.packed import PackedLaunch
+from diffkern.runtime.accumulate import sorting
+from diffkern.runtime.launch import partition, schedule
+from diffkern.runtime.launch.packed import PackedLaunch
 
 N, COUNT = 1003, 211  # no multiple of the lanes
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.ad.forward import with_tangents
+from diffkern.compiler import pipeline
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Region, Value

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from diffkern.runtime import addresses, construct, recast, tangents, tape_memory, tape_recording
+from diffkern.runtime.arrays import construct, recast
+from diffkern.runtime.effects import tangents, tape_memory, tape_recording
+from diffkern.runtime.memory import addresses
 
 from .edits import Fault, edit
 

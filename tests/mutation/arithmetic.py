@@ -8,10 +8,13 @@ from __future__ import annotations
 from diffkern.ad import forward, reverse, singular, steep
 from diffkern.ad.rules import products
 from diffkern.ad.rules import scalar as scalar_rules
-from diffkern.frontend import coerce, exponents, expr, library, library_vector, narrow, numba_numbers
+from diffkern.frontend.builtins import exponents, library, library_vector
+from diffkern.frontend.numba import numba_numbers
+from diffkern.frontend.statements import expr
+from diffkern.frontend.terms import coerce, narrow
 from diffkern.library import quaternions
 from diffkern.lower import polygammas
-from diffkern.lower.tiles import order
+from diffkern.lower.tiles import serial_scans as order
 from diffkern.targets.cuda import math as cuda_math
 from diffkern.targets.emit import kernel, scalars
 

@@ -5,7 +5,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.warp import c_expressions, c_statements, c_text, c_types
+from diffkern.warp.c import c_expressions, c_statements, c_text, c_types
 
 from .edits import Fault, edit
 

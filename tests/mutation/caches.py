@@ -6,7 +6,7 @@ They run as those of :mod:`mutation.elsewhere` do.
 from __future__ import annotations
 
 from diffkern.cache import entries, manifest, notes, place, store
-from diffkern.frontend import contents, outline, plain
+from diffkern.frontend.syntax import contents, outline, plain
 from diffkern.runtime.cuda import stream
 from diffkern.runtime.native import perf_map
 from diffkern.spatial import hash_grid

@@ -5,11 +5,13 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.ad import exchange, forward
+from diffkern.ad import forward
+from diffkern.ad import pair_symmetry as exchange
 from diffkern.library import decompositions
 from diffkern.lower import marks
-from diffkern.opt import halves, reciprocals, terms
-from diffkern.runtime import second_order, tangents
+from diffkern.opt import cancel_pow2 as halves
+from diffkern.opt import reciprocals, terms
+from diffkern.runtime.effects import second_order, tangents
 
 from .edits import Fault, edit, func_edit
 

@@ -6,7 +6,9 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 from __future__ import annotations
 
 from diffkern.analysis import dependence
-from diffkern.frontend import arith, library_vector, numba_grid, views
+from diffkern.frontend.builtins import library_vector
+from diffkern.frontend.numba import numba_grid
+from diffkern.frontend.terms import arith, views
 from diffkern.targets.emit import scalars
 from diffkern.warp import axes, differenced
 

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from diffkern.runtime import (
-    adjoint,
-    graph,
-    history,
-    influence,
-    plain_launch,
-    prepared,
-    race_checks,
-    recorder,
-    sequence,
-    shared_memory,
-    undo,
-)
+from diffkern.runtime.accumulate import adjoint, race_checks
+from diffkern.runtime.effects import influence, tape_steps
+from diffkern.runtime.launch import plain_launch
+from diffkern.runtime.memory import shared_memory
+from diffkern.runtime.records import graph, prepared, recorder, sequence
+from diffkern.runtime.rollouts import snapshots
 
 from .edits import Fault, edit
 
@@ -62,7 +55,7 @@ EFFECTS = [
           (f"{_INFLUENCE}::test_constant_derivatives_are_results",)),
     # records and sequences
     Fault("one array for two parameters has no log",
-          edit(history, "LaunchStep.keep_log", "or self.launch.merged", ""),
+          edit(tape_steps, "LaunchStep.keep_log", "or self.launch.merged", ""),
           ("tests/e2e/test_one_array.py::test_values_that_one_array_overwrites_are_logged",)),
     Fault("the gradient of a record's array gets lost",
           edit(adjoint, "check_not_lost", "if leaf not in cotangents:", "if False:"),
@@ -74,7 +67,7 @@ EFFECTS = [
           edit(prepared, "Prepared.check", "member.check_races(leaf, parts)", "pass"),
           (f"{_SEQUENCES}::test_a_number_that_lets_an_adjoint_race_changes_no_launch",)),
     Fault("a roll-out leaves NumPy's generator where its sweep has got to",
-          edit(undo, "Randomness.restore", "np.random.set_state(self._numpy)", "pass"),
+          edit(snapshots, "Randomness.restore", "np.random.set_state(self._numpy)", "pass"),
           ("tests/e2e/test_roll_outs.py::test_generators_go_on_where_they_were",)),
     Fault("arrays whose addresses overlap are one pair",
           edit(adjoint, "near_pairs", "still.append((position, held))", "still = [(position, held)]"),
@@ -88,7 +81,7 @@ EFFECTS = [
           edit(shared_memory, "check_shared", "_check_pairs(kernel, executable, arrays)", "pass"),
           (f"{_SHARED}::test_by_launches_at_once",)),
     Fault("arguments of a launch are looked at once for ever",
-          edit(plain_launch, "run", "executable.apart != arguments", "not executable.apart"),
+          edit(plain_launch, "run", "executable.disjoint != arguments", "not executable.disjoint"),
           (f"{_SHARED}::test_the_check_is_made_anew_for_other_arguments",)),
     Fault("views in a record are exchanged unseen",
           edit(prepared, "Prepared._are_alone", "a._alone is not None", "True"),

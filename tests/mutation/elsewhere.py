@@ -10,17 +10,22 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from diffkern import platforms
 from diffkern.ad import singular
 from diffkern.analysis import affine
 from diffkern.cache import environment, key, manifest, place
-from diffkern.frontend import library
+from diffkern.contracts import platforms
+from diffkern.frontend.builtins import library
+from diffkern.frontend.syntax import survey
 from diffkern.opt import cse, promote, ranges
-from diffkern.runtime import captured, copies, form, operation, partition, prepared, tape_needs
+from diffkern.runtime.accumulate import copies
+from diffkern.runtime.effects import tape_needs
+from diffkern.runtime.launch import partition
+from diffkern.runtime.memory import operation
+from diffkern.runtime.records import captured, form, prepared
 from diffkern.targets.cpu import sunk_loads
 from diffkern.targets.cuda import kernel as cuda_kernel
 from diffkern.targets.cuda import registers, toolchain
-from diffkern.targets.emit import facts, memory, scalars
+from diffkern.targets.emit import facts, loops, memory, scalars
 
 from .arithmetic import ARITHMETIC
 from .edits import Fault, constant, edit, entry
@@ -40,6 +45,13 @@ _ZERO = "tests/grad/test_singular.py::test_a_zero_cotangent_stays_zero"
 _OVERFLOW = "tests/grad/test_singular.py::test_zero_times_a_derivative_that_overflows"
 
 TARGETED = [
+    Fault("loops with long bodies are unrolled, and short ones are not",
+          edit(loops, "rolled_if_long", "size > longest", "size <= longest"),
+          ("tests/unit/targets/test_long_loops.py::test_a_short_body_does_not",)),
+    Fault("a pass over a syntax tree leaves out what stands in lists",
+          edit(survey, "walk", "elif isinstance(value, list):", "elif name == 'values':"),
+          ("tests/unit/frontend/test_tree_passes.py::test_several_trees",
+           "tests/unit/frontend/test_tree_passes.py::test_nodes_are_those_that_python_finds")),
     Fault("a load that LLVM has moved behind a store of its iteration is taken for a right one",
           edit(sunk_loads, "has_sunk_loads", "stored = True", "stored = False"),
           ("tests/unit/targets/test_sunk_loads.py::test_a_masked_load_that_gives_a_chosen_value_behind_a_store",)),

@@ -26,13 +26,13 @@ def _module(framework: str, name: str) -> ModuleType:
 
 def _of_torch() -> list[Fault]:
     along, batch, function, gradient, operator = (
-        _module("torch", name) for name in ("along", "batch", "function", "gradient", "operator")
+        _module("torch", name) for name in ("forward_mode", "batch", "function", "gradient", "operator")
     )
     return [
         Fault("an axis of examples is taken for one in front",
-              edit(batch, "in_front", "a.movedim(axis, 0)", "a"), (f"{_FUNCTION}::test_batches", _BATCH)),
+              edit(batch, "move_batch_axis", "a.movedim(axis, 0)", "a"), (f"{_FUNCTION}::test_batches", _BATCH)),
         Fault("what examples share has the gradient of the first one",
-              edit(gradient, "taken_back", "ct.sum(0)", "ct[0]"),
+              edit(gradient, "backward_of", "ct.sum(0)", "ct[0]"),
               (f"{_FUNCTION}::test_backward_through_a_batch_sums_what_its_examples_share",)),
         Fault("gradients of tangents get lost on the way to inputs",
               edit(along, "AlongTangents.cotangents", "if own is not None:", "if own is None:"), (_PRODUCT,)),

@@ -6,7 +6,9 @@ from diffkern.ad import activity, reverse
 from diffkern.analysis import ids
 from diffkern.library import bvhs
 from diffkern.opt import sink
-from diffkern.runtime import history, resources, step_objects
+from diffkern.runtime.effects import tape_steps
+from diffkern.runtime.launch import resources
+from diffkern.runtime.rollouts import step_objects
 from diffkern.spatial import bvh
 
 from .edits import Fault, edit, func_edit
@@ -58,10 +60,10 @@ GEOMETRY = [
           edit(bvh, "Bvh.refit", "self._resource.times_built += 1", "pass"),
           (f"{_CHANGED}::test_a_step_builds_what_it_looks_at",)),
     Fault("a sweep that fails leaves objects as an adjoint needs them",
-          edit(history, "carry_out", "isinstance(item, PutBack)", "False"),
+          edit(tape_steps, "carry_out", "isinstance(item, PutBack)", "False"),
           (f"{_CHANGED}::test_a_sweep_that_fails_leaves_a_mesh_as_it_is",)),
     Fault("a gradient behind an id is contiguous",
-          edit(history, "LaunchStep._of_objects", " or not ct.is_contiguous", ""),
+          edit(tape_steps, "LaunchStep._of_objects", " or not ct.is_contiguous", ""),
           (f"{_CHANGED}::test_a_gradient_that_is_not_contiguous_arrives_in_its_elements_alone",)),
     Fault("an id that is no argument is none",
           edit(ids, "ids_of", "return None", "continue"),

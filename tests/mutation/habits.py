@@ -5,8 +5,8 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.frontend import guards, scope
-from diffkern.runtime import untyped
+from diffkern.frontend.syntax import guards, scope
+from diffkern.runtime.arrays import untyped
 
 from .edits import Fault, edit
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from diffkern.frontend import coerce
-from diffkern.runtime import arguments, array, array_copy, convert, structs
+from diffkern.frontend.terms import coerce
+from diffkern.runtime.arrays import array, array_copy, convert, structs
+from diffkern.runtime.launch import arguments
 
 from .edits import Fault, edit
 

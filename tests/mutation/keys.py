@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from diffkern import errors, options
-from diffkern.build import specialize
-from diffkern.frontend import components, expr, plain, static
+from diffkern import errors
+from diffkern.compiler import specialize
+from diffkern.contracts import options
+from diffkern.frontend.statements import expr
+from diffkern.frontend.syntax import plain, static
+from diffkern.frontend.terms import components
 from diffkern.lang import text
-from diffkern.runtime import structs
+from diffkern.runtime.arrays import structs
 
 from .edits import Fault, edit
 

@@ -5,12 +5,17 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.ad import joint, numbering, reverse
+from diffkern.ad import joint, reverse
+from diffkern.ad import log_index as numbering
 from diffkern.ad import stamps as ad_stamps
 from diffkern.analysis import sorted_updates
 from diffkern.lower import batch
 from diffkern.opt import fuse
-from diffkern.runtime import folding, history, rollout, rollout_step, sorting, stamps
+from diffkern.runtime.accumulate import sorting
+from diffkern.runtime.effects import tape_steps
+from diffkern.runtime.launch import stamps
+from diffkern.runtime.records import sequence_dce
+from diffkern.runtime.rollouts import rollout, rollout_step
 from diffkern.targets.emit import checks
 
 from .edits import Fault, edit
@@ -41,15 +46,15 @@ LAUNCHES = [
                "body.ops[:0] = [op for op in b.region.ops if op.name not in WRITES]"),
           (f"{_FOLDING}::test_an_adjoint_does_its_launch",)),
     Fault("launches are put off behind what reads their results",
-          edit(folding, "_may_change_places", "[*following.reads(), *others]", "others"), (_BETWEEN,)),
+          edit(sequence_dce, "_may_change_places", "[*following.reads(), *others]", "others"), (_BETWEEN,)),
     Fault("launches are put off behind what overwrites their results",
-          edit(folding, "_may_change_places", "[*following.reads(), *others]", "list(following.reads())"),
+          edit(sequence_dce, "_may_change_places", "[*following.reads(), *others]", "list(following.reads())"),
           (_BETWEEN,)),
     Fault("launches are put off behind what overwrites what they read",
-          edit(folding, "_may_change_places", " or meet(reads, others)", ""),
+          edit(sequence_dce, "_may_change_places", " or meet(reads, others)", ""),
           (f"{_FOLDING}::test_what_overwrites_what_the_launch_reads",)),
     Fault("a launch of fewer threads overwrites an array",
-          edit(folding, "_overwrites", "held.shape == dims and ", ""),
+          edit(sequence_dce, "_overwrites", "held.shape == dims and ", ""),
           (f"{_FOLDING}::test_what_is_copied_or_launched_over_needs_no_fill",)),
     # loops that become one
     Fault("loops of other lengths go together", edit(fuse, "_goes_back", "last + 1 == max(stop - start, 0)", "True"),
@@ -119,7 +124,7 @@ LAUNCHES = [
           edit(stamps, "_key", "memory.now, memory.lendings)", "memory.now)"),
           ("tests/e2e/test_one_writer.py::test_a_table_changed_through_a_view_that_is_gone_is_looked_at_again",)),
     Fault("that one thread stores to an element is taken for granted",
-          edit(history, "LaunchStep._proved", "program.granted is not None:", "False:"),
+          edit(tape_steps, "LaunchStep._proved", "program.granted is not None:", "False:"),
           ("tests/e2e/test_one_writer.py::test_an_element_of_two_threads_is_an_error_that_names_them",)),
     Fault("that threads store the same value is believed the next time",
           edit(stamps, "_look", "shared_key if found is not False else key", "key"),

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from diffkern.ad import replay
 from diffkern.analysis import scopes
-from diffkern.frontend import folded, merge, tile_terms
+from diffkern.frontend.builtins import folded
+from diffkern.frontend.terms import merge
+from diffkern.frontend.tiles import tile_terms
 from diffkern.library import tiled_queries
-from diffkern.runtime import schedule
-from diffkern.warp import blocks, c_expressions, c_statements
+from diffkern.runtime.launch import schedule
+from diffkern.warp import blocks
+from diffkern.warp.c import c_expressions, c_statements
 from diffkern.warp.fem import eigenvalues, mappers
 
 from .edits import Fault, edit, func_edit

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diffkern.runtime import config
+from diffkern.runtime.observe import config
 from diffkern.warp import config as warp_config
 
 from .edits import Fault, edit

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from diffkern.ad import loop_shapes
 from diffkern.analysis import affine
-from diffkern.frontend import iterables, merge
-from diffkern.frontend import ranges as bounds
+from diffkern.frontend.statements import iterables
+from diffkern.frontend.statements import ranges as bounds
+from diffkern.frontend.terms import merge
 from diffkern.ir import trip_count
 from diffkern.opt import ranges
-from diffkern.runtime import grid_checks
+from diffkern.runtime.launch import grid_checks
 from diffkern.targets.emit import loops
 
 from .edits import Fault, constant, edit

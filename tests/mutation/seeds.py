@@ -5,7 +5,9 @@ from __future__ import annotations
 import importlib
 import importlib.util
 
-from diffkern.runtime import alias, cotangents, seeds, tape, tape_memory
+from diffkern.runtime.accumulate import cotangents
+from diffkern.runtime.arrays import alias
+from diffkern.runtime.effects import seeds, tape, tape_memory
 
 from .edits import Fault, edit
 

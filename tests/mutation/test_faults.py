@@ -18,13 +18,13 @@ from grad.corpus import CASES
 from grad.kernels_refused import REFUSED
 from support.clashes import ClashCollector, undeclared
 
-from diffkern import pipeline
 from diffkern.analysis import conflicts
+from diffkern.compiler import pipeline
 from diffkern.errors import AutodiffError
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.verify import InvalidIR
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.opt.widen import widen
 from diffkern.testing.differences import Differences
 from diffkern.testing.gradcheck import Vjp

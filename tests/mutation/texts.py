@@ -5,7 +5,17 @@ They run as those of :mod:`mutation.elsewhere` do.
 
 from __future__ import annotations
 
-from diffkern.frontend import canonical, code, encoding, frozen, guards, outline, source, survey, text_annotations
+from diffkern.frontend.syntax import (
+    canonical,
+    code,
+    encoding,
+    frozen,
+    guards,
+    outline,
+    source,
+    survey,
+    text_annotations,
+)
 from diffkern.lang import static, text
 
 from .edits import Fault, constant, edit
@@ -22,7 +32,7 @@ TEXTS = [
           edit(survey, "survey_of", "annotations.append((node.arg, ast.unparse(node.annotation)))", "pass"),
           (f"{_COUNTS}[a parameter by keyword]",)),
     Fault("which parameter of an inner function is annotated does not count",
-          edit(encoding, "_node", 'name == "annotation" and not annotated', 'name == "annotation"'),
+          edit(encoding, "_node", '(annotated or name != "annotation")', 'name != "annotation"'),
           (f"{_ANNOTATIONS}::test_which_parameter_of_an_inner_function_has_an_annotation",)),
     Fault("names in an annotation of a func are not looked up again",
           edit(canonical, "captures", "meaning.texts", "[]"), (f"{_COUNTS}[a func: text]",)),
@@ -64,7 +74,7 @@ TEXTS = [
           edit(source, "_chosen", "if len(bodies) > 1:", "if False:"),
           (f"{_LIKENESS}::test_several_texts_that_fit_are_refused",)),
     Fault("the text of a module that is imported is as likely as any",
-          edit(text, "take_text", "frame is not None and not is_script", "False"),
+          edit(text, "capture_source", "frame is not None and not is_script", "False"),
           (f"{_LIKENESS}::test_what_is_made_while_the_module_is_imported_is_from_its_text",)),
     Fault("a file that has its size and time is what it was",
           constant(text, "_is_first", lambda file, code: False),

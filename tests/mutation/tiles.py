@@ -6,9 +6,10 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 from __future__ import annotations
 
 from diffkern.ad import gather
-from diffkern.frontend import tile_reductions
-from diffkern.lower.tiles import fft, order, serial
-from diffkern.runtime import sorting
+from diffkern.frontend.tiles import tile_reductions
+from diffkern.lower.tiles import fft, serial
+from diffkern.lower.tiles import serial_scans as order
+from diffkern.runtime.accumulate import sorting
 from diffkern.targets.cpu import kernel as cpu_kernel
 from diffkern.targets.cpu.lanes import accesses, choice
 

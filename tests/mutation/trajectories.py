@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from diffkern.ad import overwritten
+from diffkern.ad import load_log as overwritten
 from diffkern.analysis import boxes
-from diffkern.runtime import history, kept, memory, needs, prepared, recorder, regions, tape_needs
+from diffkern.runtime.effects import residuals, tape_needs, tape_steps
+from diffkern.runtime.launch import regions
+from diffkern.runtime.memory import kept, memory
+from diffkern.runtime.records import prepared, recorder
 
 from .edits import Fault, edit
 
@@ -54,13 +57,13 @@ TRAJECTORIES = [
           edit(kept, "StepRooms.room", "self._taken[like] = k + 1", "pass"),
           (f"{_TRAJECTORIES}::test_two_arrays_of_which_parts_are_kept",)),
     Fault("columns are found where rows are",
-          edit(needs, "Needs.take", "range(*extent[axis])", "range(*extent[0])"),
+          edit(residuals, "Needs.take", "range(*extent[axis])", "range(*extent[0])"),
           ("tests/unit/runtime/test_needs.py",)),
     Fault("views of one memory meet where their indices do",
           edit(regions, "meet", "(held is other or held._same_place(other))", "True"),
           ("tests/unit/runtime/test_needs.py",)),
     Fault("what an array still holds may be changed by others",
-          edit(history, "LaunchStep.check_lost", "(index in self.lost_before and self.is_saved_in_place(index))",
+          edit(tape_steps, "LaunchStep.check_lost", "(index in self.lost_before and self.is_saved_in_place(index))",
                "False"),
           (f"{_TRAJECTORIES}::test_a_change_outside_the_tape",)),
     Fault("what another tape has written is as it was",

@@ -6,7 +6,10 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 from __future__ import annotations
 
 from diffkern.analysis import exclusive
-from diffkern.frontend import array_choices, branch, context, inline, loops, merge, pointers, tile_terms, unset, views
+from diffkern.frontend.builtins import pointers
+from diffkern.frontend.statements import array_choices, branch, inline, loops, unset
+from diffkern.frontend.terms import context, merge, views
+from diffkern.frontend.tiles import tile_terms
 
 from .edits import Fault, edit
 

@@ -5,8 +5,10 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern import indexed, mapping
-from diffkern.frontend import expr, returns, tile_math, tile_range, user_operators
+from diffkern.frontend.builtins import user_operators
+from diffkern.frontend.statements import expr, returns
+from diffkern.frontend.tiles import tile_math, tile_range
+from diffkern.transforms import indexed, mapping
 from diffkern.utils import sorts
 from diffkern.warp import arrays
 

@@ -5,11 +5,16 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.frontend import encoding, flow, given_back
+from diffkern.frontend.statements import given_back
+from diffkern.frontend.syntax import encoding, flow
 from diffkern.lang import annotations, dtypes, values
-from diffkern.runtime import arguments, pickled, record, retained, tape
+from diffkern.runtime.arrays import pickled
+from diffkern.runtime.effects import retained, tape
+from diffkern.runtime.launch import arguments
+from diffkern.runtime.records import record
 from diffkern.utils import sums
-from diffkern.warp import arrays, c_expressions, c_statements, c_text, capturing, coloring, modules, pools, snippets
+from diffkern.warp import arrays, capturing, coloring, modules, pools, snippets
+from diffkern.warp.c import c_expressions, c_statements, c_text
 
 from .edits import Fault, edit
 

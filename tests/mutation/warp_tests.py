@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from diffkern import mapping, options
-from diffkern.frontend import lowering
+from diffkern.contracts import options
+from diffkern.frontend.statements import lowering
 from diffkern.interop import spec
+from diffkern.transforms import mapping
 from diffkern.utils import sums
-from diffkern.warp import c_adjoints, c_statements, fingerprints, launching, snippets
+from diffkern.warp import fingerprints, launching, snippets
+from diffkern.warp.c import c_adjoints, c_statements
 
 from .edits import Fault, edit
 
@@ -36,7 +38,7 @@ WARP_TESTS = [
           edit(mapping, "_of_lambda", "CellType(c.cell_contents)", "c"),
           (f"{_MAP}::test_a_lambda_keeps_what_it_captured",)),
     Fault("types of results stay what they were first",
-          edit(mapping, "_Known.holds", "self.kernel.generation() == self.generation", "True"),
+          edit(mapping, "_ResultTypes.holds", "self.kernel.generation() == self.generation", "True"),
           (f"{_MAP}::test_results_follow_changes_of_globals",)),
     Fault("0.0 and -0.0 are one", edit(mapping, "_as_key", "repr(value) if", "value if"),
           (f"{_MAP}::test_equal_values_of_two_types_are_not_one",)),

@@ -24,7 +24,7 @@ from support.fuzz_tiles import random_tile_kernel
 from support.seeds import run_seed
 
 from diffkern.errors import AutodiffError
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.opt.widen import widen
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Compiled, Interpreted, as_double

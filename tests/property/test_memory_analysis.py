@@ -18,14 +18,14 @@ from support.clashes import ClashCollector, undeclared
 from support.fuzz import load_module
 from support.seeds import run_seed
 
-from diffkern import pipeline
+from diffkern.compiler import pipeline
+from diffkern.contracts.race_search import needed
 from diffkern.errors import AutodiffError
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.opt.widen import widen
-from diffkern.race_search import needed
-from diffkern.runtime.race_checks import check_races
+from diffkern.runtime.accumulate.race_checks import check_races
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Interpreted, as_argument
 

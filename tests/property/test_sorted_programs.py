@@ -12,7 +12,8 @@ from support.fuzz import load_module
 from support.seeds import run_seed
 
 import diffkern as dk
-from diffkern.runtime import partition, schedule, sorting
+from diffkern.runtime.accumulate import sorting
+from diffkern.runtime.launch import partition, schedule
 
 PROGRAMS = 8
 N, COUNT = 777, 150

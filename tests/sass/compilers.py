@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from corpus import Sample
 from grad.build import values
 
-from diffkern.compilation import Compilation
-from diffkern.kernel import Kernel
-from diffkern.manifest import GpuResources
-from diffkern.options import Variant
-from diffkern.program import Program
+from diffkern.compiler.compilation import Compilation
+from diffkern.compiler.program import Program
+from diffkern.contracts.manifest import GpuResources
+from diffkern.contracts.options import Variant
+from diffkern.kernels.kernel import Kernel
 from diffkern.targets.cuda import disassembler, sass
 from diffkern.targets.cuda.cubin import resources
 

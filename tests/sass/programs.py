@@ -10,11 +10,11 @@ from typing import Any
 from corpus import SAMPLES, Sample
 from grad.build import values
 
-from diffkern.compilation import Compilation
-from diffkern.kernel import Kernel
-from diffkern.manifest import Manifest
-from diffkern.options import Variant
-from diffkern.program import Program as CompiledProgram
+from diffkern.compiler.compilation import Compilation
+from diffkern.compiler.program import Program as CompiledProgram
+from diffkern.contracts.manifest import Manifest
+from diffkern.contracts.options import Variant
+from diffkern.kernels.kernel import Kernel
 from diffkern.targets.cuda import disassembler, sass
 
 ARCHITECTURES = ("sm_75", "sm_80", "sm_90", "sm_100", "sm_120")

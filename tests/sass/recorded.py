@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from diffkern.cache.environment import distribution_versions
-from diffkern.platforms import platform_named
+from diffkern.contracts.platforms import platform_named
 
 from .programs import Program
 

@@ -8,7 +8,7 @@ import pytest
 from conftest import require
 from corpus import SAMPLES
 
-from diffkern.manifest import GpuResources, Manifest, Parameter
+from diffkern.contracts.manifest import GpuResources, Manifest, Parameter
 from diffkern.targets.cuda.sass import Code, Instruction
 
 from . import recorded, rules

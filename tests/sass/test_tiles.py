@@ -13,11 +13,11 @@ from conftest import require
 
 import diffkern as dk
 from diffkern.analysis.blocks import shared_bytes
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.compiler.program import Program as CompiledProgram
+from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import Function, walk
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
-from diffkern.options import Variant
-from diffkern.program import Program as CompiledProgram
 from diffkern.targets.cuda import disassembler, sass
 from diffkern.targets.cuda.cubin import resources
 

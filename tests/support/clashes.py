@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from diffkern.manifest import Conflict
+from diffkern.contracts.manifest import Conflict
 from diffkern.printing.executor import Access
 
 __all__ = ["Clash", "ClashCollector", "undeclared"]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import diffkern as dk
-from diffkern.build.specialize import Specialization, artifact_key
+from diffkern.compiler.specialize import Specialization, artifact_key
 
 HEAD = """
 import array, collections, functools, math, operator, types

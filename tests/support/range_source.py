@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from diffkern import pipeline
-from diffkern.frontend import lowering
+from diffkern.compiler import pipeline
+from diffkern.contracts.options import FORWARD, Variant
+from diffkern.frontend.statements import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.options import FORWARD, Variant
 from diffkern.testing.gradcheck import Vjp
 
 from .range_cases import Case, Group, cases_of, expected

@@ -19,21 +19,22 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from unittest import mock
 
-import diffkern.runtime.graph  # noqa: F401 - all operations are to be known
-from diffkern.runtime import cotangents, memory
-from diffkern.runtime.array import array
-from diffkern.runtime.captured import Captured
-from diffkern.runtime.compiled_sequence import CompiledSequence
+import diffkern.runtime.records.graph  # noqa: F401 - all operations are to be known
+from diffkern.runtime.accumulate import cotangents
+from diffkern.runtime.arrays.array import array
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.stream import CudaStream
-from diffkern.runtime.device import CPU, Device
-from diffkern.runtime.history import FuncStep
-from diffkern.runtime.memory import Memory
+from diffkern.runtime.effects.compiled_backward import _Body
+from diffkern.runtime.effects.tape_steps import FuncStep
+from diffkern.runtime.memory import memory
+from diffkern.runtime.memory.device import CPU, Device
+from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.operation import Operation
+from diffkern.runtime.memory.scope import put
+from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native import pool
-from diffkern.runtime.operation import Operation
-from diffkern.runtime.repeat import _Body
-from diffkern.runtime.scope import put
-from diffkern.runtime.stream import Stream
+from diffkern.runtime.records.captured import Captured
+from diffkern.runtime.records.compiled_sequence import CompiledSequence
 
 __all__ = ["Trace", "operations", "traced"]
 

@@ -15,8 +15,8 @@ from support.c_texts import Text, compiled_values, inputs, texts
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.warp.c_text import translated
-from diffkern.warp.c_types import OtherTextError
+from diffkern.warp.c.c_text import translated
+from diffkern.warp.c.c_types import OtherTextError
 
 _STORED = Path(__file__).parent / "c_texts.json"
 

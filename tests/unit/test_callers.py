@@ -13,8 +13,8 @@ import pytest
 import diffkern as dk
 import diffkern.warp as wp
 from diffkern import cuda
-from diffkern.callers import place_of, warn
 from diffkern.errors import REPORT
+from diffkern.process.tracebacks import place_of, warn
 
 HERE = __file__
 ONE_BEFORE_3_11 = int(sys.version_info < (3, 11))
@@ -131,12 +131,12 @@ def test_what_nobody_foresaw_is_an_error_of_ours_with_its_cause(monkeypatch):
     def fails(*args):
         raise LookupError("of a test")
 
-    monkeypatch.setattr(sys.modules["diffkern.kernel"], "settle_static", fails)
+    monkeypatch.setattr(sys.modules["diffkern.kernels.kernel"], "resolve_static", fails)
     with pytest.raises(dk.MisuseError, match=r"took right for @dk.kernel \(LookupError: of a test\)") as info:
         dk.kernel(right.func)
     assert info.value.loc == place_of(right.func)
     assert isinstance(info.value.__cause__, LookupError)
-    monkeypatch.setattr(sys.modules["diffkern.kernel"], "settle_static", interrupted)
+    monkeypatch.setattr(sys.modules["diffkern.kernels.kernel"], "resolve_static", interrupted)
     with pytest.raises(KeyboardInterrupt):
         dk.kernel(right.func)
 

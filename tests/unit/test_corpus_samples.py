@@ -8,10 +8,10 @@ import pytest
 from corpus import SAMPLES, Sample
 from grad.build import values
 
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import walk
-from diffkern.kernel import Kernel
-from diffkern.options import Variant
+from diffkern.kernels.kernel import Kernel
 
 
 def test_size() -> None:

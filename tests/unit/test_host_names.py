@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.build.stores import current_store
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.manifest import Entry
+from diffkern.compiler.stores import current_store
 
 
 @dk.kernel
@@ -116,18 +116,18 @@ class TestScopedTimer:
         assert capsys.readouterr().out.startswith("c ")
 
     def test_activities_of_a_gpu_concern_active_timers_with_a_gpu(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("diffkern.runtime.timer.is_cuda_available", lambda: True)
+        monkeypatch.setattr("diffkern.runtime.observe.timer.is_cuda_available", lambda: True)
         with dk.ScopedTimer("a", active=False, cuda_filter=1) as inactive:
             pass
         assert inactive.elapsed == 0
-        monkeypatch.setattr("diffkern.runtime.timer.is_cuda_available", lambda: False)
+        monkeypatch.setattr("diffkern.runtime.observe.timer.is_cuda_available", lambda: False)
         reports: list[list[object]] = []
         with dk.ScopedTimer("a", cuda_filter=1, report_func=lambda found, _: reports.append(found)):
             pass
         assert reports == [[]]
 
     def test_what_there_is_not(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("diffkern.runtime.timer.is_cuda_available", lambda: True)
+        monkeypatch.setattr("diffkern.runtime.observe.timer.is_cuda_available", lambda: True)
         with pytest.raises(ValueError, match="activities of a GPU are not timed"), dk.ScopedTimer("a", cuda_filter=1):
             pass
         monkeypatch.setitem(sys.modules, "nvtx", None)

@@ -28,7 +28,8 @@ FILES = {
         """,
     "entry.py": '''
         """In: nothing. Out: nothing."""
-        from made.bind import bound, checked
+        from made.bind import bound
+        from made.bind import checked
         from made.mid.packed import Packed
 
         def launch(kernel, inputs, outputs=()):
@@ -206,10 +207,9 @@ def test_objects_are_followed_if_they_are_to_be(tmp_path: Path) -> None:
 def test_steps_up_and_back(found: dict[str, Measure]) -> None:
     assert (found["inputs"].number, found["inputs-modules"].number, found["inputs-back"].number) == (4, 3, 1)
     assert found["inputs-up"].number == 0
-    # `Shelf` stands above the module that calls it, and so does the store, by its import in a function.
-    assert {place.partition(" -> ")[2] for place in found["loss-up"].places} == {
-        "made.low.store:write", "made.low.store:Place.put", "made.mid.above:Shelf.put",
-    }  # fmt: skip
+    # `Shelf` stands above the module that calls it; that the store imports `Packed` later makes it no module above.
+    assert [place.partition(" -> ")[2] for place in found["loss-up"].places] == ["made.mid.above:Shelf.put"]
+    assert (found["inputs-objects"].number, found["inputs-objects-up"].number) == (4, 0)
 
 
 def test_layout(found: dict[str, Measure]) -> None:
@@ -255,6 +255,14 @@ def test_lines_of_code_and_of_comments(tmp_path: Path) -> None:
     text += 'def f():\n    """Return 1."""\n    return 1\n'
     (tmp_path / "made" / "__init__.py").write_text(text)
     assert counts.lines_of(Package(tmp_path / "made").modules["made"]) == (5, 1)
+
+
+def test_imports_for_types_and_late_ones(package: Package) -> None:
+    said = {(one.importer, one.imported): (one.for_types, one.is_late) for one in package.imports}
+    assert said["made.bind", "made.entry"] == (True, False)
+    assert said["made.low.store", "made.mid.packed"] == (False, True)
+    assert said["made.mid.above", "made.low.store"] == (False, False)
+    assert len(package.imports) == len(said) + 2  # the package's own file and `entry` import a module in two statements
 
 
 def test_goals() -> None:

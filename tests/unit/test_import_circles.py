@@ -8,7 +8,7 @@ import grimp
 
 DOORS = {
     # What few programs use is loaded when it is asked for, and imports what stands below it.
-    ("diffkern.runtime.gpu", "diffkern.runtime.cuda.entry"),
+    ("diffkern.runtime.memory.gpu", "diffkern.runtime.cuda.entry"),
 }
 
 

@@ -31,7 +31,7 @@ def test_the_host_copies_without_a_kernel_where_nobody_notices(monkeypatch):
     def launched(*args, **kwargs):
         raise AssertionError("a kernel was launched")
 
-    monkeypatch.setattr("diffkern.indexed.launch", launched)
+    monkeypatch.setattr("diffkern.transforms.indexed.launch", launched)
     a, i = dk.array(VALUES, requires_grad=True), dk.array([3, -1, 0], dtype=int)
     version = a._memory.version
     seen = a[i]

@@ -18,9 +18,9 @@ import pytest
 from compiling import compile_function
 
 import diffkern as dk
-from diffkern import pipeline
-from diffkern.compilation import Compilation
-from diffkern.interrupts import interruptible
+from diffkern.compiler import pipeline
+from diffkern.compiler.compilation import Compilation
+from diffkern.process.interrupts import interruptible
 from diffkern.runtime.native import assemble
 from diffkern.runtime.native.loader import host_cpu
 from diffkern.targets.cpu import object_code as target

@@ -9,7 +9,7 @@ import pytest
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.mapping import kernels
+from diffkern.transforms.mapping import kernels
 
 SCALE = 2.0
 

@@ -15,7 +15,7 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern import compilation
+from diffkern.compiler import compilation
 from diffkern.errors import CompileError, KernelError, MisuseError
 from diffkern.testing import gradcheck
 

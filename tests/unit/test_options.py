@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.build.specialize import Specialization
-from diffkern.options import KernelOptions, Variant, names
+from diffkern.compiler.specialize import Specialization
+from diffkern.contracts.options import KernelOptions, Variant, names
 
 ROOT = Path(dk.__file__).parent
 OPTIONS = {option.name: option for option in fields(KernelOptions)}

@@ -9,7 +9,7 @@ from conftest import require
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.frontend.canonical import captures, meaning_of
+from diffkern.frontend.syntax.canonical import captures, meaning_of
 
 
 @wp.struct

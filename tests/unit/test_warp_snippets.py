@@ -7,7 +7,7 @@ import pytest
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.warp.c_text import body_of, preprocessed
+from diffkern.warp.c.c_text import body_of, preprocessed
 from diffkern.warp.snippets import NativeFunction, TranslatedFunction
 
 FENCE = """
@@ -338,7 +338,7 @@ def test_keys_tell_what_a_gpu_runs() -> None:
 
         return encoded(f)
 
-    from diffkern.frontend.encoding import encode_object
+    from diffkern.frontend.syntax.encoding import encode_object
 
     def encoded(f: dk.Func) -> bytes:
         return encode_object(f, number_of)

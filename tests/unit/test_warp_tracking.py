@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import diffkern.warp as wp
-from diffkern.runtime.allocations import tracker
+from diffkern.runtime.memory.allocations import tracker
 
 
 @pytest.fixture(autouse=True)

@@ -13,8 +13,8 @@ import pytest
 from conftest import require
 
 import diffkern
-from diffkern import wheels
 from diffkern.errors import CompileError
+from diffkern.process import wheels
 from diffkern.targets.cuda import toolchain
 
 require("cuda.bindings.nvjitlink", "nvidia")
@@ -44,7 +44,7 @@ def unpacked(folder: Path, without: str = "-no-such-wheel-") -> Path:
 PROGRAM = """
 import sys
 import diffkern as dk
-from diffkern import wheels
+from diffkern.process import wheels
 from diffkern.targets.cuda import disassembler, libdevice, mathdx
 
 assert not [p for p in sys.path if p.startswith(sys.argv[2])], sys.path

@@ -86,7 +86,8 @@ def measures(package: Package, operations: Collection[str], starts: Collection[S
 
 def _of_values(package: Package, starts: Collection[Start]) -> Iterator[Measure]:
     index = Index(package)
-    pairs = {(one.importer, one.imported) for one in package.imports if not one.for_types}
+    # The order in which modules are imported: what a function imports later may stand above it.
+    pairs = {(one.importer, one.imported) for one in package.imports if not one.for_types and not one.is_late}
     reached = below(edges_of(pairs, package.modules))
     for start in starts:
         function = start_of(index, start)
@@ -105,7 +106,8 @@ def _of_flow(
     if with_objects:
         text = f"{start.parameter} of {start.function}: the same with objects that are made with it"
         yield Measure(f"{start.key}-objects", text, len(crossing), places=_places(crossing))
-        yield Measure(f"{start.key}-objects-up", "  of these to a module above the caller", len(up), places=_places(up))
+        text = "  of these to a module above the caller"
+        yield Measure(f"{start.key}-objects-up", text, len(up), most=4, places=_places(up))
         return
     text = f"{start.parameter} of {start.function}: handed on to another module"
     yield Measure(start.key, text, len(crossing), most=30, places=_places(crossing))

@@ -18,6 +18,8 @@ class Import:
     line: int
     for_types: bool
     """Whether it stands under ``if TYPE_CHECKING``."""
+    is_late: bool
+    """Whether it stands in a function."""
 
 
 @dataclass
@@ -65,8 +67,8 @@ class Package:
 
     @cached_property
     def imports(self) -> list[Import]:
-        """All imports of modules of the package by others."""
-        return [one for module in self.modules.values() for one in self._of(module)]
+        """All imports of modules of the package by others, each statement once for each module."""
+        return list(dict.fromkeys(one for module in self.modules.values() for one in self._of(module)))
 
     def _of(self, module: Module) -> Iterator[Import]:
         for_types = {
@@ -76,11 +78,17 @@ class Package:
             for statement in node.body
             for inner in ast.walk(statement)
         }
+        late = {
+            id(inner)
+            for node in ast.walk(module.tree)
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+            for inner in ast.walk(node)
+        }
         for node in ast.walk(module.tree):
             if isinstance(node, (ast.Import, ast.ImportFrom)):
                 for imported in self._targets(module, node):
                     if imported != module.name:
-                        yield Import(module.name, imported, node.lineno, id(node) in for_types)
+                        yield Import(module.name, imported, node.lineno, id(node) in for_types, id(node) in late)
 
     def _targets(self, module: Module, node: ast.Import | ast.ImportFrom) -> Iterator[str]:
         """Yield the modules that an import statement imports, and note what its names mean."""

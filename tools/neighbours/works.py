@@ -130,7 +130,7 @@ def compiled(modules: set[str] | None, targets: list[str], done: frozenset[str],
     prefix : str
         How modules of launched kernels begin.
     """
-    from diffkern.kernel import Kernel
+    from diffkern.kernels.kernel import Kernel
 
     found = [one for one in gc.get_objects() if isinstance(one, Kernel)]
     for kernel in sorted(found, key=lambda one: (one.func.__module__, one.name)):
@@ -145,8 +145,8 @@ def compiled(modules: set[str] | None, targets: list[str], done: frozenset[str],
 
 def _signatures(kernel: Any, launched: bool) -> Iterator[tuple[str, Any, str | None]]:
     """Yield a name and the types for each signature of a kernel, or why there is none."""
-    from diffkern.build.ahead import is_annotated
-    from diffkern.runtime.type_keys import type_of_key
+    from diffkern.compiler.ahead import is_annotated
+    from diffkern.runtime.arrays.type_keys import type_of_key
 
     base = f"{kernel.func.__module__}.{kernel.func.__qualname__}"
     if launched:
@@ -166,8 +166,8 @@ def _signatures(kernel: Any, launched: bool) -> Iterator[tuple[str, Any, str | N
 
 
 def _tried(kernel: Any, types: Any, targets: list[str]) -> Reply:
-    from diffkern.build.ahead import arrays_with_gradients
-    from diffkern.build.specialize import Specialization
+    from diffkern.compiler.ahead import arrays_with_gradients
+    from diffkern.compiler.specialize import Specialization
 
     forward = Specialization(kernel.func, tuple(types), kernel.variant)
     begin = time.process_time()
@@ -196,8 +196,8 @@ def _error(specialization: Any, target: str) -> Exception | None:
 
 
 def _program(specialization: Any, target: str) -> Any:
-    from diffkern.build.compiled import compile_for
-    from diffkern.build.specialize import load
+    from diffkern.compiler.compiled import compile_for
+    from diffkern.compiler.specialize import load
 
     return load(specialization) if target == "cpu" else compile_for(specialization.for_block(256, None), target)
 

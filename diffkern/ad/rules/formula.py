@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from diffkern.forks import computed_once
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import Scalar
+from diffkern.process.forks import cached_property
 
 _BINARY: dict[type[ast.operator], str] = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div"}
 _COMPARE: dict[type[ast.cmpop], str] = {
@@ -32,7 +32,7 @@ class Formula:
         """Append the ops that compute the formula; every number is a literal of ``type``."""
         return _Emitter(b, env, type).visit(self.tree)
 
-    @computed_once
+    @cached_property
     def quotient(self) -> tuple[Formula, Formula] | None:
         """The numerator and denominator, where the formula is a quotient whose numerator is 1 or varies; else None."""
         tree = self.tree

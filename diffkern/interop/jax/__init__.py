@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from diffkern.callers import brief
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
+from diffkern.process.tracebacks import brief
 
 if TYPE_CHECKING:
     from diffkern.interop.jax.callable import JaxCallable
@@ -151,8 +151,8 @@ def register(directory: str | os.PathLike[str] | None = None) -> int:
         If it belongs to another user than this one or root, or others can write to it.
     """
     _require()
-    from diffkern.build.stores import cache_directory
     from diffkern.cache.store import absolute
+    from diffkern.compiler.stores import cache_directory
     from diffkern.interop.jax.programs import enter_stored
     from diffkern.interop.jax.registry import CPU
 

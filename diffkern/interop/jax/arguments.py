@@ -15,19 +15,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.errors import LaunchError, described
 from diffkern.interop.spec import ONLY_INPUTS, Callee, CallSpec, Shape
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, is_complex, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.arguments import NO_DEFAULT, Parameter, wrong_count
-from diffkern.runtime.type_keys import key_of_long, register_type, type_of_key
+from diffkern.runtime.arrays.type_keys import key_of_long, register_type, type_of_key
+from diffkern.runtime.launch.arguments import NO_DEFAULT, Parameter, wrong_count
 
 __all__ = [
     "Argument", "Signature", "check_numbers", "jax_type", "outputs_of", "passed", "refuse_foreign", "returned",
-    "shape_of",
-    "signature_of", "static_form",
+    "shape_of", "signature_of", "static_form",
 ]  # fmt: skip
 
 

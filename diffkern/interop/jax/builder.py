@@ -14,13 +14,13 @@ from typing import Any, TypeAlias
 
 import jax
 
-from diffkern import abi
+from diffkern.contracts import abi
+from diffkern.contracts.manifest import Parameter
 from diffkern.interop.jax import cuda, programs
 from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch, buffer_of
 from diffkern.interop.jax.dispatch import CustomCall
 from diffkern.interop.jax.programs import Program, Programs
 from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, parse_type
-from diffkern.manifest import Parameter
 
 __all__ = ["CallBuilder", "Constant", "Number", "Operand", "Place"]
 

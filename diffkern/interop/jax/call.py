@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from diffkern import abi
 from diffkern.cache.key import key
+from diffkern.contracts import abi
 from diffkern.ir.types import Array, Element, Mat, Vec, scalar_of
 
 __all__ = ["Bound", "Buffer", "Call", "Clear", "Copy", "Launch", "buffer_of"]

@@ -15,9 +15,9 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.errors import AutodiffError, LaunchError, MisuseError
-from diffkern.frontend.signature import signature as read_signature
+from diffkern.frontend.syntax.signature import signature as read_signature
 from diffkern.interop.jax import cuda
 from diffkern.interop.jax.arguments import Argument, jax_type, outputs_of, passed, returned, shape_of, signature_of
 from diffkern.interop.jax.builder import Constant, Operand, Place
@@ -31,11 +31,11 @@ from diffkern.interop.jax.primitive import apply
 from diffkern.interop.jax.recording import Filled, Launched, Recording, record
 from diffkern.interop.spec import resolved
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.imported import is_found
-from diffkern.runtime.arguments import NO_DEFAULT, Parameter
-from diffkern.runtime.generation import Generation
-from diffkern.runtime.type_keys import type_of_key
+from diffkern.runtime.arrays.type_keys import type_of_key
+from diffkern.runtime.launch.arguments import NO_DEFAULT, Parameter
+from diffkern.runtime.launch.kernel_version import KernelVersion
 
 __all__ = ["JaxCallable"]
 
@@ -52,9 +52,9 @@ class JaxCallable(JaxFunction):
     """A function that launches kernels, as a function of JAX arrays; made by :func:`diffkern.jax_callable`."""
 
     graph_cache_max: int | None = None
-    """How many graphs may be kept, as programs of Warp set it."""
+    """The most graphs to keep, as programs for Warp set it."""
     graph_cache_size = 0
-    """How many are kept: none, as JAX's programs keep their own."""
+    """The number of graphs kept: none, as JAX's programs keep their own."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class JaxCallable(JaxFunction):
         signature = signature_of("dk.jax_callable", _Function(name, parameters), num_outputs, in_out_argnames)
         super().__init__(function, signature, None, output_dims, vmap_method, enable_backward)
         # What was traced rests on: what each kernel that was launched meant, and what the function captured.
-        self._meant: dict[Kernel, Generation] = {}
+        self._meant: dict[Kernel, KernelVersion] = {}
         self._surroundings = _surroundings(function)
 
     def __reduce__(self) -> Any:
@@ -171,7 +171,7 @@ class _StepByStep:
         # A launch that writes nothing has no effect in JAX.
         if not step.writes:
             return
-        self._check_apart(step)
+        self._check_disjoint(step)
         arguments = [
             _argument(k, p.name, key, o, state, k in step.writes)
             for k, (p, key, o) in enumerate(zip(step.kernel.parameters, step.keys, step.operands, strict=True))
@@ -183,7 +183,7 @@ class _StepByStep:
             assert isinstance(goal, Place)
             state[goal.buffer] = new
 
-    def _check_apart(self, step: Launched) -> None:
+    def _check_disjoint(self, step: Launched) -> None:
         """Refuse an array that a launch writes and that is also another parameter: here they are two values."""
         places = {k: o.buffer for k, o in enumerate(step.operands) if isinstance(o, Place)}
         for k in step.writes:

@@ -15,9 +15,9 @@ import numpy as np
 from diffkern.ir.types import BFLOAT16, SCALARS, scalar_of
 from diffkern.lang.dtypes import COMPOSITES, CompositeType, DType, dtype_to_numpy, resolve_dtype
 from diffkern.lang.dtypes import SCALARS as NAMED
-from diffkern.runtime.array import array
-from diffkern.runtime.device import Device, get_device
-from diffkern.runtime.foreign import adopt_dlpack
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.foreign import adopt_dlpack
+from diffkern.runtime.memory.device import Device, get_device
 
 __all__ = ["device_from_jax", "device_to_jax", "dtype_from_jax", "dtype_to_jax", "from_jax", "to_jax"]
 

@@ -2,8 +2,8 @@
 
 For the launch of an adjoint in which threads may race anywhere, given its buffers and number of threads, the code
 emitted here decides how many groups of chunks work on copies of their own, makes their argument blocks, and afterwards
-sums the copies up in order, so that a gradient is the same number each time. :mod:`diffkern.runtime.partition` decides
-on them, as it does for tapes.
+sums the copies up in order, so that a gradient is the same number each time. :mod:`diffkern.runtime.launch.partition`
+decides on them, as it does for tapes.
 """
 
 from __future__ import annotations

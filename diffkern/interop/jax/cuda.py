@@ -13,12 +13,12 @@ import sys
 from array import array as words
 from typing import Any, Protocol
 
-from diffkern import abi
 from diffkern.cache.manifest import Entry
+from diffkern.contracts import abi
 from diffkern.errors import CudaError
+from diffkern.interop.jax.call_encoding import DeviceCode
 from diffkern.interop.jax.layout import DRIVER, HANDLER, REGISTRY
 from diffkern.interop.jax.registry import Registry, capsule, load_handler
-from diffkern.interop.jax.table import DeviceCode
 from diffkern.runtime.cuda.images import REFUSED, images, nearest
 
 __all__ = ["CudaRegistry", "Driver", "Gpu", "NativeDriver", "present"]

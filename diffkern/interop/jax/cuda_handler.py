@@ -14,7 +14,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.frame import DESCRIPTION, ERROR, NUMBERS
 from diffkern.interop.jax.handler import CpuModule

@@ -27,10 +27,10 @@ from typing import Any
 
 import jax
 
-from diffkern.forks import computed_once
 from diffkern.interop.jax.arguments import Argument
 from diffkern.interop.jax.launch import LaunchFunction
-from diffkern.interop.jax.primitive import Act, Parts, apply
+from diffkern.interop.jax.primitive import Act, LinearizedPair, apply
+from diffkern.process.forks import cached_property
 
 __all__ = ["Run", "Whole"]
 
@@ -128,10 +128,10 @@ class Joint(Act):
     def made(self) -> list[Argument]:
         return [*Run(self.launch).made, *Along(self.launch, self.along).made]
 
-    @computed_once
-    def parts(self) -> Parts:
+    @cached_property
+    def parts(self) -> LinearizedPair:
         launch = self.launch
-        return Parts(Run(launch), Along(launch, self.along), len(launch.inputs), len(launch.results))
+        return LinearizedPair(Run(launch), Along(launch, self.along), len(launch.inputs), len(launch.results))
 
     def _parted(self, operands: Sequence[Any]) -> tuple[dict[int, Any], dict[int, Any]]:
         count = len(self.launch.inputs)

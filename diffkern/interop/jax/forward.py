@@ -85,7 +85,7 @@ class _Forward:
                 if more or not isinstance(step, Launched) or not place.is_whole:
                     break
                 launch = self.launches.index(step)
-                return self.programs[launch].plain.manifest.params[k].whole or 0, launch
+                return self.programs[launch].plain.manifest.params[k].fully_overwritten or 0, launch
         return 0, 0
 
     def run(self, vmap_method: str) -> tuple[Any, ...]:

@@ -12,13 +12,13 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.runtime.native.builder import I32, I64, PTR, Code, Module, Word
 
 __all__ = [
-    "BUFFERS", "BUFFER_WORDS", "DATA", "DESCRIPTION", "DIMS", "ERROR", "NUMBERS", "SHAPE",
-    "STEP", "STRIDE", "FrameModule",
+    "BUFFERS", "BUFFER_WORDS", "DATA", "DESCRIPTION", "DIMS", "ERROR", "NUMBERS", "SHAPE", "STEP", "STRIDE",
+    "FrameModule",
 ]  # fmt: skip
 
 _MESSAGE_BYTES = 1024

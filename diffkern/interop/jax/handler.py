@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.copies import CopiesModule, Decision
 from diffkern.interop.jax.frame import (
@@ -28,8 +28,8 @@ from diffkern.interop.jax.frame import (
     SHAPE,
     STRIDE,
 )  # fmt: skip
+from diffkern.runtime.launch.partition import MAX_CHUNKS, Grain, chunk_of, distance_of, partition
 from diffkern.runtime.native.builder import I32, I64, VOID, Code, Word
-from diffkern.runtime.partition import MAX_CHUNKS, Grain, chunk_of, distance_of, partition
 
 __all__ = ["CpuModule", "handler_ir"]
 
@@ -145,7 +145,7 @@ class CpuModule(CopiesModule):
         return c.add(c.load(context, BUFFERS), c.mul(index, 8 * BUFFER_WORDS))
 
     def cut(self, c: Code, context: Word, step: Word, element: Word, dims: Word, n: Word) -> Decision:
-        """Decide how a launch runs, by :mod:`diffkern.runtime.partition`, as for a launch from Python."""
+        """Decide how a launch runs, by :mod:`diffkern.runtime.launch.partition`, as for a launch from Python."""
         plain, atomic = c.add(step, layout.LAUNCH_PLAIN), c.add(step, layout.LAUNCH_ATOMIC)
         grain = self.grain(c, plain)
         decision = Decision(*map(c.variable, (plain, chunk_of(c, n, grain, c.word(1)), 1, 0, 0, 0, 0)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from diffkern.callers import brief
+from diffkern.contracts.manifest import Manifest
 from diffkern.errors import LaunchError, MisuseError
 from diffkern.interop.jax import programs
 from diffkern.interop.jax.arguments import outputs_of, passed, returned, signature_of
@@ -18,10 +18,10 @@ from diffkern.interop.jax.function import JaxFunction
 from diffkern.interop.jax.launch import LaunchFunction
 from diffkern.interop.jax.primitive import apply
 from diffkern.interop.spec import resolved
-from diffkern.kernel import Kernel
-from diffkern.manifest import Manifest
-from diffkern.runtime.grid_checks import check_alone, check_axes, check_extents, named
-from diffkern.runtime.schedule import check_whole_blocks
+from diffkern.kernels.kernel import Kernel
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.launch.grid_checks import check_alone, check_axes, check_extents, named
+from diffkern.runtime.launch.schedule import check_whole_blocks
 
 __all__ = ["JaxKernel"]
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from diffkern.contracts.manifest import Manifest, Parameter
+from diffkern.contracts.race_search import needed
 from diffkern.errors import AutodiffError
-from diffkern.forks import computed_once
 from diffkern.interop.jax import cuda, programs
 from diffkern.interop.jax.arguments import Argument, jax_type, shape_of
 from diffkern.interop.jax.builder import CallBuilder, Number, Operand, Place
@@ -25,11 +26,10 @@ from diffkern.interop.jax.logged import LoggedLaunch
 from diffkern.interop.jax.recording import Launched, Recording
 from diffkern.ir.structs import null_of
 from diffkern.ir.types import Array, parse_type, scalar_of
-from diffkern.kernel import Kernel
-from diffkern.manifest import Manifest, Parameter
-from diffkern.race_search import needed
-from diffkern.runtime.generation import Generation
-from diffkern.runtime.race_checks import check_races
+from diffkern.kernels.kernel import Kernel
+from diffkern.process.forks import cached_property
+from diffkern.runtime.accumulate.race_checks import check_races
+from diffkern.runtime.launch.kernel_version import KernelVersion
 
 __all__ = ["LaunchFunction", "TangentLaunch"]
 
@@ -52,7 +52,7 @@ class LaunchFunction:
         As for ``jax.ffi.ffi_call``.
     enable_backward : bool
         Whether it may be differentiated.
-    one_by_one : bool, optional
+    sequential : bool, optional
         Whether its threads run one after the other, so that another launch gets the same from atomic updates.
 
     Attributes
@@ -64,16 +64,16 @@ class LaunchFunction:
     def __init__(
         self,
         kernel: Kernel,
-        generation: Generation,
+        generation: KernelVersion,
         arguments: Sequence[Argument],
         dims: tuple[Any, ...],
         vmap_method: str,
         enable_backward: bool,
-        one_by_one: bool = False,
+        sequential: bool = False,
     ) -> None:
         self.kernel, self.dims, self.vmap_method, self.enable_backward = kernel, dims, vmap_method, enable_backward
-        self.generation, self.keys, self.one_by_one = generation, tuple(a.key for a in arguments), one_by_one
-        self.run_as = kernel.one_by_one(generation) if one_by_one else generation
+        self.generation, self.keys, self.sequential = generation, tuple(a.key for a in arguments), sequential
+        self.run_as = kernel.sequential(generation) if sequential else generation
         operands = tuple(Place(a.index) if a.is_array else Number(a.index) for a in arguments)
         writes = tuple(a.index for a in arguments if a.is_result)
         launch = Launched(kernel, self.run_as, self.keys, dims, operands, writes)
@@ -97,7 +97,7 @@ class LaunchFunction:
         """Return the results for the inputs."""
         return forward(self.recording, given, self.vmap_method)
 
-    @computed_once
+    @cached_property
     def repeatable(self) -> LaunchFunction:
         """The launch as its derivatives repeat it: its threads one by one, if its results depend on their order.
 
@@ -107,7 +107,7 @@ class LaunchFunction:
             If they do, and the order cannot be fixed.
         """
         manifest = self.kernel.forward(self.keys, of=self.generation).manifest
-        if manifest.turn is None or self.one_by_one:
+        if manifest.turn is None or self.sequential:
             return self
         why = "on a GPU" if cuda.present() is not None else "of a block together" if manifest.blockwise else None
         if why is not None:
@@ -118,7 +118,7 @@ class LaunchFunction:
                 remedy="launch the kernel under a dk.Tape",
             )
         args = (self.kernel, self.generation, self.arguments, self.dims, self.vmap_method, self.enable_backward)
-        return LaunchFunction(*args, one_by_one=True)
+        return LaunchFunction(*args, sequential=True)
 
     # -- along tangents ------------------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class LaunchFunction:
             arguments.append(_tangent(a, k in perturbed) if is_tangent else a)
         generation = kernel.meant(self.generation)
         args = (kernel, generation, arguments, self.dims, self.vmap_method, self.enable_backward)
-        return TangentLaunch(LaunchFunction(*args, one_by_one=self.one_by_one), roles)
+        return TangentLaunch(LaunchFunction(*args, sequential=self.sequential), roles)
 
     # -- the adjoint ---------------------------------------------------------------------------------------------------
 

@@ -1,8 +1,8 @@
 """The layout of a call's description, as native code reads it.
 
-This module defines the positions of the fields, in bytes, of the records that :mod:`~diffkern.interop.jax.table` writes
-and :mod:`~diffkern.interop.jax.handler` reads. All fields are 64-bit words; an address is one within the process, and
-an offset counts bytes from the beginning of the description.
+This module defines the positions of the fields, in bytes, of the records that
+:mod:`~diffkern.interop.jax.call_encoding` writes and :mod:`~diffkern.interop.jax.handler` reads. All fields are 64-bit
+words; an address is one within the process, and an offset counts bytes from the beginning of the description.
 
 A call is a list of steps over buffers: the operands, then the results. A step copies an operand to a result, clears a
 result, or launches a program.

@@ -16,17 +16,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from diffkern.contracts.manifest import Log, Parameter
 from diffkern.errors import AutodiffError, LaunchError
 from diffkern.interop.jax import programs
 from diffkern.interop.jax.arguments import Argument, jax_type
 from diffkern.interop.jax.builder import CallBuilder, Number, Operand, Place
 from diffkern.interop.jax.dispatch import is_static
 from diffkern.ir.types import INT64, Array, parse_type, scalar_of
-from diffkern.kernel import Kernel
-from diffkern.manifest import Log, Parameter
-from diffkern.runtime.array import new
-from diffkern.runtime.generation import Generation
-from diffkern.runtime.packed import PackedLaunch
+from diffkern.kernels.kernel import Kernel
+from diffkern.runtime.arrays.array import new
+from diffkern.runtime.launch.kernel_version import KernelVersion
+from diffkern.runtime.launch.packed import PackedLaunch
 
 __all__ = ["LoggedLaunch"]
 
@@ -51,7 +51,7 @@ class LoggedLaunch:
     def __init__(
         self,
         kernel: Kernel,
-        generation: Generation,
+        generation: KernelVersion,
         keys: tuple[str, ...],
         arguments: Sequence[Argument],
         dims: tuple[Any, ...],

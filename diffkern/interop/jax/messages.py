@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from diffkern import abi
+from diffkern.contracts import abi
+from diffkern.contracts.manifest import Checks, Manifest, Site
 from diffkern.ir.types import parse_array_type
-from diffkern.manifest import Checks, Manifest, Site
 
 __all__ = ["messages"]
 

@@ -22,10 +22,10 @@ from jax.interpreters import partial_eval as pe
 from diffkern.interop.jax.arguments import Argument
 from diffkern.interop.jax.manual import agree, like, type_of
 
-__all__ = ["Act", "Parts", "apply"]
+__all__ = ["Act", "LinearizedPair", "apply"]
 
 Batch = tuple[tuple[Any, tuple[bool, ...]], ...]
-"""What ``vmap`` has added, the innermost first: the size, and which operands have it as an axis, in front."""
+"""The axes that ``vmap`` has added, innermost first: the size, and the operands that have it as their leading axis."""
 
 Bind = Callable[["Act", Batch, Sequence[Any]], Sequence[Any]]
 
@@ -41,7 +41,7 @@ class Act(ABC):
         """The results, described as arguments."""
 
     @property
-    def parts(self) -> Parts | None:
+    def parts(self) -> LinearizedPair | None:
         """The two acts that a divisible act consists of, or None."""
         return None
 
@@ -59,7 +59,7 @@ class Act(ABC):
 
 
 @dataclass(frozen=True)
-class Parts:
+class LinearizedPair:
     """Two acts that make one, whose results are those of the first and then those of the second.
 
     Attributes

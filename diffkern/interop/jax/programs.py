@@ -12,26 +12,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from diffkern.batched_kernel import batched_launch
-from diffkern.build.specialize import Specialization, artifact_key, is_for_this_machine, load_entry, load_stored
-from diffkern.build.stores import current_store
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
+from diffkern.compiler.specialize import Specialization, artifact_key, is_for_this_machine, load_entry, load_stored
+from diffkern.compiler.stores import current_store
+from diffkern.contracts.manifest import Log, Manifest
+from diffkern.contracts.options import AdjointForm
+from diffkern.contracts.platforms import NATIVE
 from diffkern.errors import KernelError, LaunchError
 from diffkern.interop.jax import cuda
 from diffkern.interop.jax.call import Call
+from diffkern.interop.jax.call_encoding import Code
 from diffkern.interop.jax.registry import CPU
-from diffkern.interop.jax.table import Code
-from diffkern.kernel import Kernel
-from diffkern.manifest import Log, Manifest
-from diffkern.options import AdjointForm
-from diffkern.platforms import NATIVE
-from diffkern.runtime.derivative import DerivativePlan
-from diffkern.runtime.generation import Generation
-from diffkern.runtime.program import Executable
-from diffkern.runtime.type_keys import type_of_key
+from diffkern.kernels.batched_kernel import batched_launch
+from diffkern.kernels.kernel import Kernel
+from diffkern.runtime.accumulate.derivative import DerivativePlan
+from diffkern.runtime.arrays.type_keys import type_of_key
+from diffkern.runtime.launch.kernel_version import KernelVersion
+from diffkern.runtime.launch.program import Executable
 
 __all__ = ["Origin", "Program", "Programs", "enter_stored", "forward", "keep", "logged", "reverse"]
 
@@ -68,7 +68,7 @@ class Origin:
     """
 
     kernel: Kernel
-    generation: Generation
+    generation: KernelVersion
     keys: tuple[str, ...]
     active: frozenset[int] | None = None
 
@@ -133,7 +133,7 @@ class Programs:
         return self.atomic is not None or (isinstance(self.plain.code, Executable) and self.plain.code.sites > 0)
 
 
-def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...]) -> Programs:
+def forward(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...]) -> Programs:
     """Return the forward programs for types of arguments, built if need be.
 
     `of` is the version of the kernel when the call was traced.
@@ -144,7 +144,7 @@ def forward(kernel: Kernel, of: Generation, keys: tuple[str, ...]) -> Programs:
     return Programs(_program(code, _meant(kernel, of, keys)), None, on_gpu, Origin(kernel, of, keys))
 
 
-def logged(kernel: Kernel, of: Generation, keys: tuple[str, ...], log: Log) -> Programs:
+def logged(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], log: Log) -> Programs:
     """Return the forward programs that write a log; like :func:`forward`."""
     code, gpu = kernel.logged(keys, "written", log.active, of=of), cuda.present()
     active = None if log.active is None else frozenset(log.active)
@@ -155,7 +155,7 @@ def logged(kernel: Kernel, of: Generation, keys: tuple[str, ...], log: Log) -> P
     return Programs(plain, None, _on_gpu(gpu, kernel, of, specialization))
 
 
-def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: frozenset[int], axes: int) -> Programs:
+def reverse(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], active: frozenset[int], axes: int) -> Programs:
     """Return the adjoint programs for active parameters and launches of so many axes; like :func:`forward`."""
 
     def made(accumulate: Literal["plain", "atomic"]) -> Program:
@@ -176,7 +176,7 @@ def reverse(kernel: Kernel, of: Generation, keys: tuple[str, ...], active: froze
     return replace(found, atomic=atomic, on_gpu=_on_gpu(gpu, kernel, of, specialization))
 
 
-def _meant(kernel: Kernel, of: Generation, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Specialization:
+def _meant(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Specialization:
     """Return the specialization of the forward program.
 
     On a GPU the handler cannot read values, and no debug program's record is examined.
@@ -192,7 +192,7 @@ def _program(code: Code, specialization: Specialization) -> Program:
     return Program(key(fields), artifact_key(fields, NATIVE), code)
 
 
-def _on_gpu(gpu: cuda.Gpu, kernel: Kernel, of: Generation, specialization: Specialization) -> Program:
+def _on_gpu(gpu: cuda.Gpu, kernel: Kernel, of: KernelVersion, specialization: Specialization) -> Program:
     # What a call writes are results of it, which XLA keeps apart from one another and from what the call still reads.
     specialization = specialization.for_block(kernel.block_dim, of.library, gpu.target).for_arrays_apart()
     fields = specialization.fields()

@@ -20,16 +20,16 @@ from diffkern.interop.jax.arguments import Argument, jax_type
 from diffkern.interop.jax.builder import Constant, Number, Operand, Place
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Array, Scalar, scalar_of
-from diffkern.kernel import Kernel
-from diffkern.runtime.array import array
-from diffkern.runtime.create import zeros
-from diffkern.runtime.generation import Generation
-from diffkern.runtime.operation import Assign, Copy
-from diffkern.runtime.packed import PackedLaunch
-from diffkern.runtime.scope import Scope
-from diffkern.runtime.state import current
-from diffkern.runtime.type_keys import dtype_of
-from diffkern.runtime.value_bytes import pack_value
+from diffkern.kernels.kernel import Kernel
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.create import zeros
+from diffkern.runtime.arrays.type_keys import dtype_of
+from diffkern.runtime.launch.kernel_version import KernelVersion
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.value_bytes import pack_value
+from diffkern.runtime.memory.operation import Assign, Copy
+from diffkern.runtime.memory.scope import Scope
+from diffkern.runtime.memory.state import current
 
 __all__ = ["Copied", "Filled", "Launched", "Recording", "record"]
 
@@ -46,7 +46,7 @@ class Launched:
     """
 
     kernel: Kernel
-    generation: Generation
+    generation: KernelVersion
     keys: tuple[str, ...]
     dims: tuple[Any, ...]
     operands: tuple[Operand, ...]

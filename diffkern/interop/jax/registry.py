@@ -14,13 +14,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from diffkern import abi
-from diffkern.forks import free_in_child
+from diffkern.contracts import abi
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.call import Call
+from diffkern.interop.jax.call_encoding import Code, Description
 from diffkern.interop.jax.layout import HANDLER, REGISTRY
-from diffkern.interop.jax.table import Code, Description
-from diffkern.runtime import partition
+from diffkern.process.forks import free_in_child
+from diffkern.runtime.launch import partition
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.assemble import load_native
 from diffkern.runtime.native.signatures import EXTERNAL_NAMES

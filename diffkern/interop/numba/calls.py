@@ -10,12 +10,12 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from diffkern.device_functions import DeviceFunction, device_function
 from diffkern.errors import KernelError, KernelTypeError
-from diffkern.frontend.canonical import fingerprint
-from diffkern.frontend.signature import signature
+from diffkern.frontend.syntax.canonical import fingerprint
+from diffkern.frontend.syntax.signature import signature
+from diffkern.host.device_functions import DeviceFunction, device_function
 from diffkern.interop.numba import types as conversion
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang import Func
 from diffkern.lang.called import Called, Form, KnownToNumba
 from diffkern.printing.functions import Structure

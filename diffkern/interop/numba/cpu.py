@@ -27,7 +27,7 @@ from numba.extending import (
     unbox,
 )
 
-from diffkern.device_functions import DeviceFunction
+from diffkern.host.device_functions import DeviceFunction
 from diffkern.interop.numba.calls import Call, Compiled, Library, Types, attributes, make_types, numba_type
 from diffkern.ir import types as T
 from diffkern.lang.called import KnownToNumba

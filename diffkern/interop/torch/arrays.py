@@ -23,13 +23,13 @@ from diffkern.interop.torch.versions import TensorVersion
 from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import Element, is_complex, scalar_of
 from diffkern.lang.dtypes import COMPOSITES, SCALARS, resolve_dtype
-from diffkern.runtime.array import _make, array
-from diffkern.runtime.block import pack_address, tail_of
-from diffkern.runtime.convert import MAX_NDIM, component_shape
+from diffkern.runtime.arrays.array import _make, array
+from diffkern.runtime.arrays.convert import MAX_NDIM, component_shape
 from diffkern.runtime.cuda.memory import DeviceMemory, View
-from diffkern.runtime.device import CPU
-from diffkern.runtime.memory import HostMemory, Memory
-from diffkern.runtime.stream import drain
+from diffkern.runtime.launch.block import pack_address, tail_of
+from diffkern.runtime.memory.device import CPU
+from diffkern.runtime.memory.memory import HostMemory, Memory
+from diffkern.runtime.memory.stream import drain
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice

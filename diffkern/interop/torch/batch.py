@@ -12,23 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from diffkern.batched_kernel import BatchedLaunch, batched_launch
 from diffkern.errors import KernelError
 from diffkern.interop.torch.call import home_of, is_value
 from diffkern.interop.torch.observers import is_dispatched
 from diffkern.ir.structs import Struct, null_of
 from diffkern.ir.types import Array
+from diffkern.kernels.batched_kernel import BatchedLaunch, batched_launch
 from diffkern.lang.annotations import MAX_NDIM, ArrayAnnotation
-from diffkern.runtime.convert import component_shape
-from diffkern.runtime.type_keys import register_type
+from diffkern.runtime.arrays.convert import component_shape
+from diffkern.runtime.arrays.type_keys import register_type
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.function import TorchFunction
 
-__all__ = ["Axes", "by_example", "in_front", "together"]
+__all__ = ["Axes", "loop_over_batch", "move_batch_axis", "together"]
 
 Axes = Sequence[Any]
-"""Which axis of each argument counts examples; None for what is the same for all."""
+"""The batch axis of each argument; None for an argument that all examples share."""
 
 _CACHED = 64
 _CPU = torch.device("cpu")
@@ -36,7 +36,7 @@ _WORTH_A_CALL = 4096
 """Threads of an example on a processor that are worth a call, which adds up in registers and without atomics."""
 
 
-def by_example(
+def loop_over_batch(
     one: Callable[..., Any], size: int, axes: Axes, args: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[int | None, ...]]:
     """Call once for each example of a batch, and stack the results."""
@@ -50,7 +50,7 @@ def by_example(
     return tuple(stacked), tuple([None if s is None else 0 for s in stacked])
 
 
-def in_front(size: int, axes: Axes, args: Sequence[Any], wanted: Sequence[int] = ()) -> list[Any]:
+def move_batch_axis(size: int, axes: Axes, args: Sequence[Any], wanted: Sequence[int] = ()) -> list[Any]:
     """Return arguments with the axis of examples in front; `wanted` have it, though they are the same for all."""
     made = list(args)
     for k, (a, axis) in enumerate(zip(args, axes, strict=True)):
@@ -95,7 +95,7 @@ def together(
     if len(function.batches) >= _CACHED:
         function.batches.clear()
     made = function.batches.get(key) or function.batches.setdefault(key, function.with_examples(launch, outputs))
-    given = in_front(size, axes, args, sorted(differ))
+    given = move_batch_axis(size, axes, args, sorted(differ))
     # A value becomes an array with one number per example, which is read without strides.
     parameters = function.kernel.parameters
     return made, [a.contiguous() if k in differ and not parameters[k].is_array else a for k, a in enumerate(given)]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from diffkern.contracts.manifest import Log, OrderDependence
+from diffkern.contracts.options import ATOMIC, PLAIN, AdjointForm
 from diffkern.errors import AutodiffError, LaunchError
 from diffkern.interop.spec import CallSpec, Shape
 from diffkern.interop.torch.arrays import as_array
@@ -23,22 +25,20 @@ from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct, carries_gradient, is_null
 from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.manifest import Log, Turn
-from diffkern.options import ATOMIC, PLAIN, AdjointForm
-from diffkern.runtime.arguments import Parameter
-from diffkern.runtime.array import array
-from diffkern.runtime.block import pack_address, tail_of
-from diffkern.runtime.convert import component_shape, stored_type
-from diffkern.runtime.generation import Generation
-from diffkern.runtime.operation import Operation, perform
-from diffkern.runtime.packed import PackedLaunch
-from diffkern.runtime.program import Executable
-from diffkern.runtime.sweep import choose
-from diffkern.runtime.type_keys import type_of_key
-from diffkern.runtime.value_bytes import pack_value
+from diffkern.runtime.accumulate.accumulation import choose
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.convert import component_shape, stored_type
+from diffkern.runtime.arrays.type_keys import type_of_key
+from diffkern.runtime.launch.arguments import Parameter
+from diffkern.runtime.launch.block import pack_address, tail_of
+from diffkern.runtime.launch.kernel_version import KernelVersion
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.launch.value_bytes import pack_value
+from diffkern.runtime.memory.operation import Operation, perform
 
 if TYPE_CHECKING:
-    from diffkern.kernel import Kernel
+    from diffkern.kernels.kernel import Kernel
 
 __all__ = ["Backward", "Forward", "another_run", "home_of", "is_value", "result_type", "shapes_of"]
 
@@ -85,7 +85,7 @@ class Forward:
         The version of the kernel at the time of the call.
     """
 
-    def __init__(self, kernel: Kernel, spec: CallSpec, args: Sequence[Any], generation: Generation) -> None:
+    def __init__(self, kernel: Kernel, spec: CallSpec, args: Sequence[Any], generation: KernelVersion) -> None:
         self.kernel = kernel
         self.generation = generation
         self.spec = spec
@@ -139,7 +139,9 @@ class Forward:
         params = self.executable.manifest.params
         # Results whose every element the launch overwrites need not be cleared.
         self._empty = frozenset(
-            k for k, shape, _ in self.made if params[k].whole == len(self.dims) and shape[: len(dims)] == self.dims
+            k
+            for k, shape, _ in self.made
+            if params[k].fully_overwritten == len(self.dims) and shape[: len(dims)] == self.dims
         )
         self.shapes = {k: a.shape for k, a in enumerate(bound) if isinstance(a, array)}
         self.in_outs = spec.in_outs
@@ -454,7 +456,7 @@ class Backward:
         return b"".join(parts)
 
 
-def another_run(kernel: str, log: Log | Turn) -> AutodiffError:
+def another_run(kernel: str, log: Log | OrderDependence) -> AutodiffError:
     """Return the error of a derivative for which another launch would have to repeat what the threads of a call got."""
     return AutodiffError(
         f"dk.torch_function({kernel}) uses {log.what}, which the threads of another launch may get in another order, "

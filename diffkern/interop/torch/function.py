@@ -1,7 +1,7 @@
 """``dk.torch_function``: a kernel as a function of tensors that PyTorch differentiates.
 
 A kernel, and the choice of its results, give a callable. Run eagerly it goes through a function of autograd
-(:mod:`~diffkern.interop.torch.eager`); traced by ``torch.compile`` or ``torch.export`` it is a custom operator
+(:mod:`~diffkern.interop.torch.autograd`); traced by ``torch.compile`` or ``torch.export`` it is a custom operator
 (:mod:`~diffkern.interop.torch.operator`). Both make the same calls (:mod:`~diffkern.interop.torch.call`).
 """
 
@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from diffkern.callers import brief
 from diffkern.errors import LaunchError
-from diffkern.forks import computed_once
 from diffkern.interop.spec import ONLY_INPUTS, CallSpec, Sizes
 from diffkern.interop.torch import operator
-from diffkern.interop.torch.along import AlongTangents
+from diffkern.interop.torch.autograd import AutogradFunction, FunctorchFunction
 from diffkern.interop.torch.call import Forward, another_run, shapes_of
-from diffkern.interop.torch.eager import Plain, Transformed
-from diffkern.interop.torch.gradient import Wanted, taken_back
-from diffkern.interop.torch.kept import Call, disabled
+from diffkern.interop.torch.forward_mode import AlongTangents
+from diffkern.interop.torch.gradient import Wanted, backward_of
 from diffkern.interop.torch.observers import (
     IN_GRAPHS,
     has_tangents,
@@ -32,19 +29,22 @@ from diffkern.interop.torch.observers import (
     unseen,
 )
 from diffkern.interop.torch.place import default_device
+from diffkern.interop.torch.saved_for_backward import Call, disabled
 from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.arguments import wrong_count
-from diffkern.runtime.launchable import check_kernel
-from diffkern.runtime.state import attention, current
-from diffkern.runtime.stream import drain
+from diffkern.process.forks import cached_property
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.launch.arguments import wrong_count
+from diffkern.runtime.launch.kernel_protocol import check_kernel
+from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.stream import drain
 
 if TYPE_CHECKING:
-    from diffkern.batched_kernel import BatchedLaunch
-    from diffkern.kernel import Kernel
-    from diffkern.runtime.generation import Generation
+    from diffkern.kernels.batched_kernel import BatchedLaunch
+    from diffkern.kernels.kernel import Kernel
+    from diffkern.runtime.launch.kernel_version import KernelVersion
 
 __all__ = ["TorchFunction"]
 
@@ -215,7 +215,7 @@ class TorchFunction:
             return results, tuple(function._gradient(grads, results, needs, args, None if is_traced() else sizes))
         function = self if sizes is None else self.sized(sizes)
         wanted = Wanted(function, self.kernel.current(), needs)
-        return results, taken_back(wanted, [*args, *results, *grads])
+        return results, backward_of(wanted, [*args, *results, *grads])
 
     def _cotangents(self, results: Sequence[torch.Tensor], given: Any) -> list[Any]:
         """Return the gradient of each result, None for those without."""
@@ -310,7 +310,7 @@ class TorchFunction:
         if torch.is_grad_enabled():
             for a in args:
                 if isinstance(a, torch.Tensor) and a.requires_grad:
-                    return Plain.apply(Call(self), *args)
+                    return AutogradFunction.apply(Call(self), *args)
         # No gradient is wanted, so nothing has to be kept.
         results, _ = self.forward_of(args).run(args)
         return results if len(results) > 1 else results[0]
@@ -327,7 +327,7 @@ class TorchFunction:
         found = self._called(args, self.sizes)
         return found if isinstance(found, tuple) else (found,)
 
-    @computed_once
+    @cached_property
     def along(self) -> AlongTangents:
         """The function that also takes tangents, and returns those of its results."""
         return AlongTangents(self)
@@ -342,10 +342,10 @@ class TorchFunction:
         made.examples = self, frozenset(launch.kernel.layer.arguments)
         return made
 
-    def forward_of(self, args: Sequence[Any], generation: Generation | None = None) -> Forward:
+    def forward_of(self, args: Sequence[Any], generation: KernelVersion | None = None) -> Forward:
         """Return the launch for arguments like these, of the kernel's present or given version."""
         # One word tells whether anything is pending or recording, so that a call need not ask each of them.
-        if attention.word[0]:
+        if slow_path_flags.word[0]:
             self.check_idle()
         generation = generation or self.kernel.current()
         # Everything that a plan was computed from: addresses and values are not part of it.
@@ -413,7 +413,7 @@ class _Sized(TorchFunction):
         """Return the function for calls of other sizes."""
         return self._of.sized(sizes)
 
-    @computed_once
+    @cached_property
     def along(self) -> AlongTangents:
         """The function that also takes tangents, and returns those of its results."""
         assert self.sizes is not None
@@ -437,7 +437,7 @@ def _are_known(sizes: Sizes) -> bool:
 
 @unseen
 def _transformed(function: TorchFunction, args: tuple[Any, ...]) -> tuple[torch.Tensor, ...]:
-    found: tuple[torch.Tensor, ...] = Transformed.apply(function, *args)
+    found: tuple[torch.Tensor, ...] = FunctorchFunction.apply(function, *args)
     return found
 
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from diffkern.errors import AutodiffError, LaunchError
-from diffkern.interop.torch.batch import Axes, by_example, in_front, together
-from diffkern.interop.torch.kept import Call, traced_call
+from diffkern.interop.torch.batch import Axes, loop_over_batch, move_batch_axis, together
 from diffkern.interop.torch.observers import is_dispatched, unseen
+from diffkern.interop.torch.saved_for_backward import Call, traced_call
 
 if TYPE_CHECKING:
-    from diffkern.interop.torch.along import AlongTangents
+    from diffkern.interop.torch.forward_mode import AlongTangents
     from diffkern.interop.torch.function import TorchFunction
-    from diffkern.runtime.generation import Generation
+    from diffkern.runtime.launch.kernel_version import KernelVersion
 
-__all__ = ["Gradient", "Wanted", "backward_of_gradient", "gradients_of", "taken_back"]
+__all__ = ["Gradient", "Wanted", "backward_of", "backward_of_gradient", "gradients_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class Wanted:
     """
 
     function: TorchFunction
-    generation: Generation
+    generation: KernelVersion
     needs: tuple[bool, ...]
     call: Call | None = None
 
@@ -159,7 +159,7 @@ class Gradient(torch.autograd.Function):
         found = _together(wanted, info.batch_size, in_dims[1:], tensors)
         if found is not None:
             return found, (0,) * len(found)
-        return by_example(lambda *example: Gradient.apply(wanted, *example), info.batch_size, in_dims[1:], tensors)
+        return loop_over_batch(lambda *example: Gradient.apply(wanted, *example), info.batch_size, in_dims[1:], tensors)
 
 
 def _together(wanted: Wanted, size: int, axes: Axes, tensors: Sequence[Any]) -> tuple[Any, ...] | None:
@@ -172,7 +172,7 @@ def _together(wanted: Wanted, size: int, axes: Axes, tensors: Sequence[Any]) -> 
         return None
     function, given = made
     every = range(len(results))
-    behind = [*in_front(size, of_results, results, every), *in_front(size, of_grads, grads, every)]
+    behind = [*move_batch_axis(size, of_results, results, every), *move_batch_axis(size, of_grads, grads, every)]
     try:
         found: tuple[Any, ...] = Gradient.apply(
             Wanted(function, function.kernel.current(), wanted.needs), *given, *behind
@@ -182,7 +182,7 @@ def _together(wanted: Wanted, size: int, axes: Axes, tensors: Sequence[Any]) -> 
     return found
 
 
-def taken_back(wanted: Wanted, tensors: Sequence[Any]) -> tuple[torch.Tensor, ...]:
+def backward_of(wanted: Wanted, tensors: Sequence[Any]) -> tuple[torch.Tensor, ...]:
     """Return the gradients of a call; for a batch without a gradient as a whole, from those of its examples."""
     function = wanted.function
     try:
@@ -199,7 +199,7 @@ def taken_back(wanted: Wanted, tensors: Sequence[Any]) -> tuple[torch.Tensor, ..
     count = len(wanted.needs)
     axes = [0 if k in differ else None for k in range(count)] + [None if t is None else 0 for t in tensors[count:]]
     size = next(t.shape[0] for t, axis in zip(tensors, axes, strict=True) if axis == 0)
-    stacked, _ = by_example(lambda *example: taken_back(single, example), size, axes, tensors)
+    stacked, _ = loop_over_batch(lambda *example: backward_of(single, example), size, axes, tensors)
     needed = [k for k, is_needed in enumerate(wanted.needs) if is_needed]
     # The gradient of an argument that all examples share is the sum of theirs.
     return tuple(ct if k in differ else ct.sum(0) for k, ct in zip(needed, stacked, strict=True))
@@ -232,7 +232,7 @@ def backward_of_gradient(
         return found, tangents
     along = wanted.along()
     whole = along.arguments(wanted.filled(args), wanted.spread(cotangents))
-    # The gradient of <c, J dx>, which is the second derivative; see :mod:`diffkern.interop.torch.along`.
+    # The gradient of <c, J dx>, which is the second derivative; see :mod:`diffkern.interop.torch.forward_mode`.
     if any(of_args) and any(ct is not None for ct in given):
         found = _of_primals(along, whole, of_args, tangents, given)
     if any(of_given):

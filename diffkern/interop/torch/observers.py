@@ -40,7 +40,7 @@ IN_GRAPHS = (
     "graphs do not know its derivatives; take its gradient by its method value_and_grad, which graphs know, leave out "
     "fullgraph=True, or trace or compile the function without torch.func and transform outside of that"
 )
-"""What is said where a graph would lose a derivative."""
+"""The message where a graph would lose a derivative."""
 
 
 def refusal(what: str, remedy: str) -> RuntimeError:

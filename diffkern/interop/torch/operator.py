@@ -17,19 +17,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from diffkern.errors import LaunchError
-from diffkern.forks import free_in_child
 from diffkern.interop.spec import Sizes
 from diffkern.interop.torch.call import home_of, result_type, shapes_of
 from diffkern.interop.torch.gradient import Wanted, backward_of_gradient, gradients_of
-from diffkern.interop.torch.kept import disabled
 from diffkern.interop.torch.observers import check_operator
+from diffkern.interop.torch.saved_for_backward import disabled
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Mat, Vec
 from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.process.forks import free_in_child
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.function import TorchFunction
-    from diffkern.runtime.generation import Generation
+    from diffkern.runtime.launch.kernel_version import KernelVersion
 
 __all__ = ["operator_of"]
 
@@ -65,7 +65,7 @@ def _identifier(name: str) -> str:
 
 
 def _digest(function: TorchFunction) -> str:
-    from diffkern.frontend.canonical import fingerprint
+    from diffkern.frontend.syntax.canonical import fingerprint
 
     spec, kernel = function.spec, function.kernel
     # What PyTorch keeps of compiled graphs knows operators by their names alone, so what they take is in the name.
@@ -299,11 +299,11 @@ class _Runs:
     """The kernel's version behind results, for gradients that are given only tensors."""
 
     def __init__(self) -> None:
-        self._only: Generation | None = None
+        self._only: KernelVersion | None = None
         self._several = False
-        self._by_address: OrderedDict[int, Generation] = OrderedDict()
+        self._by_address: OrderedDict[int, KernelVersion] = OrderedDict()
 
-    def note(self, results: Sequence[torch.Tensor], generation: Generation) -> None:
+    def note(self, results: Sequence[torch.Tensor], generation: KernelVersion) -> None:
         """Record the version that produced results."""
         self._several = self._several or self._only not in (None, generation)
         self._only = generation
@@ -313,7 +313,7 @@ class _Runs:
         self._by_address[address] = generation
         self._by_address.move_to_end(address)
 
-    def generation_of(self, function: TorchFunction, results: Sequence[torch.Tensor]) -> Generation:
+    def generation_of(self, function: TorchFunction, results: Sequence[torch.Tensor]) -> KernelVersion:
         """Return the version that produced results.
 
         Raises

@@ -16,9 +16,9 @@ from diffkern.errors import LaunchError
 from diffkern.interop.torch.arrays import as_array, check_observers, gpu_of_array
 from diffkern.interop.torch.place import order_around_launch, order_before
 from diffkern.ir.structs import Stored
-from diffkern.runtime.array import array
-from diffkern.runtime.memory import Memory
-from diffkern.runtime.state import current
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.state import current
 
 __all__ = ["as_argument", "as_place"]
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from diffkern.runtime.cuda.stream import CudaStream
-from diffkern.runtime.device import get_cuda_device
-from diffkern.runtime.state import current
+from diffkern.runtime.memory.device import get_cuda_device
+from diffkern.runtime.memory.state import current
 
 if TYPE_CHECKING:
-    from diffkern.runtime.array import array
+    from diffkern.runtime.arrays.array import array
     from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = [
-    "as_external", "current_stream", "default_device", "gpu_of", "guarded", "on_current_stream", "order_around_launch",
-    "order_before", "stream_of", "tensor_over",
+    "as_external", "current_stream", "default_device", "gpu_of", "guarded", "on_current_stream",
+    "order_around_launch", "order_before", "stream_of", "tensor_over",
 ]  # fmt: skip
 
 _CACHED = 256

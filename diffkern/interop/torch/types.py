@@ -15,8 +15,8 @@ import torch
 from diffkern.interop.torch.place import as_external, current_stream, gpu_of, stream_of
 from diffkern.ir import types as T
 from diffkern.lang.dtypes import COMPOSITES, SCALARS, CompositeType, DType, resolve_dtype
-from diffkern.runtime.device import Device, get_device
-from diffkern.runtime.stream import Stream, get_stream
+from diffkern.runtime.memory.device import Device, get_device
+from diffkern.runtime.memory.stream import Stream, get_stream
 
 __all__ = [
     "device_from_torch", "device_to_torch", "dtype_from_torch", "dtype_is_compatible", "dtype_to_torch", "same_bits",

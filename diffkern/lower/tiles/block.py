@@ -24,8 +24,8 @@ from diffkern.errors import CompileError
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import SHARED, Array, Buffer
-from diffkern.lower.tiles import own as tile_own
-from diffkern.lower.tiles import ranks as tile_ranks
+from diffkern.lower.tiles import block_scans as tile_ranks
+from diffkern.lower.tiles import per_thread as tile_own
 from diffkern.lower.tiles import reductions as tile_fold
 from diffkern.lower.tiles import solve as tile_solve
 from diffkern.lower.tiles.block_lowering import BlockLowering, HasLibrary

@@ -14,8 +14,8 @@ from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, Element, Stack, Tile, value_type
+from diffkern.lower.tiles.cooperative import Together
 from diffkern.lower.tiles.lowering import LibraryCall, Lowering
-from diffkern.lower.tiles.together import Together
 from diffkern.lower.tiles.uses import Uses
 from diffkern.ops.memory import ATOMICS, STORES, WRITES
 from diffkern.ops.table import lookup

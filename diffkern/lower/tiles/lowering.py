@@ -45,7 +45,7 @@ class Lowering(Cloner):
     """
 
     made_twice = -1
-    """How many operations an element may take that is written to an array by one of two paths."""
+    """The most operations of an element whose computation is duplicated on two paths that write it."""
 
     def __init__(self, known: Uses, ops: Mapping[str, Callable[[Lowering, Op], None]]) -> None:
         super().__init__(Builder(), {})

@@ -19,7 +19,7 @@ from typing import Final
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, STORAGE_ONLY, Element, scalar_of, value_type
 from diffkern.lower.tiles.block_lowering import BlockLowering
-from diffkern.lower.tiles.order import better, combine
+from diffkern.lower.tiles.serial_scans import better, combine
 from diffkern.lower.tiles.source import Computed, Source, Stored, elements
 
 __all__ = ["OPS", "WARP", "across_warp"]

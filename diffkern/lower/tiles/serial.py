@@ -7,7 +7,7 @@ from diffkern.ir.types import Tile
 from diffkern.lower.tiles import arrays as tile_arrays
 from diffkern.lower.tiles import fft as tile_fft
 from diffkern.lower.tiles import linear as tile_linear
-from diffkern.lower.tiles import order as tile_order
+from diffkern.lower.tiles import serial_scans as tile_order
 from diffkern.lower.tiles import shapes as tile_shapes
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.ordering import read_first
@@ -17,7 +17,7 @@ from diffkern.ops.tile import of_block
 __all__ = ["OPS", "has_tiles", "lower_tiles"]
 
 OPS = {**tile_shapes.OPS, **tile_arrays.OPS, **tile_order.OPS, **tile_linear.OPS, **tile_fft.OPS}
-"""How each operation on tiles is lowered."""
+"""The lowering of each operation on tiles."""
 
 
 def has_tiles(fn: Function) -> bool:

@@ -104,7 +104,7 @@ class Maker:
 
     rolled_above = 8
     shares = False
-    """Whether several threads visit the elements of one tile."""
+    """True if several threads visit the elements of one tile."""
 
     def __init__(self, b: Builder) -> None:
         self.b = b

@@ -15,7 +15,7 @@ from diffkern.errors import CudaError, LaunchError
 from diffkern.runtime.cuda.active import Active
 from diffkern.runtime.cuda.driver import STICKY, Driver
 from diffkern.runtime.cuda.stream import CudaStream
-from diffkern.runtime.device import Device
+from diffkern.runtime.memory.device import Device
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.memory import DeviceMemory

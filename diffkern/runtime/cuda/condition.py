@@ -11,8 +11,8 @@ import functools
 from importlib import import_module
 from typing import Any
 
-from diffkern import wheels
 from diffkern.errors import CudaError
+from diffkern.process import wheels
 
 __all__ = ["condition_setter"]
 

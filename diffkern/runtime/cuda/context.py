@@ -15,24 +15,24 @@ from typing import Any
 import numpy as np
 
 from diffkern.cache.manifest import Entry
+from diffkern.contracts.platforms import ARCHITECTURES
 from diffkern.errors import CudaError
-from diffkern.forks import free_in_child
-from diffkern.platforms import ARCHITECTURES
-from diffkern.runtime import dlpack
+from diffkern.process.forks import free_in_child
+from diffkern.runtime.arrays import dlpack
+from diffkern.runtime.arrays.type_keys import key_on
 from diffkern.runtime.cuda.active import Active
 from diffkern.runtime.cuda.allocation import AllocatingDevice
 from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
 from diffkern.runtime.cuda.images import DRIVER, OLDEST, REFUSED, images, named
 from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.stream import CudaStream, current_stream
-from diffkern.runtime.device import Device
-from diffkern.runtime.gpu import gpu
-from diffkern.runtime.memory import Memory
+from diffkern.runtime.memory.device import Device
+from diffkern.runtime.memory.gpu import gpu
+from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.stream import set_stream
 from diffkern.runtime.native.device import Port
 from diffkern.runtime.native.pool import functions
 from diffkern.runtime.native.replay import Plan
-from diffkern.runtime.stream import set_stream
-from diffkern.runtime.type_keys import key_on
 
 __all__ = ["CudaDevice"]
 

@@ -13,12 +13,12 @@ import weakref
 from typing import Protocol
 
 from diffkern.errors import MisuseError
-from diffkern.forks import free_in_child
+from diffkern.process.forks import free_in_child
 from diffkern.runtime.cuda import drivers
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import Driver
-from diffkern.runtime.device import set_device
-from diffkern.runtime.scope import put
+from diffkern.runtime.memory.device import set_device
+from diffkern.runtime.memory.scope import put
 
 __all__ = ["device", "devices", "use_driver", "used_devices", "watch"]
 

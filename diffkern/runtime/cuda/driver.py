@@ -73,7 +73,7 @@ class Driver(Protocol):
 
     name: str
     entries: EntryPoints | None
-    """Where its functions are, for native code; None if launches have to go by way of this object."""
+    """The addresses of its functions, for native code; None if launches have to go through this object."""
 
     def error(self, call: str, code: int) -> CudaError:
         """Return the exception for an error that native code met."""

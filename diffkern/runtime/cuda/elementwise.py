@@ -1,29 +1,22 @@
 """The kernels by which arrays on a GPU are copied and added where the driver has no call for it.
 
-The kernels are diffkern's own (:mod:`diffkern.elementwise`), above the run time; the code that loads the compiler
-registers here where they are.
+The kernels are diffkern's own (:mod:`diffkern.transforms.elementwise`), above the run time; the code that loads the
+compiler registers here where they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from diffkern.process.late import ELEMENTWISE
+
 if TYPE_CHECKING:
-    from diffkern.runtime.launchable import Launchable
+    from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 
-__all__ = ["elementwise", "set_source"]
-
-_source: Callable[[str, int], Launchable] | None = None
+__all__ = ["elementwise"]
 
 
-def set_source(source: Callable[[str, int], Launchable]) -> None:
-    """Set the function that provides the kernels."""
-    global _source
-    _source = source
-
-
-def elementwise(name: str, ndim: int) -> Launchable:
+def elementwise(name: str, ndim: int) -> KernelProtocol:
     """Return the kernel ``copy`` or ``add`` for arrays of one to four axes."""
-    assert _source is not None
-    return _source(name, ndim)
+    kernel: KernelProtocol = ELEMENTWISE(name, ndim)
+    return kernel

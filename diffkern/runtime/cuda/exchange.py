@@ -12,13 +12,13 @@ import numpy as np
 
 from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import scalar_of
-from diffkern.runtime.array import _make, array
-from diffkern.runtime.convert import component_shape, element_of, stored_type
+from diffkern.runtime.arrays.array import _make, array
+from diffkern.runtime.arrays.convert import component_shape, element_of, stored_type
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.devices import devices
 from diffkern.runtime.cuda.memory import View, foreign
 from diffkern.runtime.cuda.stream import CudaStream
-from diffkern.runtime.device import get_cuda_device
+from diffkern.runtime.memory.device import get_cuda_device
 
 __all__ = ["imported", "let_wait", "over_address", "wait_for"]
 

@@ -11,15 +11,15 @@ import re
 from typing import Final
 
 from diffkern.cache.manifest import Entry
+from diffkern.contracts.platforms import Architecture, platform_named
 from diffkern.errors import CudaError
-from diffkern.platforms import Architecture, platform_named
 
 __all__ = ["DRIVER", "OLDEST", "REFUSED", "images", "named", "nearest"]
 
 OLDEST: Final = 12010
 """The oldest CUDA whose drivers take the PTX that LLVM makes."""
 DRIVER: Final = "install an NVIDIA driver for CUDA 13 (release 580 or later)"
-"""What to do about an older one."""
+"""The remedy for an older driver."""
 REFUSED: Final = frozenset({200, 209, 218, 222})
 """Errors of the driver that say that an image is not for this GPU or this driver."""
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from diffkern.forks import free_in_child
-from diffkern.runtime.gpu import gpu
-from diffkern.runtime.memory import HostMemory, Memory
+from diffkern.process.forks import free_in_child
+from diffkern.runtime.memory.gpu import gpu
+from diffkern.runtime.memory.memory import HostMemory, Memory
 
 if TYPE_CHECKING:
-    from diffkern.runtime.array import array
+    from diffkern.runtime.arrays.array import array
     from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.cuda.stream import CudaStream
     from diffkern.runtime.native.replay import Steps

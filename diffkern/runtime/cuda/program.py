@@ -1,8 +1,8 @@
 """Programs on a GPU.
 
 A :class:`CudaExecutable` is made of an artifact and a device, and has the calls of
-:class:`diffkern.runtime.program.Executable`. The argument block is the CPU's, byte for byte: it is what the driver
-copies as the kernel's parameters. Debug programs get a record in device memory, which is read after each launch.
+:class:`diffkern.runtime.launch.program.Executable`. The argument block is the CPU's, byte for byte: it is what the
+driver copies as the kernel's parameters. Debug programs get a record in device memory, which is read after each launch.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from diffkern import abi
 from diffkern.cache.manifest import Entry
+from diffkern.contracts import abi
 from diffkern.errors import CudaError, LaunchError
-from diffkern.runtime.block import header, with_status
-from diffkern.runtime.checked import error_of, stamp_counts
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
 from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download
-from diffkern.runtime.grid import Grid
-from diffkern.runtime.grid_checks import check_alone, check_axes
+from diffkern.runtime.launch.block import header, with_status
+from diffkern.runtime.launch.checked import error_of, stamp_counts
+from diffkern.runtime.launch.grid import Grid
+from diffkern.runtime.launch.grid_checks import check_alone, check_axes
+from diffkern.runtime.launch.output import empty_buffer, show
+from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.launch.schedule import USUAL, Blocks, ChunkGrid, check_whole_blocks, cut, cut_blocks
 from diffkern.runtime.native.device import DeviceStep, launch_step
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.output import empty_buffer, show
-from diffkern.runtime.program import Executable
-from diffkern.runtime.schedule import USUAL, Blocks, Cut, check_whole_blocks, cut, cut_blocks
 
 __all__ = ["CudaExecutable", "ReportingCudaExecutable", "executable"]
 
@@ -135,14 +135,14 @@ class CudaExecutable(Executable):
     def _threads_of_block(self, blocks: Blocks) -> int:
         return blocks.block_dim or (self.block_dim if self.blockwise else min(self.block_dim, self._threads))
 
-    def grid_of(self, c: Cut, blocks: Blocks = USUAL) -> Grid:
+    def grid_of(self, c: ChunkGrid, blocks: Blocks = USUAL) -> Grid:
         """Return the grid of the threads of a cut."""
         dims = c.dims[: max(self.manifest.tid_arity, 1)]
         if self.blockwise:
             self._check_blocks(dims, blocks)
         return self._grid(c, blocks, dims)
 
-    def _grid(self, c: Cut, blocks: Blocks, dims: tuple[int, ...]) -> Grid:
+    def _grid(self, c: ChunkGrid, blocks: Blocks, dims: tuple[int, ...]) -> Grid:
         threads = self._threads_of_block(blocks)
         if self.manifest.block_dim_fixed and threads != self.block_dim:
             raise ValueError(
@@ -162,7 +162,7 @@ class CudaExecutable(Executable):
         count = min(count, abi.CUDA_GRID_THREADS // threads - 1, blocks.max_blocks or count)
         return Grid(c.n, threads, count, *self._header(c, threads, dims))
 
-    def _header(self, c: Cut, threads: int, dims: tuple[int, ...]) -> tuple[tuple[int, ...], bytes]:
+    def _header(self, c: ChunkGrid, threads: int, dims: tuple[int, ...]) -> tuple[tuple[int, ...], bytes]:
         """Return the extents of a launch, and its header."""
         if self.manifest.gpu is not None or not self.blockwise:
             return c.dims, header(c.dims)

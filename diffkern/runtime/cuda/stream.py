@@ -1,8 +1,8 @@
 """Streams and events of a GPU.
 
-They have the calls of :class:`diffkern.runtime.stream.Stream` and ``Event`` over the driver's streams and events, with
-the same meaning as on the CPU: work of one stream is ordered, and the default stream waits for all others and they for
-it.
+They have the calls of :class:`diffkern.runtime.memory.stream.Stream` and ``Event`` over the driver's streams and
+events, with the same meaning as on the CPU: work of one stream is ordered, and the default stream waits for all others
+and they for it.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from diffkern.runtime.device import gpu_named
-from diffkern.runtime.scope import put
-from diffkern.runtime.state import current
-from diffkern.runtime.stream import Event, Stream
+from diffkern.runtime.memory.device import gpu_named
+from diffkern.runtime.memory.scope import put
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.stream import Event, Stream
 
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice

@@ -16,18 +16,18 @@ import numpy as np
 
 from diffkern.errors import CudaError, LaunchError
 from diffkern.ir.structs import Struct
-from diffkern.runtime.array import _make, array, new
-from diffkern.runtime.convert import component_shape, element_of, stored_type
+from diffkern.runtime.arrays.array import _make, array, new
+from diffkern.runtime.arrays.convert import component_shape, element_of, stored_type
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.elementwise import elementwise
 from diffkern.runtime.cuda.memory import DeviceMemory, View
 from diffkern.runtime.cuda.stream import CudaEvent, CudaStream
-from diffkern.runtime.memory import overlaps
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.memory.memory import overlaps
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.stream import drain_queues, on_its_way
 from diffkern.runtime.native.device import copy_step, fill_step
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.packed import PackedLaunch
-from diffkern.runtime.state import current
-from diffkern.runtime.stream import drain_queues, on_its_way
 
 __all__ = ["add", "add_steps", "assign", "assign_steps", "copy", "copy_steps", "download"]
 

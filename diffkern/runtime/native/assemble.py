@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
-from diffkern import llvm_modules
-from diffkern.callers import warn
-from diffkern.interrupts import interruptible
+from diffkern.process import llvm_modules
+from diffkern.process.interrupts import interruptible
+from diffkern.process.tracebacks import warn
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_object, make_target_machine
 
 __all__ = ["load_native", "set_object_cache"]

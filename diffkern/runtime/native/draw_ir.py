@@ -61,7 +61,7 @@ _SELDOM = 32  # one in so many runs begins as a quick one, whatever is known: a 
 _PATIENCE = 8
 _WAIT_NS = 20_000_000  # threads seldom wait longer for a processor
 ALONE, SHARED = "alone_rates", "shared_rates"
-"""How long an element takes one thread that works on a job alone, and all together where they update elements."""
+"""The time of an element for a thread alone on a job, and for all threads where they update shared elements."""
 
 
 class Looks:

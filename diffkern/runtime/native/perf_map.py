@@ -11,7 +11,7 @@ import os
 import stat
 from collections.abc import Mapping
 
-from diffkern.callers import warn
+from diffkern.process.tracebacks import warn
 from diffkern.runtime.native.objfile import read_functions
 
 __all__ = ["enable", "is_enabled", "note"]

@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from diffkern.callers import warn
-from diffkern.forks import free_in_child
-from diffkern.runtime.extents import whole_number
+from diffkern.process.forks import free_in_child
+from diffkern.process.tracebacks import warn
+from diffkern.runtime.arrays.extents import whole_number
 from diffkern.runtime.native.assemble import load_native
 from diffkern.runtime.native.processors import processors
 from diffkern.runtime.native.signatures import EXTERNAL_NAMES
@@ -155,7 +155,7 @@ def _bring_up() -> None:
 
 
 entry: _Entry = _first_run
-"""What :func:`run` calls: seven numbers, and the result is not 0 if they make no sense."""
+"""The function that :func:`run` calls with seven numbers; its result is not 0 if they are invalid."""
 _configure: Callable[[int, int], object] | None = None
 _reset: Callable[[], object] | None = None
 _watch: Callable[[int], object] | None = None
@@ -232,7 +232,10 @@ def _load_native() -> dict[str, int]:
     names = ("dk_pool_reset", "dk_pool_configure", "dk_pool_watch", "dk_pool_call", "dk_pool_run", _SHARED, *_BUILT_INS)
     # The argument block's layout is compiled in, so that the object code depends on that file too.
     return load_native(
-        _text, [folder.parents[1] / "abi.py", *(folder / f"{part}_ir.py" for part in PARTS)], names, EXTERNAL_NAMES
+        _text,
+        [folder.parents[1] / "contracts" / "abi.py", *(folder / f"{part}_ir.py" for part in PARTS)],
+        names,
+        EXTERNAL_NAMES,
     )
 
 

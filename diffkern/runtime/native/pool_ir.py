@@ -29,7 +29,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.runtime.native.builder import I64, VOID, Code, Module, Variable, Word
 from diffkern.runtime.native.draw_ir import (
     ALONE,

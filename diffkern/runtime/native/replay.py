@@ -19,8 +19,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from diffkern.runtime.memory.state import slow_path_flags
 from diffkern.runtime.native import pool
-from diffkern.runtime.state import attention
 
 if TYPE_CHECKING:
     from diffkern.ir.types import Scalar
@@ -202,7 +202,7 @@ class Plan:
         # Arrays of words do not move as long as they keep their length, so that native code may hold their addresses.
         self.is_native = bool(functions)
         self._coming: deque[Callable[[], bool]] = deque()
-        self.words = words("q", (flags, 0, attention.address, len(counters), where[0], len(steps), where[1], 0))
+        self.words = words("q", (flags, 0, slow_path_flags.address, len(counters), where[0], len(steps), where[1], 0))
         self._times = words("q", bytes(8 * (len(steps) + 1)))
         self._given, self.noted = steps, _noted(steps)
         self._kept: tuple[Any, ...] = (counters, self.noted, stamp)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Module, Variable, Word
 from diffkern.runtime.native.copies_ir import add_copied_runs
 from diffkern.runtime.native.device_ir import PLAN_PORT

@@ -4,7 +4,7 @@
 names of three attributes of a scope (what Python has to do before entering, what after leaving, and what was current
 before), and the name under which an object is current without being counted, interned as all of them are. The methods
 ``dk_scope_enter`` and ``dk_scope_leave``, and the built-in function ``dk_scope_put``, are described in
-:mod:`diffkern.runtime.scope`.
+:mod:`diffkern.runtime.memory.scope`.
 """
 
 from __future__ import annotations

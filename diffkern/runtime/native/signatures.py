@@ -41,4 +41,4 @@ DATA: Final = ("PyExc_TypeError", "PyFloat_Type", "PyLong_Type", "_Py_NoneStruct
 EXTERNAL_NAMES: Final[frozenset[str]] = frozenset(name for name in SIGNATURES if not name.startswith("llvm.")).union(
     DATA, "memcpy memmove memset bzero __bzero".split()
 )
-"""What the native code may need from the C library and from Python."""
+"""The symbols of the C library and of Python that native code may use."""

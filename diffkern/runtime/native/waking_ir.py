@@ -37,7 +37,7 @@ __all__ = [
 ARRIVAL = "dk_pool_arrival"
 """The estimate in nanoseconds: how long a worker takes from the signal until it helps."""
 IDLE = "dk_pool_idle"
-"""How many workers are asleep."""
+"""The number of sleeping workers."""
 SIGNALLED = "dk_pool_signalled"
 """When workers were last woken, 0 once one of them is awake; guarded by the mutex."""
 WORTH_NS = 50_000

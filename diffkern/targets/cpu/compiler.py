@@ -1,8 +1,8 @@
 """The CPU target: a function of the IR to object code.
 
 Any function that the verifier accepts, with the symbol it is to have, becomes a
-:class:`~diffkern.targets.target.Compiled` whose functions follow ``diffkern.abi`` and need no symbols from outside
-except functions of libm.
+:class:`~diffkern.targets.target.Compiled` whose functions follow ``diffkern.contracts.abi`` and need no symbols from
+outside except functions of libm.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import finalize_blocks, use_atomics
 from diffkern.analysis.coverage import store_sums
+from diffkern.contracts.manifest import Conflict
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.passes import Pass
 from diffkern.ir.stages import CPU, LOOPS, PROGRAM, SERIAL
@@ -22,9 +23,8 @@ from diffkern.lower.marks import mark_as_written
 from diffkern.lower.pointed import arrays_at_addresses
 from diffkern.lower.polygammas import expand_polygammas
 from diffkern.lower.tiles.serial import lower_tiles
-from diffkern.manifest import Conflict
 from diffkern.opt.dce import eliminate
-from diffkern.opt.decided import decide
+from diffkern.opt.fold_compares import decide
 from diffkern.opt.trip_sums import sum_trips
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
@@ -41,7 +41,7 @@ EVERY_STATE = 200
 """Operations of a loop's body up to which the adjoint goes back by segments, and has its iterations three times."""
 
 _VECTORS = "vector.body:"
-"""What LLVM calls a loop of vectors."""
+"""LLVM's label of a vectorised loop."""
 
 TRIP_SUMS = Pass("trip-sums", SERIAL, SERIAL, sum_trips)
 LOWERING = (
@@ -104,7 +104,7 @@ class CpuTarget(Target):
             updates=kernel.updates,
             added=kernel.added,
             faster=kernel.threads.faster if kernel.threads.lanes > 1 else 1.0,
-            together=kernel.threads.groups,
+            lane_counts=kernel.threads.groups,
         )
 
     def threads(self, fn: Function, settings: Settings) -> str:

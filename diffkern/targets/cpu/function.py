@@ -22,9 +22,9 @@ from diffkern.targets.emit.frame import loop_stacks
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.kernel import float_flags
 from diffkern.targets.emit.memory import ArrayRef, element_size
-from diffkern.targets.emit.room import Room
 from diffkern.targets.emit.scalars import ScalarEmitter
 from diffkern.targets.emit.types import I32, I64, PTR, VOID, Isa, TargetModule, i64, value_type
+from diffkern.targets.emit.workspace import Workspace
 
 __all__ = ["emit_function", "result_place"]
 
@@ -42,7 +42,7 @@ def emit_function(fn: Function, symbol: str, isa: Isa, *, fast_math: bool = Fals
     # Numba's function, into which this one is inlined, has LLVM estimate quotients that allow a reciprocal.
     flags = tuple(flag for flag in float_flags(fn, fast_math=fast_math) if flag != "arcp")
     scalars = ScalarEmitter(b, module, flags)
-    room = Room(b)
+    room = Workspace(b)
     stacks = loop_stacks(room.take, facts)
     body = BodyEmitter(b, scalars, facts, {}, {}, stacks=stacks, vector_bytes=isa.vector_bytes)
     given = iter(function.args)

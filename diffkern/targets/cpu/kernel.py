@@ -2,13 +2,13 @@
 
 A function without composite mathematics, and a symbol, give an LLVM module that defines ``symbol`` and, if the kernel
 sums into uniform addresses, ``symbol_finish``; both have the signature ``void(int64, int64, int64)`` of
-``diffkern.abi``. The module holds nothing else that is visible from outside.
+``diffkern.contracts.abi``. The module holds nothing else that is visible from outside.
 
 The threads of a chunk are walked as a loop nest: rows of the last axis the kernel asks for, so that the innermost loop
 runs over that axis alone and the leading components are computed once a row. A launch with more axes than the kernel
 asks for repeats the whole nest. Values that are the same for all threads of the nest, or of a row, are computed ahead
-of the loop (``diffkern.opt.placement``). If an array that is read there shares memory with one that the kernel writes,
-there is a nest for each thread.
+of the loop (``diffkern.opt.hoist_uniform``). If an array that is read there shares memory with one that the kernel
+writes, there is a nest for each thread.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op
 from diffkern.ir.types import scalar_of
 from diffkern.ir.types import value_type as held_type
-from diffkern.opt.placement import Placement, place
+from diffkern.opt.hoist_uniform import Placement, place
 from diffkern.targets.cpu.lanes import choice
 from diffkern.targets.cpu.lanes.threads import Lanes
 from diffkern.targets.cpu.loops import longest_loop
-from diffkern.targets.cpu.outline import Outline, outline
-from diffkern.targets.cpu.outlined import OutlinedBody, Slots
+from diffkern.targets.cpu.outline_emit import OutlinedBody, Slots
+from diffkern.targets.cpu.outline_plan import Outline, outline
 from diffkern.targets.cpu.sums import added_to, updates_atomically
 from diffkern.targets.cpu.uniform import uniform_questions
 from diffkern.targets.emit.buffers import Scratch
@@ -45,7 +45,6 @@ from diffkern.targets.emit.memory import (
     atomic_element,
     disjoint,
 )
-from diffkern.targets.emit.room import Room
 from diffkern.targets.emit.scalars import ScalarEmitter, compare
 from diffkern.targets.emit.types import (
     I32,
@@ -59,10 +58,11 @@ from diffkern.targets.emit.types import (
     memory_type,
     value_type,
 )
+from diffkern.targets.emit.workspace import Workspace
 from diffkern.targets.target import Settings
 
 _MOST_COMPARISONS = 64
-"""How many pairs of arrays a chunk may compare to find out whether what it read ahead of its threads stays as it is."""
+"""The most pairs of arrays that a chunk compares to tell whether values read ahead of its threads stay valid."""
 
 _SIGNATURE = ir.FunctionType(VOID, [I64, I64, I64])
 
@@ -234,7 +234,7 @@ class Chunk(_Frame, KernelFrame):
         super().__init__(module, fn, facts, symbol, flags, updates=updates_atomically(fn, facts.reduced))
         self.placement = placement
         self.functions = [module.globals[symbol]]
-        self.room = Room(self.builder)
+        self.room = Workspace(self.builder)
         known, self.row_by_itself = chosen.uniformity, chosen.by_itself
         self.lanes = [] if known is None else [Lanes(self, form, flags, known) for form in chosen.forms]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import threading
 from typing import NamedTuple
 
-from diffkern.forks import free_in_child
-from diffkern.interrupts import wait
-from diffkern.llvm_lock import give_back
+from diffkern.process.forks import free_in_child
+from diffkern.process.interrupts import wait
+from diffkern.process.llvm_lock import give_back
 
 __all__ = ["NumbaTarget", "numba_target"]
 

@@ -15,11 +15,11 @@ from typing import Any
 
 from llvmlite import binding as llvm
 
-from diffkern import llvm_modules
+from diffkern.contracts.platforms import NAMED, NATIVE, Level
 from diffkern.errors import CompileError
-from diffkern.forks import free_in_child
-from diffkern.interrupts import interruptible
-from diffkern.platforms import NAMED, NATIVE, Level
+from diffkern.process import llvm_modules
+from diffkern.process.forks import free_in_child
+from diffkern.process.interrupts import interruptible
 from diffkern.targets.cpu.numba_target import numba_target
 from diffkern.targets.cpu.sunk_loads import has_sunk_loads
 from diffkern.targets.cpu.uniform import MOST_QUESTIONS

@@ -29,7 +29,7 @@ from diffkern.ops.table import lookup
 __all__ = ["MOST_QUESTIONS", "uniform_questions"]
 
 MOST_QUESTIONS = 20_000.0
-"""How many may be asked: they take less than a tenth of a second."""
+"""The most questions that are asked: they take less than a tenth of a second."""
 
 _MOST_TRIPS = 64.0
 

@@ -14,6 +14,7 @@ from functools import partial
 from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.analysis.tile_products import TileProduct
+from diffkern.contracts.manifest import Conflict, GpuResources
 from diffkern.errors import CompileError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value, walk
@@ -25,12 +26,11 @@ from diffkern.lower.marks import mark_as_written
 from diffkern.lower.pointed import elements_at_addresses
 from diffkern.lower.polygammas import expand_polygammas
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
-from diffkern.manifest import Conflict, GpuResources
 from diffkern.opt.clears import overwrite_late
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
-from diffkern.opt.decided import decide
-from diffkern.opt.siblings import hoist_common
+from diffkern.opt.fold_compares import decide
+from diffkern.opt.hoist_common import hoist_common
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.cubin import declared_local_bytes, resources

@@ -1,8 +1,8 @@
 """The CUDA target: a function of the IR to PTX and a cubin.
 
 Any function that the verifier accepts, with the symbol it is to have, becomes a
-:class:`~diffkern.targets.target.Compiled` whose kernel takes the argument block of ``diffkern.abi`` by value. No GPU
-and no driver is needed.
+:class:`~diffkern.targets.target.Compiled` whose kernel takes the argument block of ``diffkern.contracts.abi`` by value.
+No GPU and no driver is needed.
 
 LLVM makes PTX, and the cubin is assembled from the PTX that is kept. Kernels that call a library are compiled by
 :mod:`diffkern.targets.numba_cuda`.
@@ -17,10 +17,10 @@ from typing import Any
 
 from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.errors import CompileError
-from diffkern.interrupts import interruptible
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array
 from diffkern.lower.pointed import arrays_at_addresses
+from diffkern.process.interrupts import interruptible
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.architecture import CudaArchitecture, taken
 from diffkern.targets.cuda.kernel import CudaModule, alignment, emit_kernel

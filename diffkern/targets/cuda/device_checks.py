@@ -1,4 +1,4 @@
-"""The checks that debug programs call besides the primitives, which report in the record of ``diffkern.abi``.
+"""The checks that debug programs call besides the primitives, which report in the record of ``diffkern.contracts.abi``.
 
 A check takes the record, the number of the place in the source, the thread, and the checked values, and returns whether
 all is well. The first thread that finds an error fills the record in. As in
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numba import cuda
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.targets.cuda.device_library import SIMULATED, device, updating
 
 if not SIMULATED:

@@ -16,8 +16,8 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from diffkern import wheels
 from diffkern.errors import CompileError
+from diffkern.process import wheels
 from diffkern.targets.cuda.cubin import architecture, code_sections
 from diffkern.targets.cuda.sass import Code, parse_raw
 

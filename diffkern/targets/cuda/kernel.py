@@ -1,7 +1,7 @@
 """A kernel for CUDA as an LLVM module: one function, a grid-stride loop over the threads of a launch.
 
 A function without composite mathematics, and a symbol, give an LLVM module that defines the kernel ``symbol`` with one
-by-value parameter, the argument block of ``diffkern.abi``; nothing else is visible from outside.
+by-value parameter, the argument block of ``diffkern.contracts.abi``; nothing else is visible from outside.
 
 Any one-dimensional grid of one-dimensional blocks is right, with at most ``abi.CUDA_GRID_THREADS`` threads in all, for
 a launch that has at least one thread. A thread starts at its number in the grid and advances by the size of the grid.
@@ -23,8 +23,8 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern import abi
 from diffkern.analysis.blocks import blockwise_op, shared_bytes
+from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access

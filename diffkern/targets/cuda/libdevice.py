@@ -13,8 +13,8 @@ from pathlib import Path
 
 from llvmlite import binding as llvm
 
-from diffkern import wheels
 from diffkern.errors import CompileError
+from diffkern.process import wheels
 
 INSTALL = 'run: pip install "diffkern[cuda]"'
 

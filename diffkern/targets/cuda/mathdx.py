@@ -21,9 +21,9 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from diffkern import wheels
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
+from diffkern.process import wheels
 
 __all__ = [
     "ITEMSIZE",

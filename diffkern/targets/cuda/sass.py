@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from diffkern.forks import computed_once
+from diffkern.process.forks import cached_property
 
 __all__ = ["CLASSES", "Code", "Instruction", "Loop", "join", "parse", "parse_raw"]
 
@@ -111,7 +111,7 @@ class Code:
     name: str
     instructions: tuple[Instruction, ...]
 
-    @computed_once
+    @cached_property
     def mnemonics(self) -> dict[str, int]:
         """The number of instructions of each opcode with its modifiers, the most frequent first."""
         return dict(Counter(i.opcode for i in self.instructions).most_common())
@@ -125,7 +125,7 @@ class Code:
         pattern = CLASSES[class_name]
         return [i for i in self.instructions if pattern.match(i.opcode)]
 
-    @computed_once
+    @cached_property
     def loops(self) -> tuple[Loop, ...]:
         """The loops, by their start; branches back to one place are one loop."""
         ends: dict[int, int] = {}

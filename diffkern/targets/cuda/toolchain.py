@@ -14,11 +14,11 @@ from typing import Any, Literal
 
 from llvmlite import binding as llvm
 
-from diffkern import llvm_modules, wheels
+from diffkern.contracts.platforms import ARCHITECTURES
 from diffkern.errors import CompileError
-from diffkern.forks import free_in_child
-from diffkern.interrupts import interruptible
-from diffkern.platforms import ARCHITECTURES
+from diffkern.process import llvm_modules, wheels
+from diffkern.process.forks import free_in_child
+from diffkern.process.interrupts import interruptible
 from diffkern.targets.cuda import libdevice
 
 TRIPLE = "nvptx64-nvidia-cuda"
@@ -26,9 +26,9 @@ DATA_LAYOUT = "e-p6:32:32-i64:64-i128:128-i256:256-v16:16-v32:32-n16:32:64"
 
 _FEATURES = {"sm_75": "+ptx81", "sm_80": "+ptx81", "sm_86": "+ptx81", "sm_87": "+ptx81", "sm_89": "+ptx81",
              "sm_90": "+ptx81", "sm_100": "+ptx86", "sm_103": "+ptx88", "sm_120": "+ptx87"}  # fmt: skip
-"""What LLVM compiles for, each with an early version of PTX that has it: more drivers take that."""
+"""The architectures that LLVM compiles for, each with an early PTX version that has it, which more drivers accept."""
 _BASES = {"sm_88": "sm_86", "sm_110": "sm_100", "sm_121": "sm_120"}
-"""What only the assembler knows, each with that whose PTX it takes."""
+"""Architectures that only the assembler knows, each with the one whose PTX it accepts."""
 
 _lock = free_in_child(threading.Lock())
 

@@ -1,4 +1,4 @@
-"""The checks of debug programs at run time, as LLVM; ``diffkern.abi`` describes the record they report in.
+"""The checks of debug programs at run time, as LLVM; ``diffkern.contracts.abi`` describes the record they report in.
 
 For an op and the values it works on, a check emits code at the builder's position that reports an error, if it is the
 first of the launch, and for an access returns whether it may happen. Every place that can report has a number, in the
@@ -13,7 +13,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import HELD, SHARED, Array, Scalar
 from diffkern.ir.views import Access

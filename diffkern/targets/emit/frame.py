@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.ir.types import Array, Element, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type

@@ -200,7 +200,7 @@ class BodyEmitter:
                 self.exact[op.result] = self.exact_form(op)
             return
         # Every op that is not scalar has a method; passes before have removed all others.
-        method = _SPELLED.get(op.name)
+        method = _EMITTERS.get(op.name)
         if method is None:
             raise CompileError(f"operation {op.name} has no LLVM form", loc=op.loc)
         emit = getattr(self, method)
@@ -576,7 +576,7 @@ class BodyEmitter:
         self.define(op.results, phis)
 
 
-_SPELLED: Mapping[str, str] = {
+_EMITTERS: Mapping[str, str] = {
     "construct": "construct",
     "extract": "extract",
     "tid": "thread_index",
@@ -612,8 +612,8 @@ _SPELLED: Mapping[str, str] = {
     "while": "loop_while",
 }
 RARELY = [1, 2000]
-"""How often a condition holds, and does not, that hardly ever does."""
+"""Branch weights of a condition that hardly ever holds."""
 ONCE = [1001, 1000]
-"""How often a loop makes a trip, and no more trip, that hardly ever makes more than one."""
+"""Branch weights of a loop that hardly ever makes more than one trip."""
 
 __all__ = ["I1", "RARELY", "BodyEmitter", "StackRef"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.targets.emit.checks import Checking, Checks
 from diffkern.targets.emit.frame import Frame

@@ -1,4 +1,4 @@
-"""Output of threads, as LLVM: each text goes as a few words into the buffer that ``diffkern.abi`` describes.
+"""Output of threads, as LLVM: each text goes as a few words into the buffer that ``diffkern.contracts.abi`` describes.
 
 For an op that prints and its values, code at the builder's position reserves space in the buffer and stores the words
 there, or counts that there was none. Every op has a number, in the order of emission.
@@ -11,7 +11,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import Kind, Scalar
 from diffkern.targets.emit.record import Record

@@ -13,7 +13,7 @@ __all__ = ["Record"]
 
 @dataclass(slots=True)
 class Record:
-    """The record of a launch, as ``diffkern.abi`` describes it.
+    """The record of a launch, as ``diffkern.contracts.abi`` describes it.
 
     Attributes
     ----------

@@ -18,10 +18,10 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.errors import CompileError
-from diffkern.forks import free_in_child
 from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, Type, Vec, scalar_of
+from diffkern.process.forks import free_in_child
 from diffkern.targets.cuda.libdevice import INSTALL
 from diffkern.targets.numba_cuda.entry import KERNEL, Entry
 from diffkern.targets.numba_cuda.finish import finish

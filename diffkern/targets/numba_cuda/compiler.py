@@ -11,7 +11,6 @@ import functools
 from dataclasses import dataclass
 
 from diffkern.errors import CompileError
-from diffkern.interrupts import interruptible
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import Array, Type
 from diffkern.lower.cuda_plan import cuda_plan, dynamic_shared_bytes, sum_bytes
@@ -19,6 +18,7 @@ from diffkern.printing.checked import CheckedWriter
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.products import library_products
 from diffkern.printing.python import function_name
+from diffkern.process.interrupts import interruptible
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.architecture import CudaArchitecture, called, taken
 from diffkern.targets.cuda.kernel import alignment
@@ -33,7 +33,7 @@ from diffkern.targets.target import USUAL, Compiled, Settings
 __all__ = ["NumbaCudaTarget", "target"]
 
 COMPILED_FOR = "sm_75"
-"""What LTO code is made for: nvJitLink takes it for every later architecture."""
+"""The architecture of LTO code: nvJitLink accepts it for every later one."""
 
 TAKE_LLVM = 'take compiler="llvm"'
 

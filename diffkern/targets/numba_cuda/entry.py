@@ -1,4 +1,4 @@
-"""The kernel that a launch calls, around the readable one: the argument block of ``diffkern.abi``, slot by slot.
+"""The kernel that a launch calls, around the readable one: the argument block of ``contracts.abi``, slot by slot.
 
 For the parameters of a function, :func:`entry_of` gives the source of a kernel that takes each 8-byte slot of the block
 as a parameter of its own, makes the readable kernel's arguments from them, and calls it; and the meaning of each of its
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.ir.types import INT64, Array, Type
 
 __all__ = ["Entry", "Made", "entry_of"]
@@ -19,7 +19,7 @@ _RECORD = 2**31
 """Elements of the record, as far as its reader is concerned: it ends with the stamps of all arrays."""
 
 KERNEL = "kernel"
-"""What the entry calls the readable kernel."""
+"""The name of the readable kernel in the entry."""
 
 
 @dataclass(frozen=True)

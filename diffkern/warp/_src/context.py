@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import diffkern.warp as wp
 from diffkern.lang.intrinsics import lowering_key
-from diffkern.runtime.allocations import tracker
-from diffkern.runtime.device import get_device
+from diffkern.runtime.memory.allocations import tracker
+from diffkern.runtime.memory.device import get_device
 from diffkern.warp._src.core import Core
 from diffkern.warp.modules import Module, registered
 
@@ -56,7 +56,7 @@ class _Runtime:
 
 
 runtime: Final = _Runtime()
-"""What Warp keeps for the process: here only the place of its compiled library."""
+"""Warp's process-wide state: here only its compiled library."""
 
 
 def __getattr__(name: str) -> Any:

@@ -16,8 +16,8 @@ import numpy as np
 import diffkern.warp as wp
 from diffkern.lang.dtypes import float32, float64
 from diffkern.lang.intrinsics import lowering_key
-from diffkern.runtime.allocations import tracker
-from diffkern.runtime.array import array
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.memory.allocations import tracker
 from diffkern.types import vector
 from diffkern.utils import array_inner, array_sum
 

@@ -10,13 +10,13 @@ import builtins
 from collections.abc import Mapping
 from typing import Any, Final, get_args, get_origin
 
-from diffkern.indexed import indexedarray
 from diffkern.ir import types as T
 from diffkern.lang.annotations import ArrayAnnotation, TileAnnotation
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.patterns import Float, Int, Scalar
 from diffkern.lang.structs import definition_of
-from diffkern.runtime.array import array
+from diffkern.runtime.arrays.array import array
+from diffkern.transforms.indexed import indexedarray
 
 __all__ = ["ARRAY_TYPE_INDEXED", "ARRAY_TYPE_REGULAR", "array_type_id", "get_type_code"]
 

@@ -8,7 +8,7 @@ from typing import Any
 import diffkern.warp.types as public
 from diffkern.lang.patterns import Float, Int, Scalar
 from diffkern.lang.references import Reference
-from diffkern.runtime.exposed import ArrayC as array_t
+from diffkern.runtime.arrays.array_protocols import ArrayC as array_t
 from diffkern.warp._src.type_codes import ARRAY_TYPE_INDEXED, ARRAY_TYPE_REGULAR, array_type_id, get_type_code
 from diffkern.warp.hints import Matrix, Quaternion, Transformation, Vector
 from diffkern.warp.types import (

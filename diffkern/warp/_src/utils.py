@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import diffkern.warp.utils as public
-from diffkern.mapping import kernels as map_cache
+from diffkern.transforms.mapping import kernels as map_cache
 
 __all__ = ["check_p2p", "map_cache"]
 

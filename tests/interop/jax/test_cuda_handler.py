@@ -21,13 +21,13 @@ import jax
 import jax.numpy as jnp
 
 import diffkern as dk
-from diffkern import abi
-from diffkern.build.specialize import Specialization, load, load_entry
+from diffkern.compiler.specialize import Specialization, load, load_entry
+from diffkern.contracts import abi
+from diffkern.contracts.options import Variant
 from diffkern.interop.jax import cuda, ffi_api, programs
 from diffkern.interop.jax.layout import HANDLER, REGISTRY
 from diffkern.interop.jax.registry import key_words
 from diffkern.ir.types import parse_type
-from diffkern.options import Variant
 
 I32, I64, P = ctypes.c_int32, ctypes.c_int64, ctypes.c_void_p
 KERNEL = ctypes.CFUNCTYPE(None, I64, I64, I64)

@@ -62,7 +62,7 @@ CALL = """
         x = jnp.sin(jnp.arange(m * n, dtype=jnp.float32)).reshape(m, n)
         value, (gx, gc) = program.call(x, jnp.float32(0.1))
         sizes[f"{m}x{n}"] = [float(value), float((gx * x).sum()), float(gc)]
-    heavy = [name for name in ("numba", "diffkern.pipeline", "diffkern.frontend") if name in sys.modules]
+    heavy = [name for name in ("numba", "diffkern.compiler.pipeline", "diffkern.frontend") if name in sys.modules]
     print(json.dumps({"sizes": sizes, "known": known, "heavy": heavy}))
 """
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.runtime.native.loader import load_object
 from support.ptx.grid import Launch, launch
 from support.ptx.image import load_image

@@ -17,14 +17,14 @@ from unittest.mock import patch
 
 import numpy as np
 
-from diffkern import abi
 from diffkern.analysis.blocks import is_simt
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts import abi
+from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.lower.cuda_plan import finalize_updates
-from diffkern.options import Variant
 from diffkern.targets import target_named
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.target import Settings

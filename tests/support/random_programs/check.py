@@ -19,7 +19,7 @@ from unittest import mock
 import numpy as np
 
 import diffkern as dk
-from diffkern.runtime import fitting, folding, quick
+from diffkern.runtime.records import adjoint_seeding, sequence_dce, zero_fill_elision
 from diffkern.testing.differences import Differences, Estimate
 
 from ..fuzz import load_module
@@ -364,9 +364,9 @@ def _accepted(run: _Run) -> str:
 def _always_folded() -> Iterator[None]:
     """Let sequences leave out what they can in the block, however little that is."""
     with (
-        mock.patch.object(folding, "_LESS_WORK", np.inf),
-        mock.patch.object(fitting, "_WORK_PER_BYTE", np.inf),
-        mock.patch.object(quick, "_LEAST", 1),
+        mock.patch.object(sequence_dce, "_LESS_WORK", np.inf),
+        mock.patch.object(adjoint_seeding, "_WORK_PER_BYTE", np.inf),
+        mock.patch.object(zero_fill_elision, "_LEAST", 1),
     ):
         yield
 

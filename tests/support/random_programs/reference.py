@@ -6,7 +6,7 @@ from types import ModuleType
 
 import numpy as np
 
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.printing import executor
 from diffkern.testing.programs import leaf_values
 

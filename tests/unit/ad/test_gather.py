@@ -10,16 +10,16 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import passes, pipeline
 from diffkern.ad.gather import gathered
+from diffkern.compiler import passes, pipeline
+from diffkern.contracts.manifest import Gather, Monomial
+from diffkern.contracts.options import KernelOptions
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.passes import run
 from diffkern.ir.types import FLOAT32, FLOAT64, INT32, Array, Type, Vec
 from diffkern.ir.verify import verify
 from diffkern.ir.views import Access, For
-from diffkern.manifest import Gather, Monomial
-from diffkern.options import KernelOptions
 from diffkern.testing.programs import Interpreted, as_argument
 
 SIGNED = ("atan2", "copysign")

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.ad.activity import Activity
 from diffkern.ad.cotangents import Cotangents
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.loops import StackBudget
+from diffkern.compiler import pipeline
 from diffkern.errors import AutodiffError
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Region, Value, walk
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, UINT32, Array, Type, Vec

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import pipeline
-from diffkern.frontend import lowering
+from diffkern.compiler import pipeline
+from diffkern.contracts.options import Variant
+from diffkern.frontend.statements import lowering
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import FLOAT64, INT32, Array
-from diffkern.options import Variant
 from diffkern.targets.cpu.compiler import EVERY_STATE
 
 D1 = Array(FLOAT64, 1)

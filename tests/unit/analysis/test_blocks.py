@@ -10,7 +10,7 @@ from block_corpus import BLOCKS
 
 import diffkern as dk
 from diffkern.analysis.blocks import shared_bytes
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.ir.nodes import walk
 from diffkern.ir.verify import verify
 from diffkern.lower.fission import to_blocks

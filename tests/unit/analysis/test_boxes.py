@@ -8,9 +8,9 @@ import random
 import pytest
 
 import diffkern as dk
-from diffkern.manifest import Box, Form, Monomial, Span
-from diffkern.runtime.packed import PackedLaunch
-from diffkern.runtime.regions import _Numbers
+from diffkern.contracts.manifest import Box, Form, Monomial, Span
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.regions import _Numbers
 
 SIZE = 97
 _count = iter(range(10**6))

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.ad.stamps import decided_by_order
 from diffkern.analysis.collisions import collisions, may_collide
 from diffkern.analysis.components import Components
-from diffkern.compilation import Compilation
+from diffkern.compiler import pipeline
+from diffkern.compiler.compilation import Compilation
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import FLOAT64, INT32, Array, Vec
 

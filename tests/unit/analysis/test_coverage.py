@@ -8,12 +8,12 @@ import pytest
 
 import diffkern as dk
 from diffkern.analysis.coverage import added_once, keep_taken, overwritten_whole, store_sums, taken_once
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.types import FLOAT32, parse_array_type
-from diffkern.options import Variant
 
 A1, A2 = dk.array(dtype=float), dk.array(dtype=float, ndim=2)
 
@@ -198,7 +198,7 @@ def test_taken_once(kernel, active, expected, joint):
     keep_taken(fn)
     assert stores - sum(op.name == "store" for op in walk(fn.body)) == len(expected)
     assert taken_once(fn) == {}
-    kept = Compilation(kernel.func, kernel.argument_types(), replace(variant, keeps=True)).adjoint.fn
+    kept = Compilation(kernel.func, kernel.argument_types(), replace(variant, preserve_cotangents=True)).adjoint.fn
     assert to_text(kept) == to_text(fn)
 
 

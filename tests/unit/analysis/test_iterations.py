@@ -12,7 +12,7 @@ import pytest
 
 from diffkern.analysis.dependence import Source, classify_loads
 from diffkern.analysis.inequalities import Row, unsolvable
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.types import FLOAT64, INT32, Array
 from diffkern.opt.ranges import clear_wraps
 

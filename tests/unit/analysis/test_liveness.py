@@ -8,7 +8,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.analysis.liveness import most_alive
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.types import FLOAT32, INT32, Array, Vec
 
 F1, V1 = Array(FLOAT32, 1), Array(Vec(FLOAT32, 3), 1)

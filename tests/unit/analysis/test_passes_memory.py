@@ -10,11 +10,11 @@ import pytest
 from passes_harness import D1, D2, I1, after, assert_same, body, lowered, names, wraps
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.conflicts import Conflict
 from diffkern.analysis.dependence import Source, classify_loads
 from diffkern.analysis.threads import Distance, Never, relate
+from diffkern.compiler import pipeline
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Region, Value, walk
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, UINT32, Array

@@ -6,7 +6,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.analysis.writers import one_writer_each
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.ir.types import FLOAT32, INT32, Array
 
 

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.analysis.sorted_updates import Unsorted
+from diffkern.compiler import pipeline
+from diffkern.contracts.manifest import Destination, SortedSum
+from diffkern.contracts.options import FORWARD, Variant
 from diffkern.ir.nodes import walk
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT8, Array, Type, Vec
 from diffkern.ir.verify import verify
 from diffkern.ir.views import Access
-from diffkern.manifest import Destination, SortedSum
-from diffkern.options import FORWARD, Variant
 
 X, AT, OUT = Array(FLOAT32, 1), Array(INT32, 1), Array(FLOAT32, 1)
 TABLE, GRID, POINTS = Array(INT32, 2), Array(FLOAT32, 2), Array(Vec(FLOAT64, 3), 1)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import diffkern as dk
-from diffkern.analysis.steering import steering
-from diffkern.compilation import Compilation
+from diffkern.analysis.control_dependence import steering
+from diffkern.compiler.compilation import Compilation
 
 A1, A2, I1 = dk.array(dtype=float), dk.array(dtype=float, ndim=2), dk.array(dtype=int)
 

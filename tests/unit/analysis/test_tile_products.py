@@ -6,9 +6,9 @@ import pytest
 
 import diffkern as dk
 from diffkern.analysis.tile_products import TileProduct, factor_type, product_of
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import Function, walk
-from diffkern.options import Variant
 
 f2 = dk.array(dtype=float, ndim=2)
 h2 = dk.array(dtype=dk.float16, ndim=2)

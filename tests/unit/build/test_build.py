@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.build import ahead as build
-from diffkern.build import ship
 from diffkern.cache.maintenance import artifacts
-from diffkern.platforms import NAMED, runnable
+from diffkern.compiler import ahead as build
+from diffkern.compiler import ship
+from diffkern.contracts.platforms import NAMED, runnable
 from diffkern.runtime.native.objfile import read_symbols
 
 ROOT = Path(__file__).parents[3]
@@ -57,7 +57,7 @@ def test_compiled_kernels_are_in_the_cache_with_their_adjoints(cache, capsys):
 SEVERAL = """
 import numpy as np
 import diffkern as dk
-from diffkern.build import ahead, specialize
+from diffkern.compiler import ahead, specialize
 
 
 def make(c):
@@ -181,8 +181,8 @@ def test_every_target_that_runs_here_gives_the_right_result(tmp_path, name, cach
     ship.compile_ahead([wave], [name], tmp_path / "out", processes=1)
     library = dk.load(tmp_path / "out")
     assert library.targets == (name,)
-    monkeypatch.setattr("diffkern.build.specialize.build_entry", lambda *_: pytest.fail("compiled"))
-    monkeypatch.setattr("diffkern.build.specialize._loaded", {})
+    monkeypatch.setattr("diffkern.compiler.specialize.build_entry", lambda *_: pytest.fail("compiled"))
+    monkeypatch.setattr("diffkern.compiler.specialize._loaded", {})
     at = np.linspace(-3.0, 1000.0, 4097, dtype=np.float32)
     x, y = dk.array(at), dk.zeros(at.size)
     dk.launch(wave, dim=at.size, inputs=[x, y])
@@ -201,8 +201,8 @@ def test_a_shipped_adjoint_comes_with_those_for_threads_that_race(tmp_path, cach
     for form in ("with atomics", "sums sorted"):
         assert [a.title.endswith(form) for a in artifacts(tmp_path / "out")].count(True) == 1
     dk.load(tmp_path / "out")
-    monkeypatch.setattr("diffkern.build.specialize.build_entry", lambda *_: pytest.fail("compiled"))
-    monkeypatch.setattr("diffkern.build.specialize._loaded", {})
+    monkeypatch.setattr("diffkern.compiler.specialize.build_entry", lambda *_: pytest.fail("compiled"))
+    monkeypatch.setattr("diffkern.compiler.specialize._loaded", {})
     # Copies of so large a gradient for each group of threads would cost more than the work.
     x, y = dk.zeros(1 << 20, requires_grad=True), dk.zeros(1 << 16, requires_grad=True)
     with dk.Tape() as tape:

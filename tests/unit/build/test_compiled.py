@@ -8,9 +8,9 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern.build import ship, specialize, stores
-from diffkern.build.specialize import Specialization, load_entry
 from diffkern.cache.maintenance import artifacts
+from diffkern.compiler import ship, specialize, stores
+from diffkern.compiler.specialize import Specialization, load_entry
 from diffkern.targets.cuda import cubin
 
 require("cuda.bindings.nvjitlink", "nvidia")

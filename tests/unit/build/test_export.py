@@ -11,10 +11,10 @@ from grad.build import values
 from grad.corpus import CASES
 
 import diffkern as dk
-from diffkern.build.export import export
 from diffkern.cli import command as cli
+from diffkern.compiler.export import export
 from diffkern.errors import CompileError
-from diffkern.kernel import Kernel
+from diffkern.kernels.kernel import Kernel
 from diffkern.ops.table import all_ops
 from diffkern.printing.standalone import copied
 

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import compilation
-from diffkern.build import lowered
+from diffkern.compiler import compilation, lowered
 from diffkern.ir.nodes import Function
 
 FACTOR = 3.0

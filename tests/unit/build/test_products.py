@@ -16,13 +16,13 @@ import pytest
 from conftest import products_made, require
 
 import diffkern as dk
-from diffkern import wheels
-from diffkern.build.ahead import Work, make, specializations
-from diffkern.build.products import Products, generated, obtain, product_key
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.store import Store
+from diffkern.compiler.ahead import Work, make, specializations
+from diffkern.compiler.products import Products, generated, obtain, product_key
 from diffkern.errors import CompileError
-from diffkern.runtime.config import config
+from diffkern.process import wheels
+from diffkern.runtime.observe.config import config
 from diffkern.targets.cuda import mathdx
 from diffkern.targets.cuda.mathdx import Product
 
@@ -276,7 +276,7 @@ def test_a_build_makes_the_products_of_all_programs_together(monkeypatch: pytest
         dk.tile_store(c, dk.tile_matmul(x, y))
 
     asked: list[Product] = []
-    monkeypatch.setattr("diffkern.build.products.obtain", lambda wanted, **options: asked.extend(wanted))
+    monkeypatch.setattr("diffkern.compiler.products.obtain", lambda wanted, **options: asked.extend(wanted))
     programs = [s.for_block(32, True) for s in specializations(gemm, [half] * 3, True, None)]
     make([Work(s, s.fields(), "sm_90", Store(tmp_path)) for s in programs], 1, False)
     product = Product(16, 16, 16, "float16", "float16", "float32", threads=32, arch="sm_90")

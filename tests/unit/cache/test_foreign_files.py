@@ -15,8 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from diffkern.build.ship import load_directory
-from diffkern.build.stores import clear_kernel_cache
 from diffkern.cache.entries import LOCK_PREFIX, WORK_PREFIX, contents, publish, remove, sweep
 from diffkern.cache.key import digest, key
 from diffkern.cache.lock import exclusive
@@ -25,8 +23,10 @@ from diffkern.cache.manifest import Entry
 from diffkern.cache.place import UnsafeError
 from diffkern.cache.store import Store
 from diffkern.cli.command import main
-from diffkern.manifest import Manifest
-from diffkern.runtime.config import config
+from diffkern.compiler.ship import load_directory
+from diffkern.compiler.stores import clear_kernel_cache
+from diffkern.contracts.manifest import Manifest
+from diffkern.runtime.observe.config import config
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions and links")
 is_root = hasattr(os, "geteuid") and os.geteuid() == 0

@@ -14,7 +14,7 @@ from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts, copy_artifacts, find, prune, remove
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
-from diffkern.manifest import Manifest
+from diffkern.contracts.manifest import Manifest
 
 
 def entry(title: str, size: int = 1000) -> Entry:

@@ -13,8 +13,7 @@ import diffkern as dk
 from diffkern.cache.key import digest, key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
-from diffkern.errors import Loc
-from diffkern.manifest import (
+from diffkern.contracts.manifest import (
     Access,
     Checks,
     Conflict,
@@ -30,8 +29,9 @@ from diffkern.manifest import (
     from_json,
     to_json,
 )  # fmt: skip
+from diffkern.errors import Loc
 
-X = Parameter("x", "array1d<float32,C>", "param", 0, 0, align=16, whole=1, shape_read=True)
+X = Parameter("x", "array1d<float32,C>", "param", 0, 0, align=16, fully_overwritten=1, shape_read=True)
 CT = Parameter("ct_x", "array1d<float32,C>", "cotangent", 0, 0, conflict=Conflict("bounded", ((-1, 2),), False))
 FULL = Manifest(
     1, 2.5, (X, replace(X, role="saved"), CT), reads=(0,), writes=(0,), updated=(0,), post=(0,),

@@ -16,7 +16,7 @@ from diffkern.cache.entries import contents
 from diffkern.cache.key import digest, key
 from diffkern.cache.manifest import Entry, parse
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
-from diffkern.manifest import Manifest
+from diffkern.contracts.manifest import Manifest
 
 ENTRY = Entry(
     b"\x7fELF object", ("dk_a", "dk_a_finish"), "def f(): …\n", Manifest(1, 2.5, (), sites=1), {"types": "float32"}

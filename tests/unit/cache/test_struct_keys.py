@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import diffkern as dk
-from diffkern.build.specialize import Specialization, artifact_key
-from diffkern.options import Variant
+from diffkern.compiler.specialize import Specialization, artifact_key
+from diffkern.contracts.options import Variant
 
 ROOT = Path(__file__).parents[3]
 
@@ -20,11 +20,11 @@ PROGRAM = """
 import hashlib
 import diffkern as dk
 from diffkern.lang import definition_of
-from diffkern.options import Variant
-from diffkern.build.specialize import Specialization
+from diffkern.contracts.options import Variant
+from diffkern.compiler.specialize import Specialization
 from diffkern.cache.key import key
-from diffkern.runtime.arguments import bind
-from diffkern.runtime.type_keys import type_of_key
+from diffkern.runtime.launch.arguments import bind
+from diffkern.runtime.arrays.type_keys import type_of_key
 
 @dk.struct
 class Inner:

@@ -6,9 +6,9 @@ import pytest
 from conftest import require
 from test_cli import MODEL, refused
 
-from diffkern.build import specialize
 from diffkern.cache.maintenance import artifacts
 from diffkern.cli import command as cli
+from diffkern.compiler import specialize
 
 require("cuda.bindings.nvjitlink", "nvidia")
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 import diffkern as dk
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import SCALARS, Array, Type
 from diffkern.ir.verify import verify

@@ -12,7 +12,7 @@ import numpy as np
 
 import diffkern as dk
 from diffkern.errors import KernelError
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.nodes import Function
 from diffkern.ir.printer import to_text
 from diffkern.ir.types import FLOAT32, FLOAT64, INT32, INT64, UINT8, Array, Mat, Type, Vec

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.frontend import advice
+from diffkern.frontend.syntax import advice
 
 ARRAYS = "x: dk.array(dtype=float), y: dk.array(dtype=float)"
 ROWS = "x: dk.array(dtype=float, ndim=2), y: dk.array(dtype=float)"

@@ -11,8 +11,8 @@ import pytest
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.frontend.canonical import fingerprint
-from diffkern.lang.dialects import WARP, spoken
+from diffkern.frontend.syntax.canonical import fingerprint
+from diffkern.lang.dialects import WARP, bind_dialect
 
 from .sources import function_from
 
@@ -119,13 +119,13 @@ def test_a_reference_to_a_variable_of_the_caller_counts() -> None:
     found = []
     for annotation in (float, wp.ref[float], "wp.ref[float]"):
         f = function_from(text, R=annotation, wp=wp)
-        found.append(fingerprint(spoken(f, WARP)))
+        found.append(fingerprint(bind_dialect(f, WARP)))
     assert found[0] != found[1]
     assert found[1] == found[2]
 
 
 def test_what_a_func_says_that_it_returns_counts_where_it_is_held_to_that() -> None:
     text = "def f(x: float) -> R: return x\n"
-    found = [fingerprint(spoken(function_from(text, R=t), WARP)) for t in (float, int, "float")]
+    found = [fingerprint(bind_dialect(function_from(text, R=t), WARP)) for t in (float, int, "float")]
     assert found[0] != found[1]
     assert found[0] == found[2]

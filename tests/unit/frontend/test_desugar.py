@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.frontend.desugar import as_definition, spell_out
-from diffkern.frontend.survey import survey_of
+from diffkern.frontend.syntax.desugar import as_definition, spell_out
+from diffkern.frontend.syntax.survey import survey_of
 
 
 def spelled(text: str) -> str:

@@ -12,8 +12,8 @@ import pytest
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.frontend.canonical import fingerprint
-from diffkern.lang.dialects import NATIVE, WARP, dialect_of, spoken
+from diffkern.frontend.syntax.canonical import fingerprint
+from diffkern.lang.dialects import NATIVE, WARP, bind_dialect, dialect_of
 from diffkern.testing import run_in_python
 
 PAIRS = [
@@ -276,7 +276,7 @@ def test_one_function_in_two_dialects() -> None:
     native, other = dk.kernel(integers), wp.kernel(integers)
     assert dialect_of(native.func) == NATIVE
     assert dialect_of(other.func) == WARP
-    assert spoken(other.func, WARP) is other.func
+    assert bind_dialect(other.func, WARP) is other.func
     assert dict(fingerprint(other.func))["dialect 0"] == b"warp"
     assert "dialect 0" not in dict(fingerprint(native.func))
 

@@ -17,7 +17,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.frontend import fingerprint
-from diffkern.frontend.encoding import encode_value
+from diffkern.frontend.syntax.encoding import encode_value
 
 from .sources import function_from
 

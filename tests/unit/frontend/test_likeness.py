@@ -17,8 +17,8 @@ from _pytest.assertion.rewrite import rewrite_asserts
 
 import diffkern as dk
 from diffkern.errors import KernelSyntaxError
-from diffkern.frontend.code import likeness
-from diffkern.frontend.source import get_source
+from diffkern.frontend.syntax.code import likeness
+from diffkern.frontend.syntax.source import get_source
 from diffkern.lang import remembered
 
 MAKER = """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.frontend.flow import UPDATES
+from diffkern.frontend.syntax.flow import UPDATES
 
 SHAPE = (4, 4)
 RNG = np.random.default_rng(0)

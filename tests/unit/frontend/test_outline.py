@@ -17,8 +17,8 @@ import pytest
 
 import diffkern as dk
 from diffkern.errors import KernelTypeError
-from diffkern.frontend.canonical import fingerprint
-from diffkern.frontend.contents import OPAQUE
+from diffkern.frontend.syntax.canonical import fingerprint
+from diffkern.frontend.syntax.contents import OPAQUE
 from diffkern.lang.remembered import memory, set_memory
 
 TEXT = '''

@@ -9,7 +9,7 @@ import pytest
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.frontend.canonical import fingerprint
+from diffkern.frontend.syntax.canonical import fingerprint
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ import pytest
 import diffkern as dk
 from diffkern import frontend
 from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.types import FLOAT32, Array
 
 from .sources import function_from, marked, mistakes

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.frontend.canonical import fingerprint
+from diffkern.frontend.syntax.canonical import fingerprint
 
 SETTING = "fast"
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.frontend.canonical import fingerprint
+from diffkern.frontend.syntax.canonical import fingerprint
 
 SCALE = 2.0
 

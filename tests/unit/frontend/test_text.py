@@ -16,8 +16,8 @@ import pytest
 
 import diffkern as dk
 from diffkern.errors import KernelSyntaxError
-from diffkern.frontend.code import likeness
-from diffkern.frontend.source import get_source
+from diffkern.frontend.syntax.code import likeness
+from diffkern.frontend.syntax.source import get_source
 
 KERNEL = """
 import diffkern as dk

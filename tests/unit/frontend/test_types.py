@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import (
     BFLOAT16,

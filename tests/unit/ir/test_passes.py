@@ -10,15 +10,15 @@ import pytest
 from passes_harness import D1, assert_same, lowered
 
 import diffkern as dk
-from diffkern import passes
-from diffkern.compilation import Compilation
+from diffkern.compiler import passes
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.ir import verify as verifier
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.passes import Context, Pass, run
 from diffkern.ir.stages import PRIMAL, Stage
-from diffkern.options import Variant
 
 
 def doubled(x, y):

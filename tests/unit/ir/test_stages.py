@@ -10,7 +10,8 @@ from block_corpus import BLOCKS
 from grad.build import lower
 from grad.corpus import CASES
 
-from diffkern import passes, pipeline
+from diffkern.compiler import passes, pipeline
+from diffkern.contracts.options import Variant
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Value
@@ -34,7 +35,6 @@ from diffkern.ir.stages import (
 from diffkern.ir.types import FLOAT32, Array, Stack, Tile
 from diffkern.ir.verify import InvalidIR, verify
 from diffkern.ops.table import all_ops
-from diffkern.options import Variant
 from diffkern.targets import target_named
 from diffkern.targets.target import Settings
 

@@ -10,9 +10,9 @@ import pytest
 from support.lanes import VARIABLE
 
 import diffkern as dk
-from diffkern.batched_kernel import batched_launch
-from diffkern.build.specialize import Specialization, load_entry
-from diffkern.runtime.type_keys import register_type
+from diffkern.compiler.specialize import Specialization, load_entry
+from diffkern.kernels.batched_kernel import batched_launch
+from diffkern.runtime.arrays.type_keys import register_type
 
 B = 3
 RNG = np.random.default_rng(11)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.ops import table
 
 N = 4

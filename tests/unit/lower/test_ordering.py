@@ -7,15 +7,15 @@ import pytest
 from passes_harness import D2, after, assert_same, lowered, names
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.compiler.passes import WRITTEN_TO_PRIMAL
+from diffkern.contracts.options import Variant
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import walk
 from diffkern.ir.passes import run
 from diffkern.lower.tiles.ordering import read_first
 from diffkern.lower.tiles.serial import lower_tiles
 from diffkern.opt.dce import eliminate
-from diffkern.options import Variant
-from diffkern.passes import WRITTEN_TO_PRIMAL
 
 
 def filled(x: dk.array2d[float], y: dk.array[float]):

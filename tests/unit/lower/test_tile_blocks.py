@@ -6,12 +6,12 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.verify import verify
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
-from diffkern.options import Variant
 
 f1 = dk.array(dtype=float)
 f2 = dk.array(dtype=float, ndim=2)

@@ -8,7 +8,7 @@ import typing_stub
 from support.simulated import Simulated
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.testing import gradcheck

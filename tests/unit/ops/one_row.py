@@ -19,7 +19,7 @@ from support.simulated import Simulated
 
 import diffkern as dk
 from diffkern.ad.rules import RULES
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.printing import prims

@@ -46,7 +46,7 @@ def test_four_places_are_enough(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     insert(
-        package / "frontend/library_vector.py",
+        package / "frontend/builtins/library_vector.py",
         "TABLE: Final[Mapping[str, tuple[int | None, Handler]]] = {\n",
         "    " + recipe('"flip":'),
     )

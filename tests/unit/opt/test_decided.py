@@ -9,14 +9,14 @@ from hypothesis import given
 from passes_harness import after, assert_same, names
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, Array, Buffer
 from diffkern.lower.tiles.serial import lower_tiles
-from diffkern.opt.decided import decide
-from diffkern.options import Variant
+from diffkern.opt.fold_compares import decide
 
 ORDERS = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 

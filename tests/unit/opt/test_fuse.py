@@ -10,8 +10,8 @@ import pytest
 from passes_harness import D1, D2, I1, after, lowered, names, results
 
 import diffkern as dk
-from diffkern import passes, pipeline
 from diffkern.ad.joint import can_join, joined
+from diffkern.compiler import passes, pipeline
 from diffkern.ir.nodes import Function
 from diffkern.ir.passes import run
 from diffkern.ir.types import INT32

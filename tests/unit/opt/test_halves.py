@@ -7,8 +7,8 @@ import pytest
 from passes_harness import D1, after, body, lowered, names, results
 
 import diffkern as dk
+from diffkern.opt.cancel_pow2 import cancel_halves
 from diffkern.opt.dce import eliminate
-from diffkern.opt.halves import cancel_halves
 
 
 def around_a_product(a, b, y):

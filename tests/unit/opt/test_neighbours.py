@@ -9,10 +9,10 @@ import pytest
 from passes_harness import D1, after, assert_same, lowered, names
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.ir.types import INT32, Array
 from diffkern.opt.unroll import unroll
-from diffkern.options import Variant
 from diffkern.testing import gradcheck
 
 N2 = Array(INT32, 2)

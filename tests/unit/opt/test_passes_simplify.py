@@ -7,8 +7,8 @@ import pytest
 from passes_harness import D1, I1, after, assert_same, body, lowered, names
 
 import diffkern as dk
-from diffkern import pipeline
 from diffkern.analysis.cost import thread_cost
+from diffkern.compiler import pipeline
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Region, Value, walk
 from diffkern.ir.types import BOOL, FLOAT32, FLOAT64, INT8, INT32, INT64, UINT8, Array, Scalar

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.ir.nodes import Op
 from diffkern.lower.composites import expand_composites
 from diffkern.ops.table import lookup
-from diffkern.opt.placement import Placement, place
+from diffkern.opt.hoist_uniform import Placement, place
 
 F = dk.array(dtype=float)
 F2 = dk.array2d(dtype=float)

@@ -17,12 +17,12 @@ from grad.corpus import CASES
 from support.simulated import cuda_source
 
 import diffkern as dk
-from diffkern.build.export import export
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.compiler.export import export
+from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, scalar_of, value_type
-from diffkern.kernel import Kernel
-from diffkern.options import Variant
+from diffkern.kernels.kernel import Kernel
 from diffkern.printing import prims
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name

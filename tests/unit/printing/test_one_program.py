@@ -16,13 +16,13 @@ from grad.build import values
 from grad.corpus import CASES
 
 import diffkern as dk
-from diffkern.build.specialize import Specialization
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.compiler.specialize import Specialization
+from diffkern.contracts.options import Variant
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function
 from diffkern.ir.printer import to_text
-from diffkern.kernel import Kernel
-from diffkern.options import Variant
+from diffkern.kernels.kernel import Kernel
 from diffkern.printing import cuda as printing
 from diffkern.targets.cpu import compiler as processor
 from diffkern.targets.cuda import architecture, compiler

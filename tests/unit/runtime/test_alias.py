@@ -9,8 +9,8 @@ import pytest
 from support.seeds import run_seed
 
 import diffkern as dk
-from diffkern.runtime.alias import gradient_of_alias
-from diffkern.runtime.cotangents import Cotangents
+from diffkern.runtime.accumulate.cotangents import Cotangents
+from diffkern.runtime.arrays.alias import gradient_of_alias
 
 
 def part_of(data, generator):

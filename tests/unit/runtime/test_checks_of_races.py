@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.contracts.integer_systems import Row, narrowed, search
+from diffkern.contracts.manifest import Form, Monomial, Order, RaceCheck, Touch
+from diffkern.contracts.race_search import needed
 from diffkern.errors import AutodiffError
-from diffkern.integer_systems import Row, narrowed, search
-from diffkern.manifest import Form, Monomial, Order, RaceCheck, Touch
-from diffkern.race_search import needed
-from diffkern.runtime import race_checks
-from diffkern.runtime.race_checks import check_races
+from diffkern.runtime.accumulate import race_checks
+from diffkern.runtime.accumulate.race_checks import check_races
 
 INT32 = (-(2**31), 2**31 - 1)
 

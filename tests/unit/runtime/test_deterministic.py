@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import ATOMIC, PLAIN, Variant
 from diffkern.errors import CompileError
-from diffkern.options import ATOMIC, PLAIN, Variant
 
 f1 = dk.array(dtype=float)
 i1 = dk.array(dtype=int)

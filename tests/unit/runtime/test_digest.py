@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.runtime import digest as digests
-from diffkern.runtime.digest import digest
+from diffkern.runtime.arrays import digest as digests
+from diffkern.runtime.arrays.digest import digest
 
 SIZES = [1, 7, 128, 1023, 1024, 1025, 1056, 1151, 1152, 4096, 5003, 131_072, 131_073, 131_217, 400_003]
 

@@ -13,8 +13,8 @@ import diffkern as dk
 import diffkern.warp as wp
 from diffkern import optim
 from diffkern.errors import KernelError
-from diffkern.runtime import module_options
-from diffkern.runtime.config import Config
+from diffkern.runtime.launch import module_options
+from diffkern.runtime.observe.config import Config
 
 
 def square(x: dk.array(dtype=float), y: dk.array(dtype=float)):

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.runtime import compiled_sequence, quick, schedule
+from diffkern.runtime.launch import schedule
+from diffkern.runtime.records import compiled_sequence, zero_fill_elision
 
 N = 50
 A = dk.array(dtype=float)
@@ -684,7 +685,7 @@ def slope(x: np.ndarray, a: float = 1.5) -> np.ndarray:
 @pytest.fixture
 def at_once(monkeypatch):
     """Let replays look at what they find at zero, however small it is."""
-    monkeypatch.setattr(quick, "_LEAST", 1)
+    monkeypatch.setattr(zero_fill_elision, "_LEAST", 1)
 
 
 class Seeded:

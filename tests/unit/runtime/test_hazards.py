@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import diffkern as dk
-from diffkern.runtime import hazards
-from diffkern.runtime.hazards import waits
+from diffkern.runtime.records import hazards
+from diffkern.runtime.records.hazards import waits
 
 
 def closure(found):

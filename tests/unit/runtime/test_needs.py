@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import diffkern as dk
-from diffkern.runtime.needs import Need, Needs
-from diffkern.runtime.regions import meet
+from diffkern.runtime.effects.residuals import Need, Needs
+from diffkern.runtime.launch.regions import meet
 
 SHAPES = ((60, 4), (4, 60), (40, 40), (3, 2))
 AXIS = st.tuples(st.integers(0, 59), st.integers(1, 40), st.booleans())
@@ -80,7 +80,7 @@ def test_rows_of_a_view_that_goes_backwards():
 @pytest.mark.parametrize("shape", [(2000, 4), (4, 2000)])
 def test_a_write_looks_at_few_of_many_needs(shape, monkeypatch):
     x, looks = dk.zeros(shape, dtype=dk.float32), []
-    monkeypatch.setattr("diffkern.runtime.needs.meet", lambda *given: looks.append(1) or meet(*given))
+    monkeypatch.setattr("diffkern.runtime.effects.residuals.meet", lambda *given: looks.append(1) or meet(*given))
     needs = Needs(x._memory.nbytes)
     along = 0 if shape[0] > shape[1] else 1
 

@@ -7,10 +7,10 @@ import random
 
 import pytest
 
+from diffkern.runtime.launch.partition import COST_UNIT, INTEGERS, Grain, chunk_of, distance_of, partition
 from diffkern.runtime.native.assemble import _compile
 from diffkern.runtime.native.builder import I64, VOID, Module
 from diffkern.runtime.native.loader import load_object
-from diffkern.runtime.partition import COST_UNIT, INTEGERS, Grain, chunk_of, distance_of, partition
 
 FACTS = 11
 

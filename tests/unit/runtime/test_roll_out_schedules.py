@@ -7,8 +7,8 @@ from math import comb
 
 import pytest
 
-from diffkern.runtime.binomial import next_state, reach, repeated
-from diffkern.runtime.places import Places
+from diffkern.runtime.rollouts.binomial import next_state, reach, repeated
+from diffkern.runtime.rollouts.live_state import Places
 
 
 @functools.cache

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diffkern.manifest import Conflict, Manifest, Parameter
-from diffkern.runtime.derivative import DerivativePlan
-from diffkern.runtime.partition import MAX_CHUNKS, MAX_GROUPS
-from diffkern.runtime.schedule import Conflicts, cut, normalize_dim, plan_adjoint
+from diffkern.contracts.manifest import Conflict, Manifest, Parameter
+from diffkern.runtime.accumulate.derivative import DerivativePlan
+from diffkern.runtime.launch.partition import MAX_CHUNKS, MAX_GROUPS
+from diffkern.runtime.launch.schedule import Conflicts, cut, normalize_dim, plan_adjoint
 
 
 @given(

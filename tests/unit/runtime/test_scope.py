@@ -7,14 +7,14 @@ import sys
 import pytest
 
 import diffkern as dk
-from diffkern.runtime import scope
-from diffkern.runtime.state import attention, current
+from diffkern.runtime.memory import scope
+from diffkern.runtime.memory.state import current, slow_path_flags
 
 PROGRAM = """
 import contextlib
 import diffkern as dk
-from diffkern.runtime.scope import Scope
-from diffkern.runtime.state import attention, current
+from diffkern.runtime.memory.scope import Scope
+from diffkern.runtime.memory.state import attention, current
 
 tape, stream = dk.Tape(), dk.Stream()
 with contextlib.ExitStack() as stack:
@@ -50,9 +50,9 @@ class TestBlocks:
         with tape as entered, again, dk.ScopedStream(second), again:
             assert current.tape is entered is tape
             assert current.stream is first
-            assert attention.word[0] == 2
+            assert slow_path_flags.word[0] == 2
         assert current.tape is current.stream is None
-        assert attention.word[0] == 0
+        assert slow_path_flags.word[0] == 0
 
     def test_errors_pass(self):
         tape = dk.Tape()
@@ -61,7 +61,7 @@ class TestBlocks:
         with pytest.raises(RuntimeError, match="recording already"), tape, dk.Tape():
             pass
         assert current.tape is None
-        assert attention.word[0] == 0
+        assert slow_path_flags.word[0] == 0
 
     def test_put(self):
         stream = dk.Stream()
@@ -69,10 +69,10 @@ class TestBlocks:
         assert dk.get_stream() is stream
         with dk.ScopedStream(None), contextlib.ExitStack() as stack:
             stack.enter_context(dk.ScopedStream(dk.Stream()))
-            assert attention.word[0] == 1
+            assert slow_path_flags.word[0] == 1
         assert dk.get_stream() is stream
         scope.put("stream", None)
-        assert attention.word[0] == 0
+        assert slow_path_flags.word[0] == 0
 
     def test_methods_of_the_class(self):
         tape = dk.Tape()

@@ -15,8 +15,8 @@ import pytest
 
 import diffkern as dk
 from diffkern.cli import command
-from diffkern.runtime.spans import span, watched
-from diffkern.runtime.state import attention
+from diffkern.runtime.memory.state import slow_path_flags
+from diffkern.runtime.observe.spans import span, watched
 
 F = dk.array(dtype=float)
 
@@ -62,7 +62,7 @@ def test_a_trace_has_launches_adjoints_and_sweeps(trace, tmp_path):
     with trace:
         _gradient(times=3)  # the second sweep would be one native call
     assert not watched.observers
-    assert not attention.word[0]
+    assert not slow_path_flags.word[0]
     assert _names(trace, "launch") == ["double", "total"]
     assert _names(trace, "adjoint") == ["adjoint of total", "adjoint of double"] * 3
     assert _names(trace, "backward") == ["tape.backward"] * 3

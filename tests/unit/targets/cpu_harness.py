@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from compiling import compile_function
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.types import INT32, Array, Scalar, Type, scalar_of, value_type

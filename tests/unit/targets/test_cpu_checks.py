@@ -10,7 +10,7 @@ import pytest
 from compiling import compile_function
 from cpu_harness import kernel, load, store, tids
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.ir.types import FLOAT32, INT32, UINT64, Array
 from diffkern.runtime.native.loader import load_object
 from diffkern.targets.emit.checks import Checking

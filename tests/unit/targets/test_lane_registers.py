@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.compilation import Compilation
-from diffkern.options import Variant
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 
 F32, F64 = dk.float32, dk.float64
 LEVELS = {"x86-64-v3": 16, "x86-64-v4": 32}
@@ -196,7 +196,7 @@ def groups(kernel: Any, target: str) -> tuple[int, ...]:
     """How many threads of an adjoint run together."""
     types = kernel.argument_types()
     variant = Variant(active=frozenset(range(len(types))), options=kernel.options, target=target)
-    return Compilation(kernel.func, types, variant).build("kernel").manifest.together
+    return Compilation(kernel.func, types, variant).build("kernel").manifest.lane_counts
 
 
 @dk.kernel(lanes=True)

@@ -11,7 +11,7 @@ from cpu_harness import _ENTRY, pack
 from passes_harness import lowered
 
 import diffkern as dk
-from diffkern import pipeline
+from diffkern.compiler import pipeline
 from diffkern.ir.types import FLOAT32, INT32, Array
 from diffkern.runtime.native.loader import load_object
 from diffkern.targets.cpu import object_code
@@ -35,7 +35,7 @@ def counting(first, most, found):
 def test_each_thread_of_a_chunk_runs_once(first):
     fn = lowered(counting, INT32, INT32, I32)
     compiled = compile_function(fn, f"test_lane_chunks_{first}", lanes=True)
-    assert compiled.together
+    assert compiled.lane_counts
     entry = _ENTRY(load_object(compiled.code, compiled.symbols)[compiled.symbols[0]])
     for lo, hi in ((0, 0), (5, 5), (0, 1), (2, 9), (0, 8), (0, 32), (1, 66), (3, 100)):
         found = np.array([0, 1000, -1], np.int32)

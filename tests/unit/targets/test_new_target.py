@@ -12,10 +12,10 @@ from types import ModuleType
 import pytest
 
 import diffkern as dk
-from diffkern import platforms
-from diffkern.build import specialize
-from diffkern.compilation import Compilation
-from diffkern.options import Variant
+from diffkern.compiler import specialize
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts import platforms
+from diffkern.contracts.options import Variant
 from diffkern.targets import target_named
 
 DOCS = (Path(__file__).parents[3] / "docs" / "internals.rst").read_text(encoding="utf-8")

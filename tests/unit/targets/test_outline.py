@@ -13,12 +13,12 @@ from grad.build import values
 from grad.corpus import CASES
 from llvmlite import binding as llvm
 
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import KernelOptions, Variant
 from diffkern.ir.nodes import Function
-from diffkern.kernel import Kernel
-from diffkern.options import KernelOptions, Variant
+from diffkern.kernels.kernel import Kernel
 from diffkern.targets import target_named
-from diffkern.targets.cpu import outline
+from diffkern.targets.cpu import outline_plan as outline
 
 _BLOCK = """
     for k{n} in range(n):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from llvmlite import ir
 
-from diffkern.targets.emit.room import Room
+from diffkern.targets.emit.workspace import Workspace
 
 SMALLEST_STACK = 128 << 10  # of a thread that musl makes
 VOID = ir.VoidType()
@@ -18,7 +18,7 @@ def test_large_blocks_come_from_the_heap_and_go_back(sizes, kept):
     module = ir.Module()
     function = ir.Function(module, ir.FunctionType(VOID, []), "f")
     builder = ir.IRBuilder(function.append_basic_block("entry"))
-    room = Room(builder)
+    room = Workspace(builder)
     for size in sizes:
         room.take(size)
     room.release()

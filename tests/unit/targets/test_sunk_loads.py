@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern import llvm_modules
+from diffkern.process import llvm_modules
 from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.sunk_loads import has_sunk_loads
 

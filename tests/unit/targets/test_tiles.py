@@ -9,11 +9,11 @@ import pytest
 from compiling import compile_function
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.compiler.pipeline import optimise, prepare
+from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import walk
 from diffkern.lower.tiles.serial import lower_tiles
-from diffkern.options import Variant
-from diffkern.pipeline import optimise, prepare
 from diffkern.targets.cpu.loops import longest_loop
 
 f1 = dk.array(dtype=float)

@@ -14,12 +14,12 @@ from cpu_harness import Compiled, i32, load, store, tids
 from cpu_harness import kernel as function
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.types import FLOAT64, Array
 from diffkern.lower.composites import expand_composites
-from diffkern.opt.placement import Placement, place
+from diffkern.opt.hoist_uniform import Placement, place
 from diffkern.printing.executor import run
 from diffkern.targets.cpu import kernel as llvm_kernel
 from diffkern.targets.cpu.uniform import MOST_QUESTIONS, uniform_questions

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 import numpy as np
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import Function
-from diffkern.options import Variant
 from diffkern.targets import target_named
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.clashes import ClashCollector, undeclared
 
-from diffkern.manifest import Conflict
+from diffkern.contracts.manifest import Conflict
 from diffkern.printing.executor import Access
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.compilation import Compilation
-from diffkern.options import Variant
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.testing import assert_finite, find_nonfinite
 
 

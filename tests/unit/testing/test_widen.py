@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import diffkern as dk
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.nodes import walk
 from diffkern.ir.types import FLOAT32, FLOAT64, INT32, Array, Scalar, Stack, Vec, scalar_of
 from diffkern.ir.verify import verify

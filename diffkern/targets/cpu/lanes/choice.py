@@ -41,9 +41,9 @@ LARGEST = 2000
 LONGEST = 12_000
 """The most work of compiling, in operations, for which lanes are taken even where they are asked for."""
 GAIN = 1.5
-"""How many times faster lanes have to be by estimate."""
+"""The least estimated speed-up for which lanes are used."""
 _SIDE_BY_SIDE = 4
-"""How many registers a value of all lanes takes: operations on them need not wait for one another."""
+"""The registers per value of all lanes: operations on different registers need not wait for one another."""
 _SEVERAL, _TWO = 1.5, 4.0
 """Numbers of a thread, for each vector register of the processor, up to which they take so many registers, or two; of
 more the processor would keep too many in memory."""
@@ -54,7 +54,7 @@ _TWO_FORMS = 600
 _MOST_ALONE = 256
 """The most instructions for what each lane does by itself, where there are several registers."""
 _LOOP_OPS, _MATH_OPS, _ALONE_OPS = 50, 20, 5
-"""What a loop, an elementary function, and what a lane does by itself, add to the work of compiling, in operations."""
+"""The cost of compiling a loop, an elementary function and the scalar work of a lane, in operations."""
 _MOST_BYTES = 256
 """The most that a value of all lanes takes."""
 _MASKED_BYTES = 32
@@ -65,9 +65,9 @@ _TWICE = 16
 """Operations, for each bit of the number of registers, up to which code for several is compiled for one as well, even
 where a mask costs no time: the more registers, the more is computed in vain for few threads."""
 _DIVERGENCE = 1.7
-"""How many more trips the slowest of some lanes makes than one of them."""
+"""The trips of the slowest lane relative to an average one."""
 _BY_ITSELF = 2.0
-"""What an access of one lane costs by itself, beside one of a vector."""
+"""The cost of a scalar access of one lane relative to a vector access."""
 
 _WITH_LANES = frozenset(
     {

@@ -21,7 +21,7 @@ from diffkern.targets.emit.types import TargetModule, value_type
 __all__ = ["LaneScalars", "is_by_lane"]
 
 _BY_LANE = frozenset({"next_checkpoint", "mod", "rem", "floordiv", "truncdiv"})
-"""What is made of calls of scalar functions, or of divisions, which no vector unit has."""
+"""Ops that become calls of scalar functions, or divisions, for which there is no vector instruction."""
 _DIVISIONS = frozenset({"mod", "rem", "floordiv", "truncdiv"})
 
 

@@ -12,11 +12,11 @@ from runtime_cuda_kernels import square
 from support.fake_driver.driver import FakeDriver, fake_cuda
 
 import diffkern as dk
-from diffkern.build import specialize, stores
-from diffkern.build.specialize import Specialization, load_entry
 from diffkern.cache.manifest import Entry
+from diffkern.compiler import specialize, stores
+from diffkern.compiler.specialize import Specialization, load_entry
+from diffkern.contracts.platforms import ARCHITECTURES, platform_named
 from diffkern.errors import CompileError
-from diffkern.platforms import ARCHITECTURES, platform_named
 from diffkern.runtime.cuda.images import images, nearest
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.cubin import architecture
@@ -157,7 +157,7 @@ def test_other_failures_of_loading_are_not_covered_up() -> None:
 
 
 def test_shipped_ptx_serves_where_nothing_can_be_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from diffkern.build.ship import compile_ahead, load_directory
+    from diffkern.compiler.ship import compile_ahead, load_directory
 
     compile_ahead([doubled], ["sm_80"], tmp_path / "shipped", adjoint=False, processes=1, progress=False)
     monkeypatch.setenv("DIFFKERN_CACHE_DIR", str(tmp_path / "cache"))

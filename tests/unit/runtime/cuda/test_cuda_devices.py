@@ -7,7 +7,7 @@ from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern.runtime.cuda import devices, drivers
-from diffkern.runtime.state import attention
+from diffkern.runtime.memory.state import slow_path_flags
 
 
 @pytest.fixture
@@ -127,13 +127,13 @@ def test_reason_is_looked_up_once(monkeypatch):
 
 
 def test_attention_is_even_again():
-    assert attention.word[0] == 0
+    assert slow_path_flags.word[0] == 0
     with fake_cuda(devices=2):
         with dk.ScopedDevice("cuda:0"), dk.ScopedStream(dk.Stream("cuda:0")):
-            assert attention.word[0] != 0
-        assert attention.word[0] == 0
+            assert slow_path_flags.word[0] != 0
+        assert slow_path_flags.word[0] == 0
         dk.set_device("cuda:1")
         dk.set_device("cuda:0")
         dk.set_stream(dk.Stream("cuda:0"))
         dk.set_stream(dk.Stream("cuda:0"))
-    assert attention.word[0] == 0
+    assert slow_path_flags.word[0] == 0

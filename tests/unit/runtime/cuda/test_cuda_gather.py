@@ -8,7 +8,7 @@ from gather_runs import RUNS, N, attraction, by_hand, gradients, made
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 
 G = "cuda:0"
 

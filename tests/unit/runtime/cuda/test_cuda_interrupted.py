@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 import diffkern as dk
-from diffkern.runtime import cuda, dlpack
+from diffkern.runtime import cuda
+from diffkern.runtime.arrays import dlpack
 
 G = "cuda:0"
 PLACES = tuple(

@@ -11,8 +11,8 @@ from runtime_cuda_kernels import Pair, accumulate, beyond, neighbours, reversed_
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern import abi
-from diffkern.runtime.adjoint import AdjointLaunch
+from diffkern.contracts import abi
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 
 G = "cuda:0"
 

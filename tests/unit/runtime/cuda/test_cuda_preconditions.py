@@ -12,16 +12,16 @@ from runtime_cuda_kernels import Particle, drift, neighbours, square, total
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.build import specialize, stores
-from diffkern.build.ship import compile_ahead
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
+from diffkern.compiler import specialize, stores
+from diffkern.compiler.ship import compile_ahead
+from diffkern.contracts.manifest import GpuResources, Manifest, Parameter
 from diffkern.errors import LaunchError
-from diffkern.manifest import GpuResources, Manifest, Parameter
-from diffkern.runtime.block import Layout
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.program import executable
-from diffkern.runtime.schedule import Blocks
+from diffkern.runtime.launch.block import Layout
+from diffkern.runtime.launch.schedule import Blocks
 
 G = "cuda:0"
 

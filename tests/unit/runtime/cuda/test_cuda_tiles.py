@@ -10,7 +10,7 @@ from conftest import require
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
 

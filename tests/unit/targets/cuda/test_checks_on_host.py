@@ -9,7 +9,7 @@ import pytest
 from on_host import HostCuda, test_cpu_checks
 from test_cpu_checks import *  # noqa: F403
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.targets.emit.checks import Checking
 
 

@@ -10,8 +10,8 @@ from conftest import require
 
 import diffkern as dk
 from diffkern.analysis.conflicts import use_atomics
-from diffkern.compilation import Compilation
-from diffkern.options import Variant
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.targets.cuda import disassembler
 from diffkern.targets.cuda.cubin import resources
 

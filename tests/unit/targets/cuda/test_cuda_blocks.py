@@ -13,7 +13,7 @@ from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern.analysis.blocks import SHARED_BYTES
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.targets.target import Compiled
 
 require("cuda.bindings.nvjitlink", "nvidia")

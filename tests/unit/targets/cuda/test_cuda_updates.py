@@ -11,8 +11,8 @@ from compiling import compile_function
 from conftest import require
 
 import diffkern as dk
-from diffkern.compilation import Compilation
-from diffkern.options import Variant
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 
 require("cuda.bindings.nvjitlink", "nvidia")
 

@@ -11,7 +11,7 @@ from conftest import require
 from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
-from diffkern.frontend import lowering
+from diffkern.frontend.statements import lowering
 from diffkern.ir.types import FLOAT32, Array
 from diffkern.ops.table import lookup
 

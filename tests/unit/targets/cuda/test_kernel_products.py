@@ -17,10 +17,10 @@ from conftest import require
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.build import products, specialize
-from diffkern.build.ship import compile_ahead
 from diffkern.cache import environment
-from diffkern.runtime import module_options
+from diffkern.compiler import products, specialize
+from diffkern.compiler.ship import compile_ahead
+from diffkern.runtime.launch import module_options
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.mathdx import Product
 from diffkern.targets.numba_cuda.compiler import COMPILED_FOR

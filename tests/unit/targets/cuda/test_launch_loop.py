@@ -7,7 +7,7 @@ import pytest
 from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
 from diffkern.ir.types import INT32, INT64, Array
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 

@@ -16,8 +16,8 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern.build.products import Products, generated, obtain
 from diffkern.cache.environment import distribution_versions
+from diffkern.compiler.products import Products, generated, obtain
 from diffkern.targets.cuda import disassembler, mathdx, sass
 from diffkern.targets.cuda.cubin import code_sections, resources
 from diffkern.targets.cuda.mathdx import ITEMSIZE, Product

@@ -15,13 +15,13 @@ from ptx import accesses, problems
 from support.ptx.programs import ptx_of
 
 import diffkern as dk
-from diffkern import passes, pipeline
-from diffkern.compilation import Compilation
+from diffkern.compiler import passes, pipeline
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function
 from diffkern.ir.passes import run
 from diffkern.ir.types import is_differentiable
-from diffkern.options import Variant
 
 require("cuda.bindings.nvjitlink", "nvidia")
 

@@ -9,10 +9,10 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern import wheels
-from diffkern.compilation import Compilation
-from diffkern.kernel import Kernel
-from diffkern.options import Variant
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
+from diffkern.kernels.kernel import Kernel
+from diffkern.process import wheels
 from diffkern.targets.cuda import cubin, disassembler
 from diffkern.targets.cuda.sass import CLASSES, Code, Instruction, join, parse, parse_raw
 

@@ -13,13 +13,13 @@ from thread_tiles import ordered, softmax
 import diffkern as dk
 import diffkern.warp as wp
 from diffkern.analysis.tile_threads import needs_rows
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.options import Variant
 from diffkern.errors import KernelError
 from diffkern.ir.nodes import Function
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
-from diffkern.options import Variant
-from diffkern.runtime.schedule import check_whole_blocks
+from diffkern.runtime.launch.schedule import check_whole_blocks
 
 f1 = dk.array(dtype=float)
 f2 = dk.array(dtype=float, ndim=2)

@@ -14,13 +14,13 @@ from grad.cases import Case, signed, spread, zeros
 from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
-from diffkern.abi import HEADER_FORMAT
-from diffkern.compilation import Compilation
+from diffkern.compiler.compilation import Compilation
+from diffkern.contracts.abi import HEADER_FORMAT
+from diffkern.contracts.options import KernelOptions, Variant
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Region, walk
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
-from diffkern.options import KernelOptions, Variant
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import _pack
 

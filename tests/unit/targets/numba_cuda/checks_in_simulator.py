@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))  # the CPU back end's test
 import test_cpu_checks
 from test_cpu_checks import *  # noqa: F403
 
-from diffkern import abi
+from diffkern.contracts import abi
 from diffkern.printing.checked import CheckedWriter
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name

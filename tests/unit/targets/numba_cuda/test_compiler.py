@@ -16,7 +16,7 @@ from conftest import require
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.build.specialize import Specialization, artifact_key
+from diffkern.compiler.specialize import Specialization, artifact_key
 from diffkern.errors import CompileError, MisuseError
 from diffkern.targets import target_named
 from diffkern.targets.cuda import architecture

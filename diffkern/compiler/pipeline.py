@@ -1,0 +1,281 @@
+"""The page to read first: how a Python function becomes forward and adjoint programs, one named line per step.
+
+::
+
+    lower_kernel   Python function + argument types -> typed IR              (frontend; ad, lower, of layers)
+    optimise       IR -> IR of the forward program                           (opt)
+    prepare        IR -> normalised IR: what differentiation expects         (opt)
+    differentiate  normalised IR + active parameters -> adjoint IR           (ad)
+    finalize       adjoint IR -> adjoint IR with the ways it accumulates     (targets)
+
+The passes of each step stand in a list (:mod:`~diffkern.compiler.passes`); from here to the form that is emitted, a
+target gives the list (``lowering``). :class:`~diffkern.compiler.compilation.Compilation` goes these ways for a kernel,
+on to a :class:`~diffkern.compiler.program.Program`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
+
+from diffkern.ad.adjoint import Adjoint, Swept
+from diffkern.ad.derivative import Derivative
+from diffkern.ad.forward import with_tangents
+from diffkern.ad.gather import gathered, gathering_pays
+from diffkern.ad.inner import FuncDerivatives
+from diffkern.ad.joint import can_join, joined
+from diffkern.ad.load_log import Overwritten, Reading, overwritten_values
+from diffkern.ad.reverse import reverse
+from diffkern.ad.stamps import StampedFunction, stamp_accesses
+from diffkern.analysis.blocks import check_adjoint
+from diffkern.analysis.conflicts import analyse_conflicts
+from diffkern.analysis.cost import thread_cost
+from diffkern.analysis.coverage import keep_taken
+from diffkern.analysis.deposits import check_no_deposits
+from diffkern.analysis.pointed import check_not_pointed
+from diffkern.analysis.sorted_updates import Unsorted, sorted_sums, store_contributions
+from diffkern.analysis.warps import check_no_warps
+from diffkern.compiler import passes
+from diffkern.contracts.manifest import Conflict, SortedSum
+from diffkern.contracts.options import FORWARD, Variant, VmapLayer
+from diffkern.frontend.statements.lowering import lower
+from diffkern.ir.clone import clone_function
+from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.passes import PLAIN, Context, run
+from diffkern.ir.stages import ADJOINT, PRIMAL, PROGRAM, WRITTEN
+from diffkern.ir.structs import Argument
+from diffkern.ir.types import is_differentiable
+from diffkern.lower.batch import with_examples
+from diffkern.lower.nulls import has_nulls
+from diffkern.opt.reports import without_assertions, without_breakpoints, without_reports
+from diffkern.targets import target_named
+
+
+def lower_kernel(
+    pyfunc: Callable[..., object],
+    types: Sequence[Argument],
+    variant: Variant = FORWARD,
+    context: Context | None = None,
+    *,
+    stops: bool = False,
+) -> Function:
+    """Typed IR of a kernel; ``stops``: with the places where a debugger stops."""
+    simt, context = target_named(variant.target, variant.compiler).simt, context or Context(verify=variant.is_debug)
+    # On a CPU a block is one thread.
+    block_dim = (variant.block_dim if simt else None) or 1
+    # The types of arguments for each level: the outermost layer takes them all, each passes on those of the layer
+    # inside of it.
+    taken = [*accumulate(reversed(variant.layers), lambda given, layer: layer.own(given), initial=types)]
+    written = lower(
+        pyfunc, taken.pop(), block_dim=block_dim, layout=variant.layout, checked=variant.is_debug, simt=simt
+    )
+    # A launch may have more axes than the kernel asks for; threads that differ only there do the same.
+    written.tid_arity = written.tid_arity and max(written.tid_arity, variant.axes)
+    written = written if stops else without_breakpoints(written)
+    fn = context.done("lower", WRITTEN, written if variant.is_debug else without_assertions(written))
+    # Before the other passes, which take each parameter for an array that exists.
+    if has_nulls(fn) and not variant.is_debug:
+        run(passes.NULLS, fn, context)
+    fn = run(passes.WRITTEN_TO_PRIMAL if simt else (*passes.WRITTEN_TO_PRIMAL, passes.ONE_THREAD), fn, context)
+    # Of the function without layers, so that the error points at the operation in the user's text.
+    if variant.layers:
+        check_no_warps(fn)
+    # From the inside out, each layer on the function that the one before has made.
+    for layer, given in zip(variant.layers, reversed(taken), strict=True):
+        if isinstance(layer, VmapLayer):
+            fn = context.done("batch", PRIMAL, with_examples(fn, layer, given))
+        else:
+            # An array that is an element of an array has no tangent next to it.
+            check_not_pointed(fn)
+            own, tangents = layer.parted(given)
+            pairs = tuple(zip(layer.arguments, tangents, strict=True))
+            fn = context.done("forward", PRIMAL, with_tangents(fn, own, pairs, FUNCS.tools, layer.leading))
+    return fn
+
+
+def optimise(fn: Function, context: Context = PLAIN) -> Function:
+    """The forward program of a kernel, in place."""
+    return run(passes.OPTIMISE, fn, context)
+
+
+def prepare(fn: Function, context: Context = PLAIN, *, joint: bool = False) -> Function:
+    """A normalised copy of a kernel, which reports nothing: its forward program has done so.
+
+    ``joint``: for a program that does the launch as well.
+    """
+    return run(passes.NORMALISE_JOINT if joint else passes.NORMALISE, without_reports(clone_function(fn)), context)
+
+
+def log_values(
+    fn: Function,
+    active: Iterable[int],
+    variant: Variant = FORWARD,
+    slots: int | None = None,
+    context: Context | None = None,
+) -> tuple[Overwritten, Swept]:
+    """Find the values that a kernel overwrites and its adjoint needs, and the swept adjoint that reads them from a log.
+
+    An AutodiffError says why they cannot be logged, or why the gradient cannot be proved right.
+    """
+
+    def sweep(reading: Reading) -> Swept:
+        return _sweep(reading.fn, active, variant, slots, reading.logged)
+
+    return overwritten_values(run(passes.NORMALISE, clone_function(fn), context or PLAIN), sweep)
+
+
+def stamping(fn: Function, arrays: Collection[int], context: Context | None = None) -> StampedFunction:
+    """A copy of a kernel that stamps the elements of its parameters ``arrays`` with who reads and writes them."""
+    # A stamping program runs threads one after the other, which lanes of a warp cannot.
+    check_no_warps(fn)
+    return stamp_accesses(run(passes.NORMALISE, without_reports(clone_function(fn)), context or PLAIN), arrays)
+
+
+def differentiate(
+    fn: Function,
+    active: Iterable[int],
+    variant: Variant = FORWARD,
+    slots: int | None = None,
+    context: Context | None = None,
+) -> Derivative:
+    """The adjoint of a prepared function with respect to its parameters ``active``.
+
+    ``slots`` is how many states a loop keeps, instead of as many as fit into memory.
+    """
+    swept = _sweep(fn, active, variant, slots)
+    return finish(swept, variant, context, fn)
+
+
+def _sweep(
+    fn: Function, active: Iterable[int], variant: Variant, slots: int | None, logged: Mapping[Op, Value] | None = None
+) -> Swept:
+    """The reverse sweep through a prepared function, tidied up."""
+    check_no_warps(fn)
+    target = target_named(variant.target, variant.compiler)
+    # How many states a loop may checkpoint is a limit of the target's memory for each thread.
+    budget = target.stack_budget(variant.options.stack_bytes, slots)
+    # In the order of the parameters: cotangents get their positions by it.
+    chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
+    normalise_map = partial(run, passes.NORMALISE_MAP)
+    return reverse(fn, chosen, budget, normalise_map, logged or {}, stamped=variant.stamped).tidied()
+
+
+def finish(
+    swept: Swept, variant: Variant = FORWARD, context: Context | None = None, primal: Function | None = None
+) -> Derivative:
+    """The adjoint that a reverse sweep has led to, joined with the prepared ``primal`` if the variant says so."""
+    target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
+    adjoint = swept.adjoint()
+    # The reverse sweep emits each derivative rule by itself; what they share is merged before anything measures the
+    # adjoint.
+    run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
+    work = gathering = None
+    # A program that gathers was asked for by name. Else it is only tried on a copy, to tell the run time whether it
+    # pays.
+    if variant.gathers:
+        adjoint = _gathering(adjoint, variant, context)
+    elif primal is not None and _may_gather(variant):
+        gathering = gathered(_copy(adjoint))
+    if primal is not None and variant.joint:
+        adjoint = joined(primal, adjoint)
+        run(passes.JOIN, context.done("join", ADJOINT, adjoint.fn), context)
+    elif primal is not None and _may_be_joined(variant):
+        work = _joint_work(primal, adjoint)
+    # After joining, which adds the primal's shared memory to that of the adjoint.
+    check_adjoint(adjoint.fn, target.shared_bytes)
+    if variant.deterministic:
+        check_no_deposits(adjoint.fn)
+    # Of the final function, as cleaning and joining remove accumulations and change their indices.
+    conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
+    context.done("conflicts", PROGRAM, adjoint.fn)
+    # Without conflicts a scattering adjoint needs no atomics, so there is nothing to win.
+    pays = gathering is not None and gathering_pays(adjoint.fn, conflicts, gathering[0])
+    gather = gathering[1] if gathering is not None and pays else None
+    return Derivative(adjoint, tuple(conflicts), work, gather, _sums(adjoint, conflicts, variant))
+
+
+def _sums(adjoint: Adjoint, conflicts: Sequence[Conflict], variant: Variant) -> tuple[SortedSum, ...] | Unsorted:
+    """Return how the destinations of racing contributions are computed, or why they cannot be sorted.
+
+    Only plain programs have such sums. A deterministic one has none: whether an order is known depends on earlier
+    launches, and a sorted sum rounds in its own way.
+    """
+    simt = target_named(variant.target, variant.compiler).simt
+    if variant.is_debug or variant.deterministic or variant.accumulate != "plain" or simt:
+        return ()
+    # Parameters come in this order: those of the primal, saved values, cotangents.
+    own = len(adjoint.fn.params) - len(adjoint.saved) - len(adjoint.cotangents)
+    found = sorted_sums(adjoint.fn, adjoint.buffers, conflicts, own)
+    if isinstance(found, Unsorted):
+        return replace(found, cotangent=adjoint.cotangents[found.cotangent])
+    return tuple(replace(one, cotangent=adjoint.cotangents[one.cotangent]) for one in found)
+
+
+def _gathering(adjoint: Adjoint, variant: Variant, context: Context) -> Adjoint:
+    """The adjoint whose threads gather, in place."""
+    found = gathered(adjoint)
+    if found is None:
+        raise ValueError(f"no thread of {adjoint.fn.name} adds to an element of each other one")
+    # Collecting like terms reorders sums, so it takes fast_math.
+    shared = passes.GATHER if variant.options.fast_math else passes.SHARE
+    run(shared, context.done("gather", ADJOINT, found[0].fn), context)
+    return found[0]
+
+
+def _may_gather(variant: Variant) -> bool:
+    """Return whether launches may ask for a program whose threads gather the contributions of others.
+
+    On a CPU that is less work only where like terms may be collected, in products of any order. On a GPU, atomic
+    updates of one element by all threads cost more than recomputation.
+    """
+    # Checked programs and those with another way of accumulating stay as the user's kernel implies.
+    if variant.is_debug or variant.accumulate != "plain":
+        return False
+    return bool(variant.options.fast_math) or target_named(variant.target, variant.compiler).simt
+
+
+def _copy(adjoint: Adjoint) -> Adjoint:
+    return replace(adjoint, fn=clone_function(adjoint.fn))
+
+
+def _may_be_joined(variant: Variant) -> bool:
+    """Return whether sequences may ask for a program that runs the primal of the launch as well as the adjoint."""
+    # There are joint programs only for the plain case: without checks, and with cotangents that may be taken and summed
+    # in any order.
+    if variant.is_debug or variant.deterministic or variant.preserve_cotangents or variant.accumulate != "plain":
+        return False
+    return not target_named(variant.target, variant.compiler).simt
+
+
+def _joint_work(primal: Function, adjoint: Adjoint) -> float | None:
+    """The work of a program that does what a prepared function and its adjoint do, as a part of the work of the two.
+
+    None if there can be no such program.
+    """
+    if not can_join(primal, adjoint):
+        return None
+    # The joined function shares loads and intermediate values; only its cost after fusion tells how much that saves.
+    apart = thread_cost(primal) + thread_cost(adjoint.fn)
+    return thread_cost(run(passes.JOIN, joined(primal, _copy(adjoint)).fn)) / apart
+
+
+# The frontend and `ad` differentiate funcs inside of kernels, but must not import the pipeline: they are given its
+# steps.
+_ONE_CALL, _MAP, _CLEAN = (partial(run, p) for p in (passes.ONE_CALL, passes.NORMALISE_MAP, passes.CLEAN))
+FUNCS = FuncDerivatives(_ONE_CALL, prepare, optimise, simplify=_MAP, clean=_CLEAN)
+
+
+def finalize(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:
+    """The adjoint, in place, with the modes of its accumulations as its target needs them."""
+    target = target_named(variant.target, variant.compiler)
+    # A caller that keeps its cotangents must not find those that the adjoint has taken reset to zero.
+    if variant.preserve_cotangents:
+        keep_taken(d.fn)
+    if variant.accumulate == "sorted":
+        conflicts = store_contributions(d.fn, d.buffers, d.conflicts)
+    else:
+        conflicts = target.finalize(d.fn, d.buffers, d.conflicts, variant.accumulate)
+    context.done("accumulations", PROGRAM, d.fn)
+    return replace(d, conflicts=conflicts)

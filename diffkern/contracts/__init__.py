@@ -1,0 +1,1 @@
+"""What compile time and run time agree on: argument blocks, manifests, options, platforms."""

@@ -1,0 +1,1 @@
+"""Lowering of built-in functions."""

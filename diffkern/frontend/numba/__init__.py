@@ -1,0 +1,1 @@
+"""Lowering of numba.cuda's names."""

@@ -1,0 +1,1 @@
+"""Lowering of statements, expressions and calls."""

@@ -1,0 +1,1 @@
+"""From source text to a typed syntax tree: parsing, checks, desugaring, keys."""

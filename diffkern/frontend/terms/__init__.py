@@ -1,0 +1,1 @@
+"""Values while a kernel is lowered: terms, conversions, arithmetic, views."""

@@ -1,0 +1,472 @@
+"""Element by element, and linear algebra: the functions of tiles that compute.
+
+A call, or an operator with a tile on one side, becomes an op. What works element by element is a region over the
+elements, lowered once by the very code that lowers numbers.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from diffkern.frontend.builtins import library
+from diffkern.frontend.statements import inline, nested
+from diffkern.frontend.syntax.local_functions import Local
+from diffkern.frontend.terms import arith, coerce
+from diffkern.frontend.terms.context import Context
+from diffkern.frontend.terms.terms import Const, Rec, Static, Term, TileStruct, Val, describe
+from diffkern.frontend.tiles.tile_fields import built
+from diffkern.frontend.tiles.tile_terms import (
+    Call,
+    arguments,
+    holds_tiles,
+    is_tile,
+    mismatch,
+    origin,
+    shape_text,
+    tile_argument,
+    tile_type,
+    tiles_in,
+    update,
+    variable,
+    word,
+)
+from diffkern.ir import types as T
+from diffkern.ir.clone import defined_in, substitute
+from diffkern.ir.nodes import Region, Value, walk
+from diffkern.lang import Func
+from diffkern.lang.intrinsics import lowering_key
+
+__all__ = ["CALLS", "apply", "binary", "compare", "map_any", "map_terms", "negate", "storage_dtype"]
+
+
+# -- element by element ------------------------------------------------------------------------------------------------
+
+
+def storage_dtype(operands: Sequence[Term], result: T.Element) -> T.Element:
+    """Return the type in which the elements of a result are stored: that of the operands if it is
+    float16 or bfloat16.
+    """
+    dtypes = {tile_type(x.value).dtype for x in operands if isinstance(x, Val) and is_tile(x)}
+    # Operands of two dtypes have no common narrow one.
+    if len(dtypes) == 1:
+        (dtype,) = dtypes
+        if T.value_type(dtype) == result:
+            return dtype
+    return result
+
+
+def map_terms(
+    cx: Context, operands: Sequence[Term], body: Callable[[list[Term]], Term], node: ast.AST, what: str
+) -> Val:
+    """Return a tile whose elements are a function of the elements of tiles, and of values that are the same for all."""
+    made = map_any(cx, operands, body, node, what)
+    if not isinstance(made, Val):
+        cx.type_error(node, f"{what} makes {describe(made)}", "return a number or a vector")
+    return made
+
+
+def map_any(
+    cx: Context, operands: Sequence[Term], body: Callable[[list[Term]], Term], node: ast.AST, what: str
+) -> Term:
+    """Return the same where elements may be structs."""
+    tiles = [v for x in operands for v in tiles_in(x) if isinstance(v.type, T.Tile)]
+    _check_shapes(cx, tiles, node, what)
+    values: list[Value] = []
+    params: list[Value] = []
+
+    def element(x: Term) -> Term:
+        # A struct becomes one of elements: its tiles are parameters, one for each field.
+        if isinstance(x, Rec):
+            struct = x.struct.element if isinstance(x.struct, TileStruct) else x.struct
+            return Rec(struct, tuple(map(element, x.items)))
+        if not isinstance(x, Val):
+            return x
+        t = x.value.type
+        # Numbers are passed as parameters too, so that the region reads nothing from outside.
+        params.append(Value(T.value_type(t.dtype) if isinstance(t, T.Tile) else t, x.value.name))
+        values.append(x.value)
+        return Val(params[-1])
+
+    terms = list(map(element, operands))
+    region = Region(tuple(params))
+    # A function of elements runs in each thread for itself, and a tile takes a block.
+    if cx.in_map:
+        cx.type_error(node, "a tile inside the function of a map", "compute the tile before, and pass its elements")
+    cx.in_map = True
+    try:
+        with cx.b.into(region):
+            result = body(terms)
+            parts = (
+                _parts(cx, result, node, what) if isinstance(result, Rec) else [(coerce.value(cx, result, node), None)]
+            )
+    finally:
+        cx.in_map = False
+    region.yields = tuple(value for value, _ in parts)
+    if any(op.name.startswith("tile") or op.name in ("load", "store", "atomic") for op in walk(region)):
+        cx.type_error(node, f"{what}: the function uses more than its arguments", "pass what it needs as arguments")
+    # A local function may read numbers around it.
+    values += _closed(region)
+    # A field's declared type says how it is stored; else that of the operands does.
+    dtypes = tuple(t or storage_dtype(operands, value.type) for value, t in parts)  # type: ignore[arg-type]
+    shape = tile_type(tiles[0]).shape
+    made = iter(cx.b.op("tile_map", *values, shape=shape, dtypes=dtypes, body=region, indexed=False))
+    return built(result.struct, map(Val, made)) if isinstance(result, Rec) else Val(next(made))
+
+
+def _check_shapes(cx: Context, tiles: Sequence[Value], node: ast.AST, what: str) -> None:
+    for other in tiles[1:]:
+        if tile_type(other).shape != tile_type(tiles[0]).shape:
+            # The likeliest mistake with one element: it is meant as a number.
+            remedy = "shapes must be equal; extend one with dk.tile_broadcast(tile, shape=…)"
+            if 1 in (tile_type(other).size, tile_type(tiles[0]).size):
+                remedy += ", or take the number out of the tile that has one, as in tile[0]"
+            mismatch(cx, f"{what} of tiles of two shapes", tiles[0], other, node, remedy)
+
+
+def _parts(cx: Context, result: Rec, node: ast.AST, what: str) -> list[tuple[Value, T.Element | None]]:
+    """Return the fields of an element, and the types in which they are stored."""
+    found: list[tuple[Value, T.Element | None]] = []
+    for item, (name, t) in zip(result.items, result.struct.fields, strict=True):
+        if isinstance(item, Rec):
+            found += _parts(cx, item, node, what)
+        elif isinstance(item, Val) and isinstance(t, (T.Scalar, T.Vec, T.Mat)):
+            found.append((item.value, t))
+        else:
+            cx.type_error(node, f"{what} makes structs with the array {name}", "return a struct without arrays")
+    return found
+
+
+def _closed(region: Region) -> list[Value]:
+    """Return the numbers around a function of elements that a local function reads; they become parameters of it."""
+    ops, known = list(walk(region)), defined_in(region)
+    used = [v for op in ops for v in (*op.operands, *(y for r in op.regions for y in r.yields))]
+    free = list(dict.fromkeys(v for v in (*used, *region.yields) if v not in known))
+    inner = [Value(v.type, v.name) for v in free]
+    substitute(region, dict(zip(free, inner, strict=True)))
+    region.params = (*region.params, *inner)
+    return free
+
+
+def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
+    """Lower ``a op b`` where one of the two is a tile."""
+    for x in (a, b):
+        if not isinstance(x, (Const, Val)):
+            cx.type_error(
+                node,
+                f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}",
+                "write it for two tiles of one shape, or for a tile and a number",
+            )
+    if op == "matmul":
+        # ``@`` is the matrix product, everything else goes element by element.
+        if is_tile(a) and is_tile(b):
+            assert isinstance(a, Val)
+            assert isinstance(b, Val)
+            return Val(product(cx, a.value, b.value, None, node))
+        cx.type_error(node, f"@ of {describe(a)} and {describe(b)}", "write * for the product with a number")
+    return map_terms(cx, (a, b), lambda x: arith.binary(cx, op, x[0], x[1], node), node, arith.SIGN[op])
+
+
+def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
+    """Lower ``a op b`` for a comparison where one of the two is a tile: a tile of bools."""
+    return map_terms(cx, (a, b), lambda x: arith.compare(cx, op, x[0], x[1], node), node, arith.SIGN[op])
+
+
+def negate(cx: Context, a: Term, node: ast.AST) -> Val:
+    """Lower ``-a`` of a tile."""
+    return map_terms(cx, (a,), lambda x: arith.negate(cx, x[0], node), node, "-")
+
+
+def apply(cx: Context, function: Term, terms: Sequence[Term], node: ast.Call) -> Term:
+    """Call a built-in or a func with arguments that are lowered already."""
+    obj = function.obj if isinstance(function, Static) else None
+    key = lowering_key(obj)
+    if key is not None:
+        return library.apply(cx, key, getattr(function, "name", key), terms, node)
+    if isinstance(obj, Func):
+        return inline.inline(cx, obj, node, terms)
+    if isinstance(obj, Local):
+        return nested.call(cx, obj, describe(function), node, terms)
+    remedy = "decorate it with @dk.func" if callable(obj) else None
+    cx.type_error(node, f"{describe(function)} is no function of the kernel language", remedy)
+
+
+def _map(cx: Context, name: str, node: ast.Call) -> Term:
+    if node.keywords or len(node.args) < 2:
+        cx.type_error(node, f"{name} takes a function and one or more tiles", "write dk.tile_map(f, t)")
+    function = cx.expr(node.args[0])
+    terms = [cx.expr(arg) for arg in node.args[1:]]
+    if not any(map(holds_tiles, terms)):
+        cx.type_error(node, f"{name} of {', '.join(map(describe, terms))}", "one argument at least must be a tile")
+    for term in terms:
+        if not isinstance(term, (Const, Val, Rec)):
+            cx.type_error(node, f"{name} of {describe(term)}", "pass tiles, numbers and structs")
+    return map_any(cx, terms, lambda x: apply(cx, function, x, node), node, name)
+
+
+def _dot(cx: Context, name: str, node: ast.Call) -> Term:
+    given = arguments(cx, name, node, ("a", "b"))
+    a, b = (tile_argument(cx, given[k], f"the argument {k} of {name}") for k in ("a", "b"))
+    dtype = tile_type(a).dtype
+
+    def body(x: list[Term]) -> Term:
+        left, right = (coerce.value(cx, term, node) for term in x)
+        if left.type != right.type:
+            mismatch(cx, f"{name} of tiles of two dtypes", a, b, node)
+        return Val(cx.b.mul(left, right) if isinstance(dtype, T.Scalar) else cx.b.one("dot", left, right))
+
+    products = map_terms(cx, (Val(a), Val(b)), body, node, name)
+    return Val(cx.b.one("tile_reduce", products.value, kind="add", axis=None))
+
+
+def _axpy(cx: Context, name: str, node: ast.Call) -> Term:
+    given = arguments(cx, name, node, ("alpha", "src", "dest"))
+    alpha = cx.expr(given["alpha"])
+    src = tile_argument(cx, given["src"], f"the argument src of {name}")
+    _, dest = variable(cx, given["dest"], f"the argument dest of {name}")
+    if tile_type(src) != tile_type(dest):
+        mismatch(cx, f"{name} of tiles of two types", src, dest, node)
+
+    def body(x: list[Term]) -> Term:
+        return arith.binary(cx, "add", x[2], arith.binary(cx, "mul", x[0], x[1], node), node)
+
+    new = map_terms(cx, (alpha, Val(src), Val(dest)), body, node, name).value
+    # In place, the variable's type cannot change.
+    if new.type != dest.type:
+        cx.type_error(
+            node,
+            f"{name}: alpha makes the sum {new.type}, and dest is {dest.type}",
+            "convert alpha to the type of the tile's elements",
+        )
+    update(cx, node, "tile_axpy", given["dest"], new)
+    return Static(None, "None")
+
+
+def _added_in_place(key: str, op: str) -> Call:
+    def call(cx: Context, name: str, node: ast.Call) -> Term:
+        given = arguments(cx, name, node, ("a", "b"))
+        _, a = variable(cx, given["a"], f"the argument a of {name}")
+        b = tile_argument(cx, given["b"], f"the argument b of {name}")
+        if tile_type(a) != tile_type(b):
+            mismatch(cx, f"{name} of tiles of two types", a, b, node)
+        update(cx, node, key, given["a"], binary(cx, op, Val(a), Val(b), node).value)
+        return Static(None, "None")
+
+    return call
+
+
+# -- linear algebra ----------------------------------------------------------------------------------------------------
+
+
+def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST, precision: str = "default") -> Value:
+    """Lower ``a @ b``, added to ``out`` if there is one."""
+    ta, tb = tile_type(a), tile_type(b)
+    for v, t in ((a, ta), (b, tb)):
+        if t.ndim != 2 or not (isinstance(t.dtype, T.Scalar) and t.dtype.is_float):
+            cx.type_error(
+                node,
+                f"a matrix product needs tiles of floats with two axes: {origin(cx, v)}",
+                "load tiles with two axes, or give one another shape with dk.tile_reshape",
+            )
+    if ta.shape[1] != tb.shape[0]:
+        mismatch(cx, f"a matrix product of {ta.shape[1]} columns and {tb.shape[0]} rows", a, b, node)
+    wide = T.Tile(ta.dtype, (ta.shape[0], tb.shape[1]))
+    # `out` decides the type of the sum, so the factors may be of two types with it.
+    if out is None:
+        if ta.dtype != tb.dtype:
+            remedy = "convert one with dk.tile_astype, or give the tile to add to as a third argument"
+            mismatch(cx, "a matrix product of two dtypes", a, b, node, remedy)
+        return _matmul_op(cx, (a, b), wide.dtype, precision)
+    if tile_type(out).shape != wide.shape:
+        cx.type_error(
+            node, f"the product has shape {shape_text(wide.shape)}, and {origin(cx, out)}", "make out with that shape"
+        )
+    if not T.scalar_of(out.type).is_float:
+        cx.type_error(node, f"a product of floats is added to {origin(cx, out)}", "make out with dtype=float")
+    return _matmul_op(cx, (a, b, out), tile_type(out).dtype, precision)
+
+
+def _matmul_op(cx: Context, operands: tuple[Value, ...], dtype: T.Element, precision: str) -> Value:
+    # The default is no attribute, so that the text of other programs does not mention it.
+    attrs = {} if precision == "default" else {"precision": precision}
+    return cx.b.one("tile_matmul", *operands, trans_a=False, trans_b=False, dtype=dtype, **attrs)
+
+
+def _matmul(cx: Context, name: str, node: ast.Call) -> Term:
+    given = arguments(cx, name, node, ("a", "b"), ("out", "alpha", "beta", "precision"))
+    a, b = (tile_argument(cx, given[k], f"the argument {k} of {name}") for k in ("a", "b"))
+    precision = word(cx, given, "precision", ("default", "tf32"))
+    alpha, beta = (cx.expr(given[k]) if k in given else Const(1.0) for k in ("alpha", "beta"))
+    if "out" not in given:
+        if "beta" in given:
+            cx.type_error(node, "beta scales out, and there is no out", "pass out, or leave beta out")
+        return _scaled(cx, alpha, Val(product(cx, a, b, None, node, precision)), node)
+    _, out = variable(cx, given["out"], f"the argument out of {name}")
+    # The tile would be read as a factor while it is changed.
+    if out in (a, b):
+        cx.type_error(node, f"{name} adds to one of its factors", "give another tile as out")
+    if beta == Const(1.0) and alpha == Const(1.0):
+        new = product(cx, a, b, out, node, precision)
+    else:
+        t = tile_type(out)
+        # In the type of `out`, also where the factors are narrower.
+        zero = cx.b.one("tile_fill", cx.b.zero(T.value_type(t.dtype)), type=t)
+        result = _scaled(cx, alpha, Val(product(cx, a, b, zero, node, precision)), node)
+        # As in BLAS, a constant 0 does not even read what was there.
+        if not (isinstance(beta, Const) and beta.value == 0):
+            result = binary(cx, "add", result, _kept(cx, beta, Val(out), node), node)
+        new = result.value
+        if new.type != t:
+            cx.type_error(
+                node,
+                f"alpha and beta make the result {new.type}, and out is {t}",
+                "convert alpha and beta to the type of out's elements",
+            )
+    update(cx, node, "tile_matmul", given["out"], new)
+    return Static(None, "None")
+
+
+def _scaled(cx: Context, factor: Term, tile: Val, node: ast.AST) -> Val:
+    if isinstance(factor, Const) and factor.value == 1:
+        return tile
+    return binary(cx, "mul", factor, tile, node)
+
+
+def _kept(cx: Context, beta: Term, out: Val, node: ast.AST) -> Val:
+    """Return what a product leaves of its tile: ``beta * out``, but 0 of NaN and infinity where beta is 0."""
+    if isinstance(beta, Const):
+        return _scaled(cx, beta, out, node)
+
+    def element(terms: list[Term]) -> Term:
+        factor, held = terms
+        assert isinstance(factor, Val)
+        assert isinstance(held, Val)
+        b, value = cx.b, held.value
+        dropped = b.one("and", b.one("eq", factor.value, b.zero(factor.type)), b.one("not", b.one("isfinite", value)))
+        return arith.binary(cx, "mul", factor, Val(b.select(dropped, b.zero(value.type), value)), node)
+
+    return map_terms(cx, (beta, out), element, node, "*")
+
+
+def _square(cx: Context, node: ast.expr, what: str) -> Value:
+    v = tile_argument(cx, node, what)
+    t = tile_type(v)
+    if t.ndim != 2 or t.shape[0] != t.shape[1] or t.dtype not in (T.FLOAT32, T.FLOAT64):
+        cx.type_error(
+            node,
+            f"{what} must be a square tile of float32 or float64: {origin(cx, v)}",
+            "load a tile with as many rows as columns",
+        )
+    return v
+
+
+def _cholesky(cx: Context, name: str, node: ast.Call) -> Term:
+    given = arguments(cx, name, node, ("A",), ("fill_mode",))
+    a = _square(cx, given["A"], f"the argument of {name}")
+    if word(cx, given, "fill_mode", ("lower", "upper")) == "lower":
+        return Val(cx.b.one("tile_cholesky", a))
+    # The upper factor is the transpose of the lower one.
+    lower = cx.b.one("tile_cholesky", cx.b.one("tile_permute", a, axes=(1, 0)))
+    return Val(cx.b.one("tile_permute", lower, axes=(1, 0)))
+
+
+def _solved(cx: Context, matrix: Value, y: Value, steps: Sequence[tuple[bool, bool]], node: ast.AST) -> Val:
+    """Triangular solves one after the other: (which triangle, whether of the transpose)."""
+    t = tile_type(y)
+    if t.ndim > 2 or t.shape[0] != tile_type(matrix).shape[0] or t.dtype != tile_type(matrix).dtype:
+        mismatch(cx, "a matrix and a right side that do not fit", matrix, y, node)
+    # The ops take matrices, so a vector is one column.
+    x = y if t.ndim == 2 else cx.b.one("tile_reshape", y, shape=(t.shape[0], 1))
+    for lower, trans in steps:
+        x = cx.b.one("tile_triangular_solve", matrix, x, lower=lower, trans=trans)
+    return Val(x if t.ndim == 2 else cx.b.one("tile_reshape", x, shape=t.shape))
+
+
+def _cholesky_solve(cx: Context, name: str, node: ast.Call) -> Term:
+    given = arguments(cx, name, node, ("L", "y"), ("fill_mode",))
+    matrix = _square(cx, given["L"], f"the argument L of {name}")
+    y = tile_argument(cx, given["y"], f"the argument y of {name}")
+    lower = word(cx, given, "fill_mode", ("lower", "upper")) == "lower"
+    # ``L L^T x = y``, or with the upper factor ``U^T U x = y``: one solve with each of the two.
+    return _solved(cx, matrix, y, [(lower, not lower), (lower, lower)], node)
+
+
+def _triangular(lower: bool) -> Call:
+    def call(cx: Context, name: str, node: ast.Call) -> Term:
+        parameter = "L" if lower else "U"
+        given = arguments(cx, name, node, (parameter, "y" if lower else "z"))
+        matrix = _square(cx, given[parameter], f"the argument {parameter} of {name}")
+        y = tile_argument(cx, given["y" if lower else "z"], f"the right side of {name}")
+        return _solved(cx, matrix, y, [(lower, False)], node)
+
+    return call
+
+
+def _fft(key: str, *, inverse: bool) -> Call:
+    def call(cx: Context, name: str, node: ast.Call) -> Term:
+        given = arguments(cx, name, node, ("inout",))
+        _, t = variable(cx, given["inout"], f"the argument inout of {name}")
+        dtype = tile_type(t).dtype
+        if not (isinstance(dtype, T.Vec) and dtype.length == 2 and dtype.dtype in (T.FLOAT32, T.FLOAT64)):
+            remedy = "make complex numbers vectors of two floats, the real part first"
+            cx.type_error(node, f"{name} takes a tile of vec2 or vec2d: {origin(cx, t)}", remedy)
+        update(cx, node, key, given["inout"], cx.b.one("tile_fft", t, inverse=inverse))
+        return Static(None, "None")
+
+    return call
+
+
+def _diag_add(cx: Context, name: str, node: ast.Call) -> Term:
+    given = arguments(cx, name, node, ("a", "d"))
+    a, d = (tile_argument(cx, given[k], f"the argument {k} of {name}") for k in ("a", "d"))
+    t, along = tile_type(a), tile_type(d)
+    if t.ndim != 2 or t.shape != along.shape * 2 or t.dtype != along.dtype:
+        mismatch(cx, f"{name} takes a square tile and one with an element for each row", a, d, node)
+    if t.dtype == T.BOOL:
+        cx.type_error(node, f"{name} of a tile of {t.dtype}", "convert its elements with dk.tile_map first")
+    rows = cx.b.one("tile_broadcast", cx.b.one("tile_reshape", d, shape=(t.shape[0], 1)), shape=t.shape)
+    element = T.value_type(t.dtype)
+    body = Region((Value(T.INT32), Value(T.INT32), Value(element), Value(element)))
+    with cx.b.into(body):
+        row, column, x, y = body.params
+        # A where, rather than a sum with a matrix of zeros: ``-0.0 + 0.0`` and NaN off the diagonal would change.
+        on = cx.b.one("eq", row, column)
+        body.yields = (cx.b.select(on, cx.b.add(x, y), x),)
+    return Val(cx.b.one("tile_map", a, rows, shape=t.shape, dtypes=(t.dtype,), body=body, indexed=True))
+
+
+def _in_place(key: str, made: Call, parameters: tuple[str, ...], changed: str) -> Call:
+    """Return a function whose result takes the place of one of its arguments."""
+
+    def call(cx: Context, name: str, node: ast.Call) -> Term:
+        given = arguments(cx, name, node, parameters, ("fill_mode",) if made in (_cholesky, _cholesky_solve) else ())
+        # Checked first, so that the error is about the argument rather than the result.
+        variable(cx, given[changed], f"the argument {changed} of {name}")
+        new = made(cx, name, node)
+        assert isinstance(new, Val)
+        update(cx, node, key, given[changed], new.value)
+        return Static(None, "None")
+
+    return call
+
+
+CALLS: Final[Mapping[str, Call]] = {
+    "tile_map": _map,
+    "tile_dot": _dot,
+    "tile_axpy": _axpy,
+    "tile_fft": _fft("tile_fft", inverse=False),
+    "tile_ifft": _fft("tile_ifft", inverse=True),
+    "tile_matmul": _matmul,
+    "tile_cholesky": _cholesky,
+    "tile_cholesky_solve": _cholesky_solve,
+    "tile_lower_solve": _triangular(True),
+    "tile_upper_solve": _triangular(False),
+    "tile_add_inplace": _added_in_place("tile_add_inplace", "add"),
+    "tile_sub_inplace": _added_in_place("tile_sub_inplace", "sub"),
+    "tile_diag_add": _diag_add,
+    "tile_cholesky_inplace": _in_place("tile_cholesky_inplace", _cholesky, ("A",), "A"),
+    "tile_cholesky_solve_inplace": _in_place("tile_cholesky_solve_inplace", _cholesky_solve, ("L", "y"), "y"),
+    "tile_lower_solve_inplace": _in_place("tile_lower_solve_inplace", _triangular(True), ("L", "y"), "y"),
+    "tile_upper_solve_inplace": _in_place("tile_upper_solve_inplace", _triangular(False), ("U", "z"), "z"),
+}

@@ -1,0 +1,1 @@
+"""Kernels: the decorator, the classes of kernels, and their inspection."""

@@ -1,0 +1,313 @@
+"""First-order optimizers: Adam, AdamW, stochastic gradient descent, and clipping of gradients.
+
+They take arrays of parameters and, at each step, their gradients, and change the parameters in place. The steps are
+kernels that run on the device of the arrays, on vectors component by component. The state of an optimizer has at least
+32 bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from diffkern.errors import described
+from diffkern.ir.types import FLOAT32, Scalar, scalar_of, with_scalar
+from diffkern.kernels.kernel import Kernel
+from diffkern.lang.intrinsics import INTRINSICS
+from diffkern.optim.lbfgs import components
+from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.launch.launch import launch
+from diffkern.utils.sums import array_inner
+
+__all__ = ["SGD", "Adam", "AdamW", "clip_grad_norm", "clip_grad_value"]
+
+tid: Any = INTRINSICS["tid"]
+sqrt: Any = INTRINSICS["sqrt"]
+clamp: Any = INTRINSICS["clamp"]
+_kernel = functools.partial(Kernel, enable_backward=False)
+
+
+@_kernel
+def _adam_step(p, g, m, v, lr, b1, b2, c1, c2, eps, decay):  # type: ignore[no-untyped-def]
+    i = tid()
+    real = m.dtype
+    gradient = real(g[i])
+    m[i] = real(b1) * m[i] + (real(1.0) - real(b1)) * gradient
+    v[i] = real(b2) * v[i] + (real(1.0) - real(b2)) * gradient * gradient
+    moved = real(p[i]) * (real(1.0) - real(lr) * real(decay))
+    p[i] = moved - real(lr) * (m[i] / real(c1)) / (sqrt(v[i] / real(c2)) + real(eps))
+
+
+@_kernel
+def _sgd_step(p, g, b, lr, momentum, dampening, decay, nesterov, first):  # type: ignore[no-untyped-def]
+    i = tid()
+    real = b.dtype
+    gradient = real(g[i]) + real(decay) * real(p[i])
+    if momentum != 0.0:
+        if first != 0:
+            b[i] = gradient
+        else:
+            b[i] = real(momentum) * b[i] + (real(1.0) - real(dampening)) * gradient
+        if nesterov != 0:
+            gradient = gradient + real(momentum) * b[i]
+        else:
+            gradient = b[i]
+    p[i] = real(p[i]) - real(lr) * gradient
+
+
+@_kernel
+def _scale(g, factor):  # type: ignore[no-untyped-def]
+    i = tid()
+    g[i] = g[i] * g.dtype(factor)
+
+
+@_kernel
+def _limit(g, bound):  # type: ignore[no-untyped-def]
+    i = tid()
+    g[i] = clamp(g[i], -g.dtype(bound), g.dtype(bound))
+
+
+class _Optimizer:
+    """The base class of optimizers: parameters, and arrays of state for each."""
+
+    def __init__(self, params: Sequence[array] | None) -> None:
+        self.params: list[array] | None = None
+        self.t = 0
+        if params is not None:
+            self.set_params(params)
+
+    def set_params(self, params: Sequence[array]) -> None:
+        """Set the arrays that the steps change; what is remembered of arrays of the same kind stays.
+
+        Parameters
+        ----------
+        params : sequence of array
+            Contiguous arrays of floating-point numbers, vectors or matrices.
+
+        Raises
+        ------
+        TypeError
+            If one is no contiguous array of such elements.
+        """
+        for p in params:
+            if not isinstance(p, array) or not p._smooth or not p.is_contiguous:
+                raise TypeError(
+                    f"an optimizer changes contiguous arrays of floating-point elements, not {described(p)}"
+                )
+        self.params = list(params)
+        # The state at a position is kept if the new array there is of the same kind, as for a copy of the model.
+        for kept in self._kept():
+            kept[:] = [_remembering(p, kept[k] if k < len(kept) else None) for k, p in enumerate(self.params)]
+
+    def reset_internal_state(self) -> None:
+        """Forget all earlier steps."""
+        self.t = 0
+        for kept in self._kept():
+            for a in kept:
+                a.zero_()
+
+    def step(self, grads: Sequence[array]) -> None:
+        """Change the parameters.
+
+        Parameters
+        ----------
+        grads : sequence of array
+            The gradient of each parameter.
+
+        Raises
+        ------
+        RuntimeError
+            If no parameters are set.
+        TypeError, ValueError
+            If a gradient has another type or shape than its parameter, or there are more or fewer of them.
+        """
+        # All gradients are checked before the first parameter moves, so an error leaves the state consistent.
+        if self.params is None:
+            raise RuntimeError(f"{type(self).__name__} has no parameters: call set_params() before step()")
+        if len(grads) != len(self.params):
+            raise ValueError(f"there are {len(self.params)} parameters and {len(grads)} gradients")
+        for p, g in zip(self.params, grads, strict=True):
+            if g._element != p._element:
+                raise TypeError(f"the gradient of {described(p)} has elements of type {g._element}, not {p._element}")
+            if g.shape != p.shape:
+                raise ValueError(f"the gradient of {described(p)} has shape {g.shape}, not {p.shape}")
+        for k, (p, g) in enumerate(zip(self.params, grads, strict=True)):
+            if p.size:
+                self._move(k, components(p), components(g.contiguous()))
+        self.t += 1
+
+    def _kept(self) -> list[list[array]]:
+        raise NotImplementedError
+
+    def _move(self, k: int, p: array, g: array) -> None:
+        raise NotImplementedError
+
+
+class Adam(_Optimizer):
+    """Adam (Kingma and Ba, 2015).
+
+    Parameters
+    ----------
+    params : sequence of array, optional
+        The parameters, which the steps change.
+    lr : float, optional
+        The step size.
+    betas : pair of float, optional
+        The decay rates of the running means of gradients and of their squares.
+    eps : float, optional
+        Is added to the root of the mean of squares.
+    """
+
+    decay = 0.0
+
+    def __init__(
+        self,
+        params: Sequence[array] | None = None,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+    ) -> None:
+        self.lr, self.beta1, self.beta2, self.eps = lr, betas[0], betas[1], eps
+        self.m: list[array] = []
+        self.v: list[array] = []
+        super().__init__(params)
+
+    def _kept(self) -> list[list[array]]:
+        return [self.m, self.v]
+
+    def _move(self, k: int, p: array, g: array) -> None:
+        # Bias correction: the means begin at zero. In float64 on the host, as powers of beta lose digits in float32.
+        c1, c2 = (1.0 - beta ** (self.t + 1) for beta in (self.beta1, self.beta2))
+        # Passed as float64 and rounded once in the kernel, to the type of the state.
+        numbers = [np.float64(x) for x in (self.lr, self.beta1, self.beta2, c1, c2, self.eps, self.decay)]
+        kept = [components(self.m[k]), components(self.v[k])]
+        launch(_adam_step, dim=p.size, inputs=[p, g, *kept, *numbers], record_tape=False)
+
+
+class AdamW(Adam):
+    """Adam with a decay of the parameters that is not part of the gradient (Loshchilov and Hutter, 2019).
+
+    Parameters
+    ----------
+    params, lr, betas, eps
+        As of :class:`Adam`.
+    weight_decay : float, optional
+        At each step the parameters lose this part of themselves, times the step size.
+    """
+
+    def __init__(
+        self,
+        params: Sequence[array] | None = None,
+        lr: float = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.01,
+    ) -> None:
+        super().__init__(params, lr, betas, eps)
+        self.decay = weight_decay
+
+
+class SGD(_Optimizer):
+    """Gradient descent, with momentum if it is asked for.
+
+    Parameters
+    ----------
+    params : sequence of array, optional
+        The parameters, which the steps change.
+    lr : float, optional
+        The step size.
+    momentum : float, optional
+        The fraction of the last direction that is kept.
+    dampening : float, optional
+        The fraction of a gradient, after the first, that does not go into the direction.
+    weight_decay : float, optional
+        Times the parameters it is added to the gradient.
+    nesterov : bool, optional
+        Whether a step looks ahead along the direction.
+    """
+
+    def __init__(
+        self,
+        params: Sequence[array] | None = None,
+        lr: float = 1e-3,
+        momentum: float = 0.0,
+        dampening: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+    ) -> None:
+        self.lr, self.momentum, self.dampening = lr, momentum, dampening
+        self.weight_decay, self.nesterov = weight_decay, nesterov
+        self.b: list[array] = []
+        super().__init__(params)
+
+    def _kept(self) -> list[list[array]]:
+        return [self.b]
+
+    def _move(self, k: int, p: array, g: array) -> None:
+        numbers = [np.float64(x) for x in (self.lr, self.momentum, self.dampening, self.weight_decay)]
+        # At the first step the momentum is the gradient itself, without dampening.
+        flags = [int(self.nesterov), int(self.t == 0)]
+        launch(_sgd_step, dim=p.size, inputs=[p, g, components(self.b[k]), *numbers, *flags], record_tape=False)
+
+
+def clip_grad_norm(grads: Sequence[array], max_norm: float) -> float:
+    """Scale gradients, in place, so that all together are no longer than a limit.
+
+    Parameters
+    ----------
+    grads : sequence of array
+        Contiguous arrays of floating-point elements.
+    max_norm : float
+        The limit.
+
+    Returns
+    -------
+    float
+        Their length before: the root of the sum of the squares of all components.
+    """
+    flat = [components(g) for g in grads if g.size]
+    # One norm over all arrays, so that the direction of the whole gradient stays.
+    norm = math.sqrt(sum(float(array_inner(g, g)) for g in flat))
+    if norm > max_norm:
+        for g in flat:
+            launch(_scale, dim=g.size, inputs=[g, np.float64(max_norm / norm)], record_tape=False)
+    return norm
+
+
+def clip_grad_value(grads: Sequence[array], limit: float) -> None:
+    """Limit each component of gradients, in place.
+
+    Parameters
+    ----------
+    grads : sequence of array
+        Contiguous arrays of floating-point elements.
+    limit : float
+        The greatest absolute value.
+    """
+    for g in grads:
+        if g.size:
+            launch(_limit, dim=g.size, inputs=[components(g), np.float64(limit)], record_tape=False)
+
+
+# -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def _wide(element: Any) -> Any:
+    """The type in which something is remembered of elements of a type."""
+    scalar = scalar_of(element)
+    # Moving means of half-precision numbers would stop changing once an update is below their resolution.
+    wider = scalar if scalar.bits >= FLOAT32.bits else FLOAT32
+    return wider if isinstance(element, Scalar) else with_scalar(element, wider)
+
+
+def _remembering(p: array, kept: array | None) -> array:
+    """An array of zeros to remember something of a parameter; the one there is, if it fits."""
+    element = _wide(p._element)
+    if kept is None or kept.shape != p.shape or kept._element != element:
+        return new(p.shape, element, True, p._memory.device)
+    # A parameter that was moved to another device takes its state along.
+    return kept if kept._memory.device is p._memory.device else kept.to(p.device)

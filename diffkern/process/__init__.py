@@ -1,0 +1,1 @@
+"""The process around diffkern: tracebacks, garbage collection, forks, interrupts, locks."""

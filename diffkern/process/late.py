@@ -1,0 +1,85 @@
+"""Late imports: functions of upper layers that lower layers call, each by a dotted name, imported at its first call.
+
+The table is the complete list of calls against the direction of imports. A module that needs such a function names its
+entry; nothing has to be wired when the package is imported, and the upper layer is loaded only by those who use it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+__all__ = [
+    "CONVERTED", "ELEMENTWISE", "EVALUATE", "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GRAPH",
+    "INDEXED_ARRAY", "NUMBA_TYPE", "OPERATED", "OUTLINE", "TOTAL", "Late",
+]  # fmt: skip
+
+
+class Late:
+    """A function that is imported when it is first called.
+
+    Parameters
+    ----------
+    name : str
+        ``module:attribute``, where the attribute may be one of an object of the module.
+    """
+
+    __slots__ = ("_found", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._found: Callable[..., Any] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        found = self._found
+        if found is None:
+            found = self._found = self.find()
+        return found(*args, **kwargs)
+
+    def find(self) -> Any:
+        """Return the object that the name stands for."""
+        module, _, path = self.name.partition(":")
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+        return found
+
+
+ELEMENTWISE = Late("diffkern.transforms.elementwise:find")
+"""Kernels that copy and add arrays of a GPU, for its memory."""
+
+FORWARD_MODE = Late("diffkern.kernels.tangent_kernel:TangentKernel")
+"""A kernel in forward mode, for ``Kernel.jvp``."""
+
+OPERATED = Late("diffkern.transforms.mapping:operated")
+"""A built-in applied to the elements of arrays, for their operators."""
+
+GRAPH = Late("diffkern.runtime.records.graph:Graph")
+"""The graph of a sequence."""
+
+INDEXED_ARRAY = Late("diffkern.transforms.indexed:indexedarray")
+"""An array viewed through index arrays, for indexing of arrays."""
+
+TOTAL = Late("diffkern.utils.sums:total")
+"""The sum of an array, for its methods."""
+
+CONVERTED = Late("diffkern.utils.sums:converted")
+"""A copy of an array with elements of another type, for its methods."""
+
+EVALUATE = Late("diffkern.host.evaluate:evaluate")
+"""The value of a call from Python of a func's derivative or of a library function."""
+
+NUMBA_TYPE = Late("diffkern.interop.numba:type_of")
+"""Numba's type of a func, a kernel, or a form of one."""
+
+OUTLINE = Late("diffkern.frontend.syntax.outline:outline_of")
+"""The outline of a function, which evaluates its static expressions."""
+
+FUNC_DERIVATIVE = Late("diffkern.compiler.pipeline:FUNCS.derivative")
+"""Reverse mode of a func that a kernel calls: the function also takes a cotangent for each differentiable result, and
+yields the results and the cotangents of the active parameters."""
+
+FUNC_TANGENTS = Late("diffkern.compiler.pipeline:FUNCS.tangents")
+"""Forward mode of such a func: the function also takes a tangent for each active parameter, and yields the results and
+the tangents of the differentiable ones."""

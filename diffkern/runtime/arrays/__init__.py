@@ -1,0 +1,1 @@
+"""Arrays: their construction, conversion, views, copies and exchange with other libraries."""

@@ -1,0 +1,1 @@
+"""Handlers of operations: tapes, function tapes, tangents."""

@@ -1,0 +1,199 @@
+"""A tape nested in another tape or in tangents: gradients of a function as values that have derivatives themselves.
+
+The gradients of some arrays with respect to the launches of a block get arrays of their own. The operations that write
+these are recorded by the surrounding tape or tangents like any launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.cotangents import Cotangents
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.uncopied import Uncopied
+from diffkern.runtime.effects.second_order import on_copies, record
+from diffkern.runtime.effects.tangent_map import Beside, root_of
+from diffkern.runtime.effects.tape_memory import TapeMemory
+from diffkern.runtime.effects.tape_recording import TapeRecording
+from diffkern.runtime.effects.tape_steps import FuncStep
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.operation import Add, Assign, Copy, Operation, perform
+from diffkern.runtime.memory.scope import Scope
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.stream import drain
+
+__all__ = ["FunctionTape"]
+
+
+class FunctionTape(TapeRecording, Scope, Uncopied):
+    """Records a function for the gradients of some arrays, whatever their ``grad`` is.
+
+    Parameters
+    ----------
+    arrays : sequence of array
+        The arrays to differentiate with respect to.
+    """
+
+    def __init__(self, arrays: Sequence[array]) -> None:
+        self._own = Beside("gradient")
+        self._around: Any = None
+        super().__init__()
+        for held in arrays:
+            self._own.made(held)
+
+    def _begin(self) -> tuple[str, FunctionTape, FunctionTape]:
+        self._around = current.tape
+        # The reverse sweep is differentiated by the tape around it, and so reads inputs that a plain sweep would not
+        # need.
+        self.keeps_inputs = self._around is not None
+        return "tape", self, self
+
+    @property
+    def follower(self) -> TapeMemory | None:
+        """The follower of the surrounding tape, or None."""
+        return None if self._around is None else self._around.follower
+
+    def _gradient(self, held: array) -> array | None:
+        return self._own.of(held)
+
+    def _owner(self, held: array) -> array:
+        return root_of(held)[0]
+
+    def inside(self) -> FunctionTape:
+        """Return a new tape for a step of a roll-out on this one."""
+        made = FunctionTape(())
+        made._own = self._own
+        return made
+
+    def _is_source(self, memory: Memory) -> bool:
+        return memory in self._own.pairs
+
+    def _has_derivative(self, held: array) -> bool:
+        return held._memory in self._own.pairs
+
+    def note_read(self, held: array) -> None:
+        """Note that the host reads an array."""
+        super().note_read(held)
+        if self._around is not None:
+            self._around.note_read(held)
+
+    def note_unrecorded(self, operation: Operation) -> None:
+        """Note an operation that is deliberately left out of derivatives."""
+        super().note_unrecorded(operation)
+        if self._around is not None:
+            self._around.note_unrecorded(operation)
+
+    def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
+        """Note that arrays are derivatives of what was computed from some memory."""
+        super().derive(found, sources)
+        if self._around is not None:
+            self._around.derive(found, sources)
+
+    # -- what the tape around records too ----------------------------------------------------------------------------
+
+    def _perform(self, operation: Operation) -> None:
+        # While the operation runs, the surrounding tape is the current one: it records what this tape has already
+        # recorded.
+        here, current.tape = current.tape, self._around
+        try:
+            if self._around is not None and isinstance(operation, PackedLaunch) and _logs_values(operation):
+                perform(on_copies(operation))
+                operation = operation.without_log()  # the tape around has a log of its own
+            record(operation)
+        finally:
+            current.tape = here
+
+    def record_overwrite(self, goal: array, values: Any) -> None:
+        """Prepare for a fill or an assignment of constants, before it happens."""
+        super().record_overwrite(goal, values)
+        if self._around is not None:
+            self._around.record_overwrite(goal, values)
+
+    def record_copy(self, goal: array, source: array) -> None:
+        """Prepare for a copy, before it happens."""
+        super().record_copy(goal, source)
+        if self._around is not None:
+            self._around.record_copy(goal, source)
+
+    def record_add(self, goal: array, source: array) -> None:
+        """Prepare for a sum, before it happens."""
+        super().record_add(goal, source)
+        if self._around is not None:
+            self._around.record_add(goal, source)
+
+    def check_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Record an adjoint that is launched by hand, before it runs: no gradient can pass it."""
+        super().check_adjoint(adjoint)
+        if self._around is not None:
+            self._around.check_adjoint(adjoint)
+
+    def note_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Record that an adjoint launched by hand has written its cotangents."""
+        super().note_adjoint(adjoint)
+        if self._around is not None:
+            self._around.note_adjoint(adjoint)
+
+    def note_change(self, held: array) -> None:
+        """Record the present contents of an array as the result of the change that ends now."""
+        super().note_change(held)
+        if self._around is not None:
+            self._around.note_change(held)
+
+    # -- the reverse sweep -------------------------------------------------------------------------------------------
+
+    def gradients(self, arrays: Sequence[array], seeds: Sequence[tuple[array, array | None]]) -> tuple[array, ...]:
+        """Run the reverse sweep, outside of the block; return the gradients, which the next call overwrites.
+
+        Parameters
+        ----------
+        arrays : sequence of array
+            The arrays to differentiate with respect to.
+        seeds : sequence of (array, array or None)
+            Results, and the cotangent of each; None for ones.
+
+        Raises
+        ------
+        LaunchError
+            If no result depends on an array that the tape was made for.
+        """
+        self.check_results([goal for goal, _ in seeds])
+        # Pending work has to end before its results are compared with what the tape noted.
+        drain()
+        self._verify()
+        self._lose_changed()
+        found = tuple([self._own.made(held) for held in arrays])
+        sweep = Cotangents(self._owners, self._gradient, Beside("cotangent"))
+        # A result may be an argument that no launch has touched.
+        sweep.own({held._memory: self._owner(held) for held in arrays if held._memory not in self._owners})
+        sweep.live = {goal._memory for goal, _ in seeds}
+        # Every step prepares before any runs: an error leaves gradients and cotangents untouched.
+        work = [step.prepare(sweep) for step in reversed(self._steps)]
+        begun = [sweep.of(goal) for goal, _ in seeds]
+        sweep.clear(record)
+        # Gradients accumulate, and this function returns the derivative of one call.
+        for _, gradient in self._own.pairs.values():
+            record(Assign(gradient, 0))
+        seeded = set()
+        for ct, (_, values) in zip(begun, seeds, strict=True):
+            if values is None:
+                record(Assign(ct, 1))
+            else:  # results may be one array, or parts of one
+                record((Add if ct._memory in seeded else Copy)(ct, values))
+            seeded.add(ct._memory)
+        for part in work:
+            for item in part:
+                if isinstance(item, FuncStep):
+                    item.backward()
+                else:
+                    record(item)
+        if self._around is not None:
+            self._around.derive(found, [*self._own.pairs, *self._versions])
+        return found
+
+
+def _logs_values(launch: PackedLaunch) -> bool:
+    """Return whether a launch logs values that a second run of it would log as well."""
+    return launch.logged is not None and launch.logged.active is not None

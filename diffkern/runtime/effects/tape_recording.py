@@ -1,0 +1,401 @@
+"""Recording: steps, the residuals of their adjoints, and the influence of arrays on each other.
+
+Launches, copies and overwrites become steps in their order, with copies of the contents that an adjoint needs and a
+later step overwrites, taken at that moment, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import Any
+
+from diffkern.errors import LaunchError
+from diffkern.process.tracebacks import place_of
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch, check_aliases
+from diffkern.runtime.accumulate.cotangents import Cotangents
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.effects.influence import Influence
+from diffkern.runtime.effects.nested_arrays_step import PointedStep
+from diffkern.runtime.effects.residuals import Need
+from diffkern.runtime.effects.second_order import AdjointStep, inputs_of
+from diffkern.runtime.effects.tape_needs import TapeNeeds
+from diffkern.runtime.effects.tape_steps import AddStep, ByHandStep, CopyStep, LaunchStep, OverwriteStep, Work
+from diffkern.runtime.launch.nested_arrays import check_constant, nested_arrays
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.regions import Region, ranges_of
+from diffkern.runtime.launch.resources import check_not_given, given_to
+from diffkern.runtime.memory.kept import Contents
+from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.operation import Operation
+from diffkern.runtime.rollouts.rollout_step import RolloutStep
+
+__all__ = ["TapeRecording"]
+
+_NONE: frozenset[int] = frozenset()
+
+
+class TapeRecording(TapeNeeds, Influence):
+    """The steps that were recorded."""
+
+    repeats = False
+    """True if the operations in its block are run again later."""
+    follows_elements = False
+    """True if launches may reach arrays with gradients through elements of arrays."""
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._forget_influence()
+
+    def record_launch(self, launch: PackedLaunch) -> None:
+        """Run a launch and keep what its adjoint will need."""
+        self._unfinished = launch, self._launches
+        try:
+            self._record_launch(launch)
+        # An error is final, and the tape stays usable. An interrupt passes here and leaves the mark, as nobody knows
+        # what ran.
+        except Exception:
+            self._unfinished = None
+            raise
+        self._unfinished = None
+
+    def _record_launch(self, launch: PackedLaunch) -> None:
+        executable, arrays = launch.executable, launch.arrays
+        name, look_at = launch.kernel.name, self._look_at
+        # First of all: changes since the last launch are the user's, and must be noticed before this launch adds its
+        # own.
+        for held in arrays:
+            if held is not None:
+                look_at(held, name)
+        pointed: list[array] = []
+        written: list[tuple[array, Region]] | None = None
+        live: Sequence[Need] = ()
+        if executable.by_id and executable.manifest.pointing:
+            pointed = self._look_inside(launch)
+        step: LaunchStep | None = None
+        given = given_to(launch) if executable.by_id else []
+        for held in given:
+            look_at(held, name)
+        active = self._active(launch)
+        if self._sees_bytes:
+            self._check_bytes_of(launch, active)
+        # Before the launch runs, as its writes replace the dependences of what it reads.
+        self._feed(launch)
+        if active and launch.grid.n:
+            if not launch.is_disjoint:
+                check_aliases(launch.kernel, launch, {})
+            if pointed and self.follows_elements and not self.keeps_inputs:
+                step = PointedStep(launch, self._launches, active)
+            else:
+                step = LaunchStep(launch, self._launches, active, self.keeps_inputs)
+            step.carried = frozenset(held._memory for held in given if self._carries(held))
+            self._check_carried(step)
+            # The adjoint may need a log: the launch that runs is then another program than the one that was asked for.
+            launch = step.keep_log()
+            written = self._written_by(launch)
+            # Only a launch that overwrites what it reads destroys its own residuals.
+            if executable.is_in_place or launch.merged:
+                live = self._save(step, written)
+        if written is None:
+            written = self._written_by(launch)
+        if executable.writes_elements:
+            written += [(held, None) for held in nested_arrays(executable, arrays, executable.writes)]
+        if pointed and isinstance(step, PointedStep):
+            step.keep("before")
+        self._write(launch, written)
+        self._launches += 1
+        if step is None:
+            return
+        if pointed and isinstance(step, PointedStep):
+            step.keep("after")
+            self._varied.update(a._memory for k, t in step.tables.items() if k in active for a in t.arrays)
+        self._steps.append(step)
+        need, varied = self._need, self._varied
+        for index in executable.uses:
+            held = arrays[index]
+            if held is not None:
+                # Needs are noted after the launch: its own writes must not end them.
+                need(Need(step, index, held))
+                if index in active:
+                    varied.add(held._memory)
+        for each in live:
+            need(each)
+
+    def _check_bytes_of(self, launch: PackedLaunch, active: Iterable[int]) -> None:
+        read = [held for index in active for held in self._held(launch, index)]
+        self._check_bytes(read, [held for index in launch.executable.writes for held in self._held(launch, index)])
+
+    def _look_inside(self, launch: PackedLaunch) -> list[array]:
+        """Register the arrays in elements that a launch may use, and return them."""
+        executable, arrays = launch.executable, launch.arrays
+        if self.keeps_inputs or not self.follows_elements:
+            check_constant(launch.kernel.name, executable, arrays, self._written, "was written on the tape")
+        found = list(nested_arrays(executable, arrays, executable.uses))
+        for held in found:
+            self._look_at(held, launch.kernel.name)
+        return found
+
+    def _check_carried(self, step: LaunchStep) -> None:
+        """Raise for an array with a cotangent that is reached in two ways, or whose cotangent cannot be carried on."""
+        launch = step.launch
+        if not step.carried:
+            return
+        if isinstance(step, PointedStep) or not self.follows_elements or self.keeps_inputs:
+            check_not_given(launch, step.carried, "on this tape")
+        if any(a._memory in step.carried for k in launch.executable.writes if (a := launch.arrays[k]) is not None):
+            raise LaunchError(
+                f"kernel {launch.kernel.name!r} writes to an array that it also looks at by an id, with a gradient",
+                loc=place_of(launch.kernel.func),
+                remedy="write to another array, and give that to the Mesh afterwards",
+            )
+
+    def _write(self, operation: Operation, written: Sequence[tuple[array, Region]]) -> None:
+        """Perform an operation that writes to parts of some arrays."""
+        needs = self._needs
+        launch = operation if isinstance(operation, PackedLaunch) else None
+        for held, region in written:
+            # Copies of what adjoints need come first.
+            if held._memory in needs:
+                self._before_overwrite(held, region, launch)
+        before = {held._memory: held._memory.now for held, region in written if region is not None}
+        self._perform(operation)
+        # Where a launch writes to known parts only, changes are noted with their ranges, so that needs of others
+        # survive.
+        for memory, version in before.items():
+            ranges = [one for held, region in written if held._memory is memory for one in ranges_of(held, region)]
+            memory.note_changes(version, ranges, self)
+        for held, _ in written:
+            self._note(held)
+            self._written.add(held._memory)
+
+    def record_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Run an adjoint, of a launch on a nested tape, and keep what its own derivative will need."""
+        if adjoint.in_elements:
+            raise LaunchError(
+                f"the adjoint of kernel {adjoint.launch.kernel.name!r} goes through arrays in elements of an array, "
+                "and cannot be differentiated itself",
+                loc=place_of(adjoint.launch.kernel.func),
+                remedy="pass these arrays as parameters of their own",
+            )
+        self._unfinished = adjoint.launch, self._launches
+        own, inputs = adjoint.cotangents, inputs_of(adjoint)
+        for held in (*inputs.values(), *own.values()):
+            self._look_at(held, adjoint.label)
+        varied = [k for k, held in inputs.items() if held._smooth and self._carries(held)]
+        written = [*{id(ct): ct for ct in own.values()}.values()]
+        # Nothing in it varies for this tape: it is a write like any other.
+        if not varied and not any(self._carries(ct) for ct in written):
+            self._write(adjoint, [(ct, None) for ct in written])
+            self._unfinished = None
+            return
+        step = AdjointStep(adjoint, self._launches, inputs, varied)
+        if varied:
+            step.before = {
+                k: self._before_adjoint(adjoint.launch, k, ct)
+                for k, ct in own.items()
+                if k in adjoint.launch.executable.writes
+            }
+        # Determined before the adjoint consumes and overwrites cotangents.
+        is_fed = any(a is not None and self._is_fed(a) for a in (*inputs.values(), *adjoint.launch.arrays, *written))
+        self._write(adjoint, [(ct, None) for ct in written])
+        self._steps.append(step)
+        for index, held in inputs.items():
+            self._need(Need(step, index, held))
+        self._varied.update(ct._memory for ct in written)
+        self._fed.update(ct._memory for ct in written if is_fed)
+        self._unfinished = None
+
+    def _before_adjoint(self, launch: PackedLaunch, index: int, ct: array) -> Contents:
+        """Return a copy of the cotangent of what a launch has written."""
+        regions = launch.executable.regions
+        region = regions.written(launch, index)
+        if region is not None and not self._may_rest(launch, regions.arguments, ct):
+            region = None
+        return self._copy(ct, region, None)
+
+    def record_add(self, goal: array, source: array) -> None:
+        """Prepare for a sum, before it happens."""
+        self._unfinished = "a sum", self._launches
+        self._look_at(goal, "a sum")
+        self._look_at(source, "a sum")
+        self._check_bytes((), [goal])
+        # The order of the following calls matters: copy what is needed, then update influence, then note the write.
+        self._before_overwrite(goal)
+        self._feed_by_sum(goal, source)
+        self._written.add(goal._memory)
+        if self._carries(source) and source._smooth:
+            self._steps.append(AddStep(goal, source))
+            self._varied.add(goal._memory)
+
+    def record_overwrite(self, goal: array, values: Any) -> None:
+        """Prepare for a fill or an assignment of constants, before it happens."""
+        self._unfinished = "an assignment", self._launches
+        self._look_at(goal, "an assignment")
+        self._check_bytes((), [goal])
+        self._feed_by_overwrite(goal)
+        self._before_overwrite(goal)
+        self._written.add(goal._memory)
+        if self._carries(goal) and goal._smooth:
+            self._steps.append(OverwriteStep(goal))
+
+    def record_copy(self, goal: array, source: array) -> None:
+        """Prepare for a copy, before it happens."""
+        self._unfinished = "a copy", self._launches
+        self._look_at(goal, "a copy")
+        self._look_at(source, "a copy")
+        self._check_bytes((goal, source) if self._carries(source) and source._smooth else (), [goal])
+        self._before_overwrite(goal)
+        self._feed_by_copy(goal, source)
+        self._written.add(goal._memory)
+        if not source._smooth:
+            return
+        if self._carries(source):
+            self._steps.append(CopyStep(goal, source))
+            self._varied.add(goal._memory)
+            self._exposures.note(source)
+        # A constant takes the place of something that varies: cotangents of what was there end here.
+        elif self._carries(goal):
+            self._steps.append(OverwriteStep(goal))
+
+    def check_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Record an adjoint that is launched by hand, before it runs: no gradient can pass it."""
+        if self._is_recorded(adjoint):
+            return
+        own, inputs = adjoint.cotangents, inputs_of(adjoint)
+        for held in (*inputs.values(), *own.values()):
+            self._look_at(held, adjoint.label)
+        if not any(self._carries(held) for held in (*inputs.values(), *own.values()) if held._smooth):
+            return
+        memories = {ct._memory for ct in own.values()}
+        if any(self._is_fed(held) for held in (*inputs.values(), *own.values())):
+            self._fed.update(memories)
+        self._varied.update(memories)
+        self._steps.append(ByHandStep(adjoint))
+
+    def note_adjoint(self, adjoint: AdjointLaunch) -> None:
+        """Record the writes of an adjoint that is launched by hand; earlier steps may have needed the old contents."""
+        if self._is_recorded(adjoint):
+            return
+        for ct in adjoint.cotangents.values():
+            for need in self._needs.pop(ct._memory, ()):
+                need.lose()
+            self._note(ct)
+
+    def _is_recorded(self, adjoint: AdjointLaunch) -> bool:
+        """Return whether an adjoint runs as a step of this tape, not by hand."""
+        return self._unfinished is not None and self._unfinished[0] is adjoint.launch
+
+    # -- roll-outs: steps that run now, and know by themselves how they are taken back --------------------------------
+
+    def begin_steps(self) -> None:
+        """Begin a roll-out, of which the tape learns what it writes and which arrays carry gradients on."""
+        self._unfinished = "a roll-out", self._launches
+
+    def follow_launch(self, launch: PackedLaunch, new: Container[Memory]) -> None:
+        """Note a launch of a roll-out, before it runs; `new` is memory that its step has made."""
+        for held in launch.arrays:
+            if held is not None and held._memory not in new:
+                self._look_at(held, launch.kernel.name)
+        if launch.executable.by_id:
+            carried = {*self._varied, *self._owners}
+            check_not_given(launch, carried, "in a roll-out")
+        # No step is recorded: the roll-out records each step again when it is reversed. Only the influence is noted.
+        active = self._active(launch)
+        if self._sees_bytes:
+            self._check_bytes_of(launch, active)
+        self._feed(launch)
+        for index in active:
+            if (held := launch.arrays[index]) is not None:
+                self._varied.add(held._memory)
+        for held in launch.writes():
+            if held._memory not in new:
+                self._before_overwrite(held)
+                self._written.add(held._memory)
+
+    def follow_copy(self, goal: array, source: array | None, new: Container[Memory]) -> None:
+        """Note a copy of a roll-out, or an assignment of constants, before it happens."""
+        for held in (goal, source):
+            if held is not None and held._memory not in new:
+                self._look_at(held, "a copy")
+        varies = source is not None and source._smooth and self._carries(source)
+        self._check_bytes((goal, source) if source is not None and varies else (), [goal])
+        self._feed_by_copy(goal, source)
+        if varies:
+            self._varied.add(goal._memory)
+        if goal._memory not in new:
+            self._before_overwrite(goal)
+            self._written.add(goal._memory)
+
+    def follow_change(self, held: array) -> None:
+        """Record the contents that a step of a roll-out has written as the tape's own doing."""
+        self._note(held)
+
+    def forget_new(self, new: Iterable[Memory]) -> None:
+        """Forget the memory that a step of a roll-out has made."""
+        for known in (self._varied, self._fed, self._kept):
+            known.difference_update(new)
+
+    def end_steps(self, step: RolloutStep) -> None:
+        """End a roll-out, which is a step of the tape now."""
+        self._unfinished = None
+        self._steps.append(step)
+        for index, held in enumerate(step.launch.arrays):
+            self._need(Need(step, index, held))
+
+    def inside(self) -> TapeRecording:
+        """Return a new tape for a step of a roll-out on this one."""
+        return TapeRecording()
+
+    def begin_inside(self, tape: TapeRecording) -> None:
+        """Begin in a step of a roll-out on another tape, with the knowledge of that tape."""
+        # What varied after the roll-out counts as varying in each of its steps: an upper bound, without a second
+        # analysis.
+        self._varied |= tape._varied
+        self._owners |= tape._owners
+        self._without |= tape._without
+        self._written |= tape._written
+
+    def taken_back(self, sweep: Cotangents) -> list[Sequence[Work]]:
+        """Return the work that reverses the steps of this tape, within the sweep of another."""
+        sweep.own(self._owners)
+        return [step.prepare(sweep) for step in reversed(self._steps)]
+
+    def _is_source(self, memory: Memory) -> bool:
+        return memory in self._owners
+
+    def _has_derivative(self, held: array) -> bool:
+        return held._smooth and self._gradient(held) is not None
+
+    def _has_influence(self, goal: array) -> bool:
+        """Return whether an array with a gradient has an influence on a result.
+
+        The initial value of a loss of one element, to which launches add, is not counted.
+        """
+        return self._is_fed(goal) and (goal._memory not in self._kept or goal._memory in self._fed or goal.size > 1)
+
+    def _active(self, launch: PackedLaunch) -> frozenset[int]:
+        """Return the parameters to differentiate for: those that vary, and those written from them or over them."""
+        executable, arrays = launch.executable, launch.arrays
+        varied, owners = self._varied, self._owners
+        if executable.by_id:
+            held = {k: [a for a in self._held(launch, k) if a._smooth] for k in executable.uses}
+            active = [k for k in executable.reads if any(map(self._carries, held[k]))]
+            feeds = active or any(map(self._carries, given_to(launch)))
+            outputs = [k for k in executable.writes if held[k] and (feeds or any(map(self._carries, held[k])))]
+        else:
+            active, outputs = [], []
+            for index in executable.reads:
+                a = arrays[index]
+                if a is not None and a._smooth and (a._memory in varied or a._memory in owners):
+                    active.append(index)
+            for index in executable.writes:
+                a = arrays[index]
+                # A written array that does not vary by itself is active if something read varies, or if its old
+                # contents did: their cotangent has to be cleared.
+                if a is not None and a._smooth and (active or a._memory in varied or a._memory in owners):
+                    outputs.append(index)
+        if not outputs:  # what is read and reaches no array of numbers has no gradient to pass on
+            return _NONE
+        merged = launch.merged
+        active += outputs
+        # Parameters that are given one array have one cotangent, under the first of them.
+        return frozenset([merged.get(index, index) for index in active] if merged else active)

@@ -1,0 +1,409 @@
+"""The steps of a tape, and the adjoint operations of each in a reverse sweep.
+
+For a launch, copy or overwrite as it happened, a step prepares the operations that carry cotangents from the arrays
+that were written to those that were read. It raises an error, before any of them runs, if something it needs is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeAlias
+
+from diffkern.errors import AutodiffError, KernelError, LaunchError
+from diffkern.process.tracebacks import place_of
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.cotangents import Cotangents
+from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.launch.regions import Region, joined
+from diffkern.runtime.launch.resources import PutBack, Use, used
+from diffkern.runtime.launch.stamps import checked_by_stamps, with_one_writer
+from diffkern.runtime.memory.kept import Contents
+from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.operation import Add, Assign, Copy, Operation, perform
+
+__all__ = [
+    "AddStep", "ByHandStep", "ChangeStep", "CopyStep", "FuncStep", "LaunchStep", "OverwriteStep", "Step", "Work",
+    "carry_out",
+]  # fmt: skip
+
+
+Work: TypeAlias = "Operation | FuncStep"
+"""A step of a reverse sweep."""
+
+
+class Step(Protocol):
+    """A change of memory while the tape recorded."""
+
+    def prepare(self, cotangents: Cotangents) -> Sequence[Work]:
+        """Return the adjoint operations of the step: none if no cotangent reaches it."""
+        ...
+
+
+class LaunchStep:
+    """A launch.
+
+    Attributes
+    ----------
+    saved
+        The contents of parameters before the launch: copies, or the arrays themselves as long as nothing overwrites
+        what
+        the adjoint reads of them.
+    contents
+        Copies of the contents of parameters after it, where a later step overwrote them.
+    lost, lost_before
+        Parameters whose contents were changed where the tape could not see it: those after the launch, and those before
+        it that the arrays still held.
+    objects
+        The objects that the kernel looked up by ids.
+    carried
+        Memory of arrays that it looked up by ids and that have a cotangent in the sweep.
+    keeps_inputs
+        Whether the adjoint is differentiated, which needs all that the launch read as it was before.
+    """
+
+    __slots__ = (
+        "_error", "_is_ahead", "_program", "active", "carried", "contents", "keeps_inputs", "launch", "lost",
+        "lost_before", "number", "objects", "saved",
+    )  # fmt: skip
+
+    def __init__(self, launch: PackedLaunch, number: int, active: frozenset[int], keeps_inputs: bool) -> None:
+        self.launch = launch
+        self.keeps_inputs = keeps_inputs
+        self.number = number
+        self.active = active
+        self.saved: dict[int, Contents] = {}
+        self.contents: dict[int, Contents] = {}
+        self.lost: set[int] = set()
+        self.lost_before: set[int] = set()
+        self.objects: Sequence[Use] = used(launch.executable, launch.parts) if launch.executable.by_id else ()
+        self.carried: frozenset[Memory] = frozenset()
+        self._program: Executable | None = None
+        self._error: KernelError | None = None
+        self._is_ahead = False  # of the launch: what it will do can be looked at
+
+    def program(self) -> Executable | None:
+        """Return the adjoint program, or None if there is none: the error is raised only if a gradient needs it."""
+        if self._program is None and self._error is None:
+            # An adjoint that cannot be made is no error yet: no cotangent may ever reach the launch.
+            try:
+                self._program = self._proved() or self.launch.adjoint(self.active)
+            except KernelError as error:
+                self._error = error
+        return self._program
+
+    def _proved(self) -> Executable | None:
+        """Return the adjoint program; None if the launch was exchanged for one that is known not to race."""
+        launch = self.launch
+        try:
+            program = launch.adjoint(self.active)
+            # Races are checked on the actual arguments before the launch, while a checked variant can still be run in
+            # its place.
+            if self._is_ahead and program.races is not None:
+                program.races.check(launch.kernel.name, launch.dims, launch.parts.__getitem__)
+            if self._is_ahead and program.granted is not None:
+                self.launch = with_one_writer(launch, self.active, program)
+            return program if self.launch is launch else None
+        except AutodiffError as error:
+            if not error.is_race or not self._is_ahead:
+                raise
+            self.launch = checked_by_stamps(launch, self.active, error)
+            return None
+
+    def needs_after(self, index: int) -> bool:
+        """Return whether the adjoint reads the contents of a parameter after the launch."""
+        program = self.program()
+        return program is not None and (index in program.derivative.after or self._is_input(index))
+
+    def _is_input(self, index: int) -> bool:
+        """Return whether a parameter's contents before the launch are needed, and the launch only reads it."""
+        executable = self.launch.executable
+        return self.keeps_inputs and index in executable.reads and index not in executable.writes
+
+    def read_after(self, index: int) -> Region:
+        """Return the region of a parameter that the adjoint reads as it is after the launch."""
+        program, launch = self.program(), self.launch
+        assert program is not None
+        found = program.regions.read(launch, index) if index in program.derivative.after else ()
+        return joined(found, launch.executable.regions.read(launch, index)) if self._is_input(index) else found
+
+    def read_before(self, index: int) -> Region:
+        """Return the region that the adjoint reads of one of the parameters in :meth:`saves`, before the launch."""
+        program, launch = self.program(), self.launch
+        assert program is not None
+        found = program.regions.read_before(launch, index) if index in program.derivative.before else ()
+        return joined(found, launch.executable.regions.read(launch, index)) if self.keeps_inputs else found
+
+    def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
+        """Store a copy of what the adjoint reads of a parameter."""
+        (self.saved if before else self.contents)[index] = copy
+
+    def rests_on(self) -> frozenset[int]:
+        """Return the integer arguments that determine the regions which the launch writes and its adjoint reads."""
+        program = self.program()
+        own = self.launch.executable.regions.arguments
+        return own if program is None else own | program.regions.arguments
+
+    def keep_log(self) -> PackedLaunch:
+        """Return the launch to run: one with a log, if the adjoint reads one."""
+        if self.launch.logged is not None:  # a tape inside of this one wants it
+            return self.launch
+        self._is_ahead = True
+        program = self.program() if self.launch.executable.looks_ahead or self.launch.merged else None
+        self._is_ahead = False
+        if program is not None and program.derivative.log is not None:
+            self.launch = self.launch.with_log(program.derivative.log)
+        return self.launch
+
+    def saves(self) -> tuple[int, ...]:
+        """Return the parameters whose contents before the launch the adjoint needs."""
+        program, executable = self.program(), self.launch.executable
+        if program is None:
+            return ()
+        if not self.keeps_inputs:
+            return program.derivative.before
+        # Arrays that are only added to are no inputs: their old contents do not matter for any derivative.
+        read = {*executable.reads} - {*executable.manifest.updated}
+        return tuple(sorted({*program.derivative.before, *read.intersection(executable.writes)}))
+
+    def reads_still(self) -> list[Memory]:
+        """Return the memory of the arrays themselves, not of copies, that the adjoint reads."""
+        if self._program is None:
+            return []
+        wanted = [i for i in self._program.derivative.after if i not in self.contents]
+        wanted += [i for i in self._program.derivative.before if self.is_saved_in_place(i)]
+        found = [held._memory for i in wanted if (held := self.launch.arrays[i]) is not None]
+        return [*found, *(memory for use in self.objects for memory in use.memories)]
+
+    def is_saved_in_place(self, index: int) -> bool:
+        """Return whether the array itself holds what the adjoint reads of a parameter as it was before the launch."""
+        return self.saved.get(index) is self.launch.arrays[index]
+
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+        launch, live = self.launch, cotangents.live
+        held = launch.arrays
+        # A reverse sweep passes by every step whose results no live cotangent belongs to.
+        reached = [a._memory for i in launch.executable.writes if (a := held[i]) is not None and a._memory in live]
+        if not reached:
+            return []
+        arrays, memories = {}, set()
+        for index in self.active:
+            if (a := held[index]) is not None:
+                arrays[index] = a
+                memories.add(a._memory)
+        if memories.isdisjoint(reached):
+            return []
+        program = self.program()
+        if program is None:
+            assert self._error is not None
+            raise self._error
+        if self.lost or self.lost_before:
+            self.check_lost()
+        of, given = cotangents.of, {}
+        for index, a in arrays.items():
+            given[index] = of(a)
+        live.update(memories)
+        # The rooms of a step are free again after it, so that steps share the memory of copies.
+        rooms = cotangents.rooms.of_step()
+        saved, work = rooms.filled(self.saved)
+        contents, fill = rooms.filled(self.contents)
+        of_objects, added = self._of_objects(cotangents, memories)
+        inner = [ct for found in of_objects for ct in found.values()]
+        # Cotangents of inputs become live only here: what the launch wrote must have been live because of later steps.
+        live.update(self.carried)
+        adjoint = (
+            AdjointOfObjects(launch, given, saved, contents, program, inner)
+            if inner
+            else AdjointLaunch(launch, given, saved, contents, program)
+        )
+        work = [*work, *fill, adjoint]
+        for use, found in zip(self.objects, of_objects, strict=True):
+            before, after = use.around(f"launch {self.number} on the tape (kernel {launch.kernel.name!r})", found)
+            work = [*before, *work, *after]
+        # From the inside out: clear the separate cotangents, bring residuals back, run the adjoint, add what was
+        # separate.
+        return [*(Assign(own, 0) for _, own in added), *work, *(Add(ct, own) for ct, own in added)]
+
+    def _of_objects(
+        self, cotangents: Cotangents, direct: set[Memory]
+    ) -> tuple[list[dict[int, array]], list[tuple[array, array]]]:
+        """Return by object and word the cotangents of arrays that the kernel looked up by ids, and those to add
+        afterwards.
+
+        The cotangent of an array that is a parameter as well gets an array of its own, which is added afterwards:
+        threads add
+        to an element of a parameter's cotangent without regard to others. So do cotangents that are not contiguous:
+        kernels
+        know nothing of them but an address.
+        """
+        found: list[dict[int, array]] = []
+        added: list[tuple[array, array]] = []
+        for use in self.objects:
+            found.append({})
+            for word, held in use.content.given.items():
+                if held._memory not in self.carried:
+                    continue
+                ct = cotangents.of(held)
+                if held._memory in direct or not ct.is_contiguous:
+                    added.append((ct, new(ct.shape, ct._element, False, ct._memory.device)))
+                    ct = added[-1][1]
+                found[-1][word] = ct
+        return found, added
+
+    def check_lost(self) -> None:
+        """Raise if something that the gradient needs is gone."""
+        launch = self.launch
+        for index in launch.executable.uses:
+            is_gone = index in self.lost and index not in self.contents and self.needs_after(index)
+            if is_gone or (index in self.lost_before and self.is_saved_in_place(index)):
+                raise LaunchError(
+                    f"array {launch.executable.name_of(index)!r} of launch {self.number} on the tape (kernel "
+                    f"{launch.kernel.name!r}) was changed outside the tape, and its gradient needs what it held",
+                    loc=place_of(launch.kernel.func),
+                    remedy="make the change inside the tape's block, or call backward() before it",
+                )
+
+
+class AdjointOfObjects(AdjointLaunch):
+    """An adjoint that also adds to cotangents of arrays that the launch looked up by ids."""
+
+    in_elements = True
+
+    def __init__(
+        self,
+        launch: PackedLaunch,
+        given: dict[int, array],
+        saved: Mapping[int, array],
+        contents: Mapping[int, array],
+        program: Executable,
+        inner: Sequence[array],
+    ) -> None:
+        self._inner = inner
+        super().__init__(launch, given, saved, contents, program)
+
+    def reads(self) -> list[array]:
+        """Return the arrays that are read."""
+        return [*super().reads(), *self._inner]
+
+    def writes(self) -> list[array]:
+        """Return the cotangents, including those of arrays behind ids."""
+        return [*super().writes(), *self._inner]
+
+    def steps(self) -> None:
+        """Return None: it has no native form."""
+
+
+class FuncStep:
+    """A user's function that carries the gradients of some arrays from one to another."""
+
+    def __init__(self, backward: Callable[[], object], arrays: Sequence[array]) -> None:
+        self.backward = backward
+        self.arrays = tuple(arrays)
+
+    @property
+    def name(self) -> str:
+        """The name of the function for messages."""
+        return str(getattr(self.backward, "__name__", "function"))
+
+    def prepare(self, cotangents: Cotangents) -> Sequence[Work]:
+        # The function may write to any of these gradients, so that all of them have to count as live before it.
+        cotangents.live.update(a._memory for a in self.arrays)
+        return [self]
+
+
+class OverwriteStep:
+    """A fill or an assignment of constants. The previous contents have no influence any more."""
+
+    def __init__(self, goal: array) -> None:
+        self.goal = goal
+
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+        if self.goal._memory not in cotangents.live:
+            return []
+        # Primal: goal = constant. The cotangent of what was there before is zero.
+        return [Assign(cotangents.of(self.goal), 0)]
+
+
+class CopyStep:
+    """A copy from one array to another."""
+
+    def __init__(self, goal: array, source: array) -> None:
+        self.goal = goal
+        self.source = source
+
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+        if self.goal._memory not in cotangents.live:
+            return []
+        ct_goal, ct_source = cotangents.of(self.goal), cotangents.of(self.source)
+        cotangents.live.add(self.source._memory)
+        # By way of a copy of the cotangent, because the two arrays may be parts of one.
+        moved = new(ct_goal.shape, ct_goal._element, False, ct_source._memory.device)
+        return [Copy(moved, ct_goal), Assign(ct_goal, 0), Add(ct_source, moved)]
+
+
+class AddStep:
+    """The addition of the elements of one array to those of another."""
+
+    def __init__(self, goal: array, source: array) -> None:
+        self.goal = goal
+        self.source = source
+
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+        if self.goal._memory not in cotangents.live:
+            return []
+        cotangents.live.add(self.source._memory)
+        # Primal: goal += source. The goal's cotangent stays as it is, and the source's receives it.
+        return [Add(cotangents.of(self.source), cotangents.of(self.goal))]
+
+
+class ByHandStep:
+    """An adjoint that was launched by hand: no gradient can pass it."""
+
+    def __init__(self, adjoint: AdjointLaunch) -> None:
+        self.kernel = adjoint.launch.kernel
+        self.memories = {ct._memory for ct in adjoint.writes()}
+
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+        if not cotangents.live.isdisjoint(self.memories):
+            raise LaunchError(
+                f"the adjoint of kernel {self.kernel.name!r} was launched by hand, and a gradient passes its results",
+                loc=place_of(self.kernel.func),
+                remedy="compute that gradient with dk.grad or a dk.Tape inside the block, which can be differentiated",
+            )
+        return []
+
+
+class ChangeStep:
+    """A change that the tape did not see: no gradient can pass it."""
+
+    def __init__(self, memory: Memory, place: str) -> None:
+        self.memory = memory
+        self.place = place
+
+    def prepare(self, cotangents: Cotangents) -> list[Operation]:
+        if self.memory in cotangents.live:
+            raise LaunchError(
+                f"an array was changed before {self.place} where the tape could not see it, and a gradient passes it",
+                remedy="make the change inside the tape's block, and without record_tape=False",
+            )
+        return []
+
+
+def carry_out(work: Sequence[Sequence[Work]]) -> None:
+    """Run the prepared operations; on failure, restore objects that kernels look up by ids."""
+    for part in work:
+        left = iter(part)
+        try:
+            for item in left:
+                if isinstance(item, FuncStep):
+                    item.backward()
+                else:
+                    perform(item)
+        except BaseException:
+            # Objects point to cotangents during their step. The rest of the step is skipped but for what points them
+            # back.
+            for item in left:
+                if isinstance(item, PutBack) and item.is_due:
+                    perform(item)
+            raise

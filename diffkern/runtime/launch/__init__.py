@@ -1,0 +1,1 @@
+"""Launches of kernels: arguments, checks, grids, schedules, programs."""

@@ -1,0 +1,75 @@
+"""Output of the threads of a launch: from the buffer that ``diffkern.contracts.abi`` describes to the standard output.
+
+From the manifest of a program that prints, and the words of its buffer after a launch, text is written to
+``sys.stdout``, in the order of the threads and for each thread in the order in which it was printed.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Final
+
+import numpy as np
+
+from diffkern.contracts import abi
+from diffkern.contracts.manifest import Manifest
+from diffkern.ops.output import rendered
+from diffkern.runtime.observe.config import config
+
+__all__ = ["empty_buffer", "show"]
+
+Words = np.ndarray[Any, np.dtype[np.int64]]
+
+_STORED: Final = {"float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": np.float32}
+
+
+def empty_buffer() -> Words:
+    """Return a buffer of the configured size."""
+    words = np.zeros(abi.OUTPUT_TEXTS + config.output_bytes // 8, np.int64)
+    words[abi.OUTPUT_NEXT], words[abi.OUTPUT_WORDS] = abi.OUTPUT_TEXTS, len(words)
+    return words
+
+
+def show(manifest: Manifest, words: Words) -> None:
+    """Write the contents of a buffer to the standard output, and how many texts did not fit."""
+    if words[abi.OUTPUT_NEXT] == abi.OUTPUT_TEXTS:
+        return
+    lost = int(words[abi.OUTPUT_LOST])
+    text = "".join(_texts(manifest, words))
+    if lost:
+        text += (
+            f"diffkern: {lost} text{'s' * (lost > 1)} printed by {manifest.title or 'a kernel'} did not fit into "
+            f"{config.output_bytes} bytes; dk.config.output_bytes = ... makes room\n"
+        )
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _texts(manifest: Manifest, words: Words) -> list[str]:
+    """Return the texts in the order of the threads."""
+    readers = [(output.text, [_reader(t) for t in output.types]) for output in manifest.outputs]
+    found: list[tuple[int, str]] = []
+    # The counter runs beyond the end where texts did not fit. The words that such a text reserved in front of the end
+    # stay zero.
+    place, end = abi.OUTPUT_TEXTS, min(int(words[abi.OUTPUT_NEXT]), len(words))
+    while place + 1 < end and words[place]:
+        text, types = readers[int(words[place]) - 1]
+        thread, first = int(words[place + 1]), place + 2
+        place = first + len(types)
+        values = [read(words[k]) for k, read in zip(range(first, place), types, strict=True)]
+        found.append((thread, rendered(text, values)))
+    found.sort(key=lambda one: one[0])  # stable
+    return [text for _, text in found]
+
+
+def _reader(name: str) -> Callable[[Any], Any]:
+    """Return a function that converts a word to a number of a type."""
+    if name == "bool":
+        return lambda word: np.bool_(word != 0)
+    stored = _STORED.get(name)
+    if stored is not None:
+        # Threads store every float as float64, which holds all narrower ones exactly.
+        return lambda word: stored(word.view(np.float64))
+    integer = np.dtype(name).type
+    return lambda word: integer(int(word) & (1 << 8 * integer().itemsize) - 1) if name[0] == "u" else integer(word)

@@ -1,0 +1,78 @@
+"""The fast path of a launch that nothing keeps.
+
+Where a tape, a sequence or a stream may take the launch it is packed and dispatched; the rest is written for little
+overhead. A :class:`LaunchError` is raised before anything has run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from diffkern.errors import KernelRuntimeError, LaunchError
+from diffkern.runtime.launch.arguments import bind
+from diffkern.runtime.launch.kernel_protocol import KernelProtocol
+from diffkern.runtime.launch.launch_checks import check_writable, grid_of
+from diffkern.runtime.launch.nested_arrays import check_disjoint
+from diffkern.runtime.launch.packed import PackedLaunch, dispatch
+from diffkern.runtime.launch.resources import check_places
+from diffkern.runtime.memory.device import Device
+from diffkern.runtime.memory.shared_memory import check_shared
+from diffkern.runtime.memory.state import current, slow_path_flags
+
+__all__ = ["run"]
+
+
+def run(
+    kernel: KernelProtocol, dim: Any, args: Sequence[Any], record_tape: bool = True, place: Device | None = None
+) -> None:
+    """Launch with all arguments in one sequence, on a device if one was named."""
+    # One word says whether anything in the process may want to see launches.
+    if slow_path_flags.word[0]:
+        dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
+        return
+    programs = kernel.current().programs
+    keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
+    executable = programs.get(keys) or kernel.forward(keys)
+    # Arguments on another device are an error, which the general path reports.
+    if place is not None and (executable.device is not place or not executable.writes):
+        dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
+        return
+    # A bool is an int by isinstance and not by type: True is no dimension.
+    grid = executable.grids.get(dim) if type(dim) is int else None
+    if grid is None:
+        grid = grid_of(kernel, executable, dim)
+    arguments = b"".join(parts)
+    if executable.by_id:
+        check_places(kernel.name, executable, parts)
+        check_disjoint(kernel.name, executable, arrays)
+    extents = executable.extents
+    if extents is not None:
+        last = extents.last
+        if last[1] != arguments or last[0] is not grid:
+            extents.check(kernel.name, grid, arguments)
+    if executable.may_share and executable.disjoint != arguments:
+        # The check is about addresses, so that the same arguments need it only once.
+        check_shared(kernel.name, executable, arrays)
+        executable.disjoint = arguments
+    writes = executable.writes
+    # Without arrays it runs there; what it writes through elements is looked for.
+    if (not writes and current.device is not None) or executable.writes_elements:
+        dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
+        return
+    for index in writes:
+        held = arrays[index]
+        if held is not None:
+            if not held._writable:
+                check_writable(kernel, executable, arrays)
+            # Raised before the run: a kernel that fails half-way has changed something too.
+            held._memory.version += 1
+    try:
+        executable.run(grid, arguments)
+    except LaunchError as error:
+        if not isinstance(error, KernelRuntimeError):  # a GPU's program does not take the arguments: nothing has run
+            for index in writes:
+                held = arrays[index]
+                if held is not None:
+                    held._memory.version -= 1
+        raise

@@ -1,0 +1,71 @@
+"""Programs that report errors or print: they run with a record, which is read after the launch.
+
+For an executable whose manifest has ``checks`` or ``outputs``, launches write to the standard output what their threads
+have printed, and raise :class:`KernelRuntimeError` if a thread made an error, with its place in the source, the
+thread, and the access. All other threads have run by then.
+"""
+
+from __future__ import annotations
+
+from array import array as words
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from diffkern.contracts import abi
+from diffkern.runtime.launch.block import with_status
+from diffkern.runtime.launch.checked import error_of, stamp_counts
+from diffkern.runtime.launch.grid import Grid
+from diffkern.runtime.launch.output import empty_buffer, show
+from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.native.replay import Steps
+
+__all__ = ["ReportingExecutable"]
+
+
+class ReportingExecutable(Executable):
+    """A debug program, or one that prints, in memory."""
+
+    __slots__ = ()
+
+    def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
+        """Return None: its reports have to be read after each launch."""
+        return None
+
+    def copied_steps(self, grid: Grid, arguments: bytes, colours: int, copied: words[int]) -> Steps | None:
+        """Return None, as :meth:`steps`."""
+        return None
+
+    def run(self, grid: Grid, arguments: bytes) -> None:
+        """Run all threads of a launch."""
+        if grid.n:
+            self.run_blocks(grid, [arguments], colours=1)
+
+    def run_blocks(self, grid: Grid, arguments: list[bytes], colours: int) -> None:
+        """Run with a fresh record.
+
+        Raises
+        ------
+        KernelRuntimeError
+            If a thread caused an error.
+        """
+        buffers = self._stamps(arguments[0], grid.dims)
+        record = np.zeros(abi.RECORD_STAMPS + len(buffers), np.int64)
+        # The addresses of the stamps follow the record, which itself is reached by the status word of the header.
+        record[abi.RECORD_STAMPS :] = [0 if b is None else b.ctypes.data for b in buffers]
+        printed = empty_buffer() if self.manifest.outputs else None
+        if printed is not None:
+            record[abi.RECORD_OUTPUT] = printed.ctypes.data
+        super().run_blocks(replace(grid, header=with_status(grid.header, record.ctypes.data)), arguments, colours)
+        # Shown before an error is raised: what threads printed often explains it.
+        if printed is not None:
+            show(self.manifest, printed)
+        if record[abi.RECORD_CODE]:
+            raise error_of(self.manifest, [int(field) for field in record], grid.dims)
+
+    def _stamps(self, arguments: bytes, dims: Sequence[int]) -> list[np.ndarray[Any, Any] | None]:
+        """Return a stamp per element of each array in which two threads of this launch could store to one element."""
+        counts = stamp_counts(self.manifest, arguments, dims)
+        return [np.zeros(count, np.int64) if count else None for count in counts]

@@ -1,0 +1,395 @@
+"""Objects that kernels look up by an id (:mod:`diffkern.lang.queries`): descriptors, and what tapes keep of them.
+
+A :class:`Resource` has an id, given its device and kind. It is led, any number of times, to the words of a descriptor
+and the arrays to which they lead, which together are a :class:`Content`. A kernel reads such an object at addresses
+that are no argument of its launch, so that a tape asks here which objects a launch may have read, and lets its adjoint
+read the same: arrays of a content that a tape needs are not written again, and where the descriptor has changed, it
+leads back to them while the adjoint runs.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from diffkern.contracts.manifest import Ids
+from diffkern.errors import LaunchError, described
+from diffkern.ir.types import UINT64
+from diffkern.lang.queries import ADDRESS_BITS, identity
+from diffkern.process.tracebacks import place_of
+from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.effects.external_writes import Exposures
+from diffkern.runtime.memory.device import Device
+from diffkern.runtime.memory.memory import Memory, watch
+from diffkern.runtime.memory.operation import Assign, Copy, Operation, perform
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.stream import drain
+
+if TYPE_CHECKING:
+    from diffkern.runtime.launch.kernel_protocol import KernelProtocol
+    from diffkern.runtime.launch.packed import PackedLaunch
+    from diffkern.runtime.launch.program import Executable
+
+__all__ = [
+    "Content", "PutBack", "Resource", "Use", "check_not_given", "check_places", "check_without_derivative",
+    "given_to", "looked_at", "present", "used",
+]  # fmt: skip
+
+
+class Content:
+    """The arrays that the words of a descriptor lead to.
+
+    Attributes
+    ----------
+    arrays
+        The arrays at the addresses among the words.
+    given
+        Those of them that are a user's, with respect to which results may be differentiated, by the word that says
+        where an adjoint adds their cotangents.
+    fixed
+        Those of the others that are a user's.
+    uses
+        The uses that need the arrays as they are: launches on tapes that still exist.
+    """
+
+    def __init__(
+        self, arrays: Sequence[array], given: Mapping[int, array] | None = None, fixed: Sequence[array] = ()
+    ) -> None:
+        self.arrays = (*arrays, *fixed)
+        self.given = {} if given is None else dict(given)
+        self.fixed = tuple(fixed)
+        self.uses: weakref.WeakSet[Use] = weakref.WeakSet()
+        self._exposures = Exposures()
+
+    @property
+    def kept(self) -> bool:
+        """True if a tape needs the contents of the arrays."""
+        return bool(self.uses)
+
+    @property
+    def versions(self) -> tuple[int, ...]:
+        """The version of each array."""
+        return tuple([a._memory.now for a in self.arrays])
+
+    def add(self, use: Use) -> None:
+        """Keep the arrays as they are for a launch, or notice later that others changed them."""
+        if not self.uses:
+            self._exposures = Exposures()
+            watch(self)
+        # Changes by others up to now concern earlier uses only: this one starts from the contents of now.
+        self.look()
+        for held in self.arrays:
+            self._exposures.note(held)
+        self.uses.add(use)
+
+    def look(self) -> None:
+        """Tell the launches that need the arrays if others have changed one since the last look."""
+        if self._exposures.seen:
+            for held in self.arrays:
+                if self._exposures.inspect(held):
+                    for use in list(self.uses):
+                        use.changed = held
+
+    def before_exposure(self, memory: Memory) -> None:
+        """Store digests of arrays whose memory is about to be given away."""
+        if self.uses and current.recorder is None:
+            for held in self.arrays:
+                if held._memory is memory:
+                    self._exposures.note_now(held)
+
+
+_PLACE: Final = (1 << ADDRESS_BITS) - 1
+"""Bits of an id that are the address of the descriptor."""
+_UNUSED: Final[list[tuple[array, int]]] = []
+"""Descriptors of objects that are gone, and how many had them: their memory stays, so that a kernel may look."""
+_PRESENT: Final[weakref.WeakValueDictionary[int, Resource]] = weakref.WeakValueDictionary()
+"""The objects that there are, by their ids."""
+
+
+class Resource:
+    """The descriptor of one object.
+
+    Parameters
+    ----------
+    device : Device
+        The device it lies on.
+    kind : int
+        The kind of the object.
+    words : int
+        Number of words, including the id.
+
+    Attributes
+    ----------
+    id : int
+        The object's id.
+    inner : tuple of Resource
+        Other objects whose ids are among the words.
+    times_built : int
+        Number of times the object was built in place, which leaves the words as they were.
+    """
+
+    def __init__(self, device: Device, kind: int, words: int) -> None:
+        # A descriptor that is used again gets another id with the same address: a stale id is recognized by the first
+        # word.
+        self._words, self._use = _unused(device, words) or (new((words,), UINT64, True, device), 0)
+        address = self._words._address
+        if address >> ADDRESS_BITS:
+            raise LaunchError(f"the memory of {device} lies at addresses of more than {ADDRESS_BITS} bits")
+        self.device = device
+        self.id = identity(kind, address, self._use)
+        self.inner: tuple[Resource, ...] = ()
+        self.times_built = 0
+        self._values = np.zeros(words, np.uint64)
+        self._values[0] = self.id
+        self._content = Content(())
+        # Contents by the bytes of the words: the last one that the words were led to at once, and those to which
+        # recordings lead them whenever they run; and the version of the words of which the content is known.
+        self._direct = self._values.tobytes(), self._content
+        self._recorded: dict[bytes, Content] = {}
+        self._known = 0
+        Assign(self._words, self._values).execute()  # also where a graph is captured: it exists at once
+        _PRESENT[self.id] = self
+
+    def lead_to(self, content: Content, values: Sequence[int]) -> None:
+        """Set the words behind the id so that they lead to a content."""
+        self._content = content
+        self._values[1:] = values
+        perform(Assign(self._words, self._values))
+        key = self._values.tobytes()
+        if current.recorder is None:
+            self._direct, self._known = (key, content), self._words._memory.now
+        else:
+            # A recording changes the words when it runs and not now; -1 makes the next look read them.
+            self._recorded[key], self._known = content, -1
+
+    @property
+    def content(self) -> Content:
+        """The content that the words lead to; while something is recorded, the one they lead to there."""
+        if self._recorded and current.recorder is None and self._words._memory.now != self._known:
+            self._follow()
+        return self._content
+
+    def _follow(self) -> None:
+        """Read to which of its contents a recording has led the words."""
+        drain()
+        words = self._words._memory.contents(self._words._data)
+        found = dict([self._direct, *self._recorded.items()]).get(words.tobytes())
+        if found is None:
+            raise LaunchError(
+                "an object that kernels know by its id was left as an adjoint needed it, which was interrupted",
+                remedy="build it again, or refit it",
+            )
+        self._values[:] = words
+        self._content, self._known = found, self._words._memory.now
+
+    @property
+    def built(self) -> tuple[int, int]:
+        """A value that differs whenever the object was built again."""
+        return self.times_built, self._words._memory.now
+
+    def __del__(self) -> None:
+        words = getattr(self, "_words", None)
+        if words is not None and words._memory.is_host:
+            # The id in the memory no longer matches, so that a kernel with a stale id finds no object.
+            words._data[0] = 0
+        if words is not None:
+            _UNUSED.append((words, self._use + 1))
+
+
+def _unused(device: Device, words: int) -> tuple[array, int] | None:
+    """Take a descriptor of a device that no object uses any more, or return None."""
+    for k, (old, _) in enumerate(_UNUSED):
+        if old._memory.device is device and old.size == words:
+            return _UNUSED.pop(k)
+    return None
+
+
+class PutBack(Copy):
+    """The copy that restores the words of a descriptor after an adjoint."""
+
+    @property
+    def is_due(self) -> bool:
+        """True if the words were saved, so that they have to be restored."""
+        return self.source._memory.now > 0
+
+
+class Use:
+    """The use of an object by a launch that may have read it, with the content it led to at that time.
+
+    Attributes
+    ----------
+    changed
+        An array of the content that others are known to have changed since.
+    """
+
+    def __init__(self, resource: Resource) -> None:
+        self.resource, self.content = resource, resource.content
+        self.changed: array | None = None
+        self.content.add(self)
+        self.versions = self.content.versions
+        self.values = resource._values.copy()
+        self.words = resource._words._memory.now
+
+    @property
+    def memories(self) -> list[Memory]:
+        """The memory on whose contents the adjoint relies."""
+        return [self.resource._words._memory, *(a._memory for a in self.content.arrays)]
+
+    def lead_back(self) -> None:
+        """Restore the object to its state at the launch, if it was built again since."""
+        resource = self.resource
+        if resource.content is not self.content:
+            resource.lead_to(self.content, self.values[1:].tolist())
+
+    def around(
+        self, what: str, cotangents: Mapping[int, array] | None = None
+    ) -> tuple[list[Operation], list[Operation]]:
+        """Return the operations before and after an adjoint that make it find the object as the launch did.
+
+        Parameters
+        ----------
+        what : str
+            The launch, for messages.
+        cotangents : mapping of int to array, optional
+            Those of arrays in :attr:`Content.given`, by the same words.
+
+        Raises
+        ------
+        LaunchError
+            If that is not possible any more.
+        """
+        self.check(what)
+        words, values = self.resource._words, self.values
+        if cotangents:
+            values = values.copy()
+            for word, ct in cotangents.items():
+                values[word] = ct._address
+        # The words are still those of the launch.
+        elif words._memory.now == self.words:
+            return [], []
+        now = new(words.shape, UINT64, False, words._memory.device)
+        return [Copy(now, words), Assign(words, values)], [PutBack(words, now)]
+
+    def _changed(self) -> array | None:
+        """Return an array whose contents have changed since the launch, or None."""
+        self.content.look()
+        if self.changed is not None:
+            return self.changed
+        pairs = zip(self.content.arrays, self.versions, self.content.versions, strict=True)
+        return next((held for held, before, now in pairs if before != now), None)
+
+    def check(self, what: str) -> None:
+        """Raise if the contents of the arrays have changed; `what` is the launch that read them."""
+        content, held = self.content, self._changed()
+        if held is None:
+            return
+        named = (content.given.values(), "points or velocities", "points"), (content.fixed, "indices", "indices")
+        for own, name, attribute in named:
+            if any(held._memory is one._memory for one in own):
+                raise LaunchError(
+                    f"{described(held)}, the {name} of a Mesh, was changed after {what} looked at it",
+                    remedy=f"give the Mesh another array instead, as in mesh.{attribute} = dk.clone(x), or call "
+                    "backward() before the change",
+                )
+        raise LaunchError(
+            f"a graph or a record of launches built the object anew that {what} looked at by its id",
+            remedy="call backward() before the graph is launched again, or build with a plain call",
+        )
+
+
+def check_places(kernel: str, executable: Executable, parts: Sequence[bytes]) -> None:
+    """Raise if a launch is given the id of an object on another device, or its kernel captures one."""
+    elsewhere = [r for r in present() if r.device is not executable.device]
+    if not elsewhere:
+        return
+    ids, given = executable.manifest.ids, {*parts}
+    places = () if ids is None else ids.places
+    for one in elsewhere:
+        # An id has the bits of a kind and an address: that another argument has the same eight bytes is next to
+        # impossible.
+        is_given = one.id.to_bytes(8, "little") in given
+        if is_given or one.id & _PLACE in places:
+            raise LaunchError(
+                f"kernel {kernel!r} runs on {executable.device}, and an object whose id it "
+                f"{'is given' if is_given else 'captures'} lies on {one.device}",
+                remedy=f"make the object with device={str(executable.device)!r}, or pass arrays that lie on "
+                f"{one.device}",
+            )
+
+
+def present() -> list[Resource]:
+    """Return all existing objects."""
+    return list(_PRESENT.values())
+
+
+def looked_at(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Resource]:
+    """Return the objects that a launch may read: those whose ids it is given, or all of its device.
+
+    Parameters
+    ----------
+    executable : Executable
+        The forward program.
+    parts : sequence or mapping of bytes
+        The packed arguments by their numbers, those that are integers at least.
+    """
+    if not executable.by_id:
+        return []
+    ids = executable.manifest.ids
+    found = present() if ids is None else _named(ids, parts)
+    return list(
+        dict.fromkeys(
+            one for resource in found if resource.device is executable.device for one in (resource, *resource.inner)
+        )
+    )
+
+
+def _named(ids: Ids, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Resource]:
+    """Return the objects of the ids that a launch is given, and of those that its kernel captures."""
+    given = [_PRESENT.get(int.from_bytes(parts[k], "little")) for k in ids.parameters]
+    found = [resource for resource in given if resource is not None]
+    if ids.places:
+        found += [resource for resource in present() if resource.id & _PLACE in ids.places]
+    return found
+
+
+def used(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Use]:
+    """Return the uses of the objects that a launch may read; parameters as of :func:`looked_at`."""
+    return [Use(resource) for resource in looked_at(executable, parts)]
+
+
+def given_to(launch: PackedLaunch) -> list[array]:
+    """Return the users' arrays that a launch may read by ids."""
+    found = looked_at(launch.executable, launch.parts)
+    return [held for resource in found for held in resource.content.given.values()]
+
+
+def check_not_given(launch: PackedLaunch, varied: Collection[Memory], where: str) -> None:
+    """Raise if a launch may read by an id an array with a gradient or a tangent, which would be lost.
+
+    Parameters
+    ----------
+    launch : PackedLaunch
+        The launch.
+    varied : collection of Memory
+        Memory with a tangent or a cotangent, besides arrays that require one.
+    where : str
+        The situation, for messages.
+    """
+    check_without_derivative(launch.kernel, given_to(launch), varied, where)
+
+
+def check_without_derivative(
+    kernel: KernelProtocol, given: Iterable[array], varied: Collection[Memory], where: str
+) -> None:
+    """Raise if one of the arrays that a kernel finds by ids has a derivative; see :func:`check_not_given`."""
+    for held in given:
+        if held.requires_grad or held._memory in varied:
+            raise LaunchError(
+                f"kernel {kernel.name!r} looks by an id at {described(held)}, which has a derivative, and "
+                f"{where} no derivative goes that way",
+                loc=place_of(kernel.func),
+                remedy="launch on a dk.Tape, or pass the array as a parameter as well and compute from its elements",
+            )

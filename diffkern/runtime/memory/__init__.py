@@ -1,0 +1,1 @@
+"""Memory, devices and streams, and the operations that run on them."""

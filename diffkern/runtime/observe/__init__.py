@@ -1,0 +1,1 @@
+"""Observation of launches: traces, timers, logs, settings."""

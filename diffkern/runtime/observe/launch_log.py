@@ -1,0 +1,56 @@
+"""The launch log: one line per launch, through Python's :mod:`logging`.
+
+Spans become records of the logger ``diffkern.launches``, at level INFO, with the kernel, the dimensions, the device,
+the time and the origin of the program, as text and as attributes.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from diffkern.runtime.observe.spans import Span
+
+__all__ = ["LaunchLog"]
+
+_LOGGER = logging.getLogger("diffkern.launches")
+
+
+class LaunchLog:
+    """The observer that writes the log."""
+
+    synchronizes = True
+
+    def __init__(self) -> None:
+        self._origins: dict[str, str] = {}
+        if _LOGGER.level == logging.NOTSET:
+            _LOGGER.setLevel(logging.INFO)
+        if not _LOGGER.hasHandlers():  # whoever has configured none wants to see it all the same
+            _LOGGER.addHandler(logging.StreamHandler())
+
+    def begin(self, span: Span) -> None:
+        """Do nothing: a line is written when a launch has ended."""
+
+    def end(self, span: Span) -> None:
+        """Write the line of a launch; note the origin of a program."""
+        if span.kind == "compile":
+            # A program is compiled or loaded within its first launch, whose line comes later and takes the origin from
+            # here.
+            self._origins[span.facts["title"]] = f"compiled in {(span.end - span.begin) / 1e9:.2f} s"
+        elif span.kind == "load" and "title" in span.facts:
+            self._origins[span.facts["title"]] = "from the cache"
+        elif span.kind in ("launch", "adjoint"):
+            self._write(span)
+
+    past = end
+
+    def _write(self, span: Span) -> None:
+        origin = self._origins.pop(span.facts["title"], "in memory")
+        milliseconds = (span.end - span.begin) / 1e6
+        dim, device, error = span.facts["dim"], span.facts["device"], span.facts.get("error")
+        known: dict[str, Any] = {
+            "kernel": span.name, "dim": dim, "device": device, "milliseconds": milliseconds, "origin": origin,
+        }  # fmt: skip
+        failed = f", failed with {error}" if error else ""
+        text = f"{span.name} dim={dim} on {device}: {milliseconds:.3f} ms, {origin}{failed}"
+        _LOGGER.info("%s", text, extra=known)

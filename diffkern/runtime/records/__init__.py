@@ -1,0 +1,1 @@
+"""Launches that are repeated: records, sequences, graphs."""

@@ -1,0 +1,184 @@
+"""Recording of the steps of a sequence while arrays change.
+
+Operations on arrays become :class:`Item` values, launches among them prepared for repetition, which a sequence
+compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from diffkern.errors import LaunchError
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.effects.second_order import record
+from diffkern.runtime.launch.packed import PackedLaunch, dispatch
+from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.operation import Copy, Operation, perform
+from diffkern.runtime.memory.scope import Scope
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.stream import Stream
+from diffkern.runtime.native.replay import Steps
+from diffkern.runtime.records.prepared import Prepared
+
+__all__ = ["Item", "Recorder"]
+
+
+class Item:
+    """One step: an operation, prepared if it is a launch."""
+
+    __slots__ = ("_operation", "prepared", "stream")
+
+    def __init__(self, operation: Operation, stream: Stream | None, fixed: bool) -> None:
+        self.prepared: Prepared | None = None
+        self.stream = stream
+        self._operation: Operation | None = None
+        if isinstance(operation, AdjointLaunch):
+            self.prepared = Prepared(operation.launch, operation, fixed=True)
+        elif isinstance(operation, PackedLaunch):
+            self.prepared = Prepared(operation, fixed=fixed)
+        else:
+            self._operation = operation
+
+    @property
+    def operation(self) -> Operation:
+        """The operation of the step."""
+        if self.prepared is not None:
+            self.prepared.check_alive()
+            return self.prepared.operation
+        assert self._operation is not None
+        return self._operation
+
+    @property
+    def steps(self) -> Steps | None:
+        """Its native steps."""
+        return self.operation.steps() if self.prepared is None else self.prepared.steps
+
+    def again(self, copies: dict[PackedLaunch, PackedLaunch]) -> None:
+        """Perform it like a program would: a tape or another sequence may take it.
+
+        Parameters
+        ----------
+        copies : dict
+            The launches that replace those of the sequence, by these. An adjoint is of the one that replaces its
+            launch, so
+            that the two go on to share their arguments.
+        """
+        operation, tape = self.operation, current.tape
+        if isinstance(operation, PackedLaunch):
+            if tape is not None and operation.logged is not None:
+                _log_anew(operation)
+                return
+            made = copies[operation] = operation.copy()
+            dispatch(made)
+            recorder = current.recorder
+            if isinstance(recorder, Recorder) and self.prepared is not None and self.prepared.fixed:
+                recorder.fix(made)
+                recorder.settle(made, self.prepared.settled)
+            return
+        if isinstance(operation, AdjointLaunch):
+            launch = copies.setdefault(operation.launch, operation.launch.copy())
+            if isinstance(current.recorder, Recorder) and self.prepared is not None:
+                current.recorder.settle(launch, self.prepared.settled)
+            perform(AdjointLaunch(launch, operation.cotangents, operation.saved, operation.contents))
+            return
+        record(operation)
+
+
+def _log_anew(launch: PackedLaunch) -> None:
+    """Run a launch with a log that the present tape keeps; its adjoint in the sequence finds a copy in its own."""
+    assert launch.logged is not None
+    made = launch.with_log(launch.logged)
+    dispatch(made)
+    # The log of the sequence has room for what was counted at its recording; the new one may have fewer slots.
+    for own, new in zip(launch.log or (), made.log or (), strict=True):
+        if new.size:
+            perform(Copy(own[: new.size], new))
+
+
+class Recorder(Scope):
+    """Takes the operations on arrays in a block.
+
+    Parameters
+    ----------
+    runs : bool
+        Whether operations also run while they are recorded.
+    allow_reads : bool, optional
+        Whether the host may read what was recorded to be written.
+    written : mapping of Memory to str, optional
+        The memory that a surrounding recording has written, and by what.
+    is_capture : bool, optional
+        Whether a graph is captured.
+    """
+
+    def __init__(
+        self,
+        runs: bool,
+        allow_reads: bool = False,
+        written: Mapping[Memory, str] | None = None,
+        is_capture: bool = False,
+    ) -> None:
+        self.runs = runs
+        self.items: list[Item] = []
+        self.written = dict(written or {})
+        self._allow_reads, self._is_capture = allow_reads, is_capture
+        self._prepared: dict[int, list[Prepared]] = {}
+        # Launches some of whose integer arguments are settled, and these; also those that are yet to be taken.
+        self._settled: dict[int, tuple[PackedLaunch, frozenset[int]]] = {}
+
+    def inside(self) -> Recorder:
+        """Return the recorder of a part of this recording that becomes one step of it."""
+        return Recorder(False, self._allow_reads, self.written, self._is_capture)
+
+    def add(self, operation: Operation, stream: Stream | None) -> None:
+        """Record one operation."""
+        item = Item(operation, stream or current.stream, current.tape is not None)
+        self.items.append(item)
+        label = operation.label
+        for a in operation.writes():
+            self.written[a._memory] = label
+        if item.prepared is not None:
+            # A launch and its adjoint share the arguments by value, and change them together.
+            family = self._prepared.setdefault(id(item.prepared.launch), [])
+            family.append(item.prepared)
+            item.prepared.join(family)
+            if (settled := self._settled.get(id(item.prepared.launch))) is not None:
+                item.prepared.settle(settled[1])
+
+    def settle(self, launch: PackedLaunch, leaves: frozenset[int]) -> None:
+        """Refuse other numbers for some leaves of a launch: copies were made, or left out, for these."""
+        if not leaves:
+            return
+        _, known = self._settled.get(id(launch), (launch, frozenset()))
+        # The launch is kept with its id, which could otherwise be given to another one.
+        self._settled[id(launch)] = launch, known | leaves
+        for prepared in self._prepared.get(id(launch), ()):
+            prepared.settle(leaves)
+
+    def check_read(self, held: array) -> None:
+        """Raise if the host reads what was recorded to be written: a replay would not read it again."""
+        label = self.written.get(held._memory)
+        if label is None or self._allow_reads:
+            return
+        what = "captured" if self._is_capture else "recorded"
+        remedy = (
+            "let the sequence look at it, with dk.capture_while(condition, body) or dk.capture_if(condition, on_true, "
+            "on_false), or read it behind the block"
+        )
+        if not self._is_capture:
+            remedy += "; dk.record(allow_reads=True) is for reads that have no part in what is recorded"
+        raise LaunchError(
+            f"{held._summary()} is read while work for it is {what} (step {label!r} writes it): numbers, branches and "
+            "loops that depend on it would be the same in every replay",
+            remedy=remedy,
+        )
+
+    def fix(self, launch: PackedLaunch) -> None:
+        """Refuse other arrays and dimensions for a launch that was taken: a gradient was built for them."""
+        for prepared in self._prepared.get(id(launch), ()):
+            prepared.fix()
+
+    def _begin(self) -> tuple[str, Recorder, Recorder]:
+        if current.recorder is not None:
+            raise RuntimeError("a sequence is being recorded already; leave its block before entering another")
+        return "recorder", self, self

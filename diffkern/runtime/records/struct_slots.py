@@ -1,0 +1,103 @@
+"""Writers of struct parameters into the argument block of a prepared launch, field by field.
+
+From the type of a struct and the places of its leaves a writer is made. It takes an instance of the same struct with
+the same arrays as before, and refuses every other, which has to be bound in full. An instance checks its fields when
+they are assigned, so that a writer only packs them.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from diffkern.ir.structs import FieldType, Struct, StructArray, declared
+from diffkern.ir.types import STORAGE_ONLY, Mat, Scalar, Vec, scalar_of, value_type
+from diffkern.lang.structs import class_of
+from diffkern.runtime.launch.value_bytes import FORMATS
+from diffkern.runtime.native.setter import Slot
+
+__all__ = ["StructWriter", "struct_writer"]
+
+
+class StructWriter:
+    """Writes one struct parameter.
+
+    Parameters
+    ----------
+    kind : type
+        The class of the struct.
+    names : tuple of tuple of str
+        The paths of its fields, in the order of the leaves.
+    slots : sequence of Slot
+        Their places in the block.
+    """
+
+    __slots__ = ("_arrays", "_kind", "_numbers", "_vectors", "slots")
+
+    def __init__(self, kind: type, names: Sequence[tuple[str, ...]], slots: Sequence[Slot]) -> None:
+        self._kind = kind
+        self.slots = tuple(slots)
+        fields = [(path[:-1], path[-1], slot) for path, slot in zip(names, slots, strict=True)]
+        self._arrays = [(path, name, s.leaf) for path, name, s in fields if s.is_array]
+        self._numbers = [
+            (path, name, struct.Struct("=" + FORMATS[s.key]).pack_into, s.offset)
+            for path, name, s in fields
+            if not s.is_array and s.key
+        ]
+        self._vectors = [(path, name, s.offset) for path, name, s in fields if not s.is_array and not s.key]
+
+    def write(self, value: Any, block: bytearray, arrays: Sequence[Any]) -> bool:
+        """Write an instance to the block; return False, and write nothing, if its arrays are different ones."""
+        if type(value) is not self._kind:
+            return False
+        # All arrays are compared before anything is written, so that a refused instance leaves the block as it was.
+        for path, name, leaf in self._arrays:
+            if _owner(value, path)[name] is not arrays[leaf]:
+                return False
+        for path, name, pack_into, offset in self._numbers:
+            pack_into(block, offset, _owner(value, path)[name])
+        for path, name, offset in self._vectors:
+            data = _owner(value, path)[name].tobytes()
+            block[offset : offset + len(data)] = data
+        return True
+
+
+def struct_writer(t: Struct, slots: Sequence[Slot]) -> StructWriter | None:
+    """Return the writer of a parameter, or None where its fields take more than copying.
+
+    Parameters
+    ----------
+    t : Struct
+        Its type.
+    slots : sequence of Slot
+        The places of its leaves. Their keys are ignored.
+    """
+    names: list[tuple[str, ...]] = []
+    keys: list[str] = []
+    for path, field in _fields(t, ()):
+        if isinstance(field, StructArray):
+            return None  # several leaves of one field
+        if isinstance(field, (Vec, Mat)) and scalar_of(field) in STORAGE_ONLY:
+            return None  # passed in another type than held
+        names.append(path)
+        keys.append(str(value_type(field)) if isinstance(field, Scalar) else "")
+    known = [slot._replace(key=key) for slot, key in zip(slots, keys, strict=True)]
+    plain = declared(t)
+    assert isinstance(plain, Struct)
+    return StructWriter(class_of(plain), names, known)
+
+
+def _fields(t: Struct, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], FieldType]]:
+    for name, field in t.fields:
+        if isinstance(field, Struct):
+            yield from _fields(field, (*path, name))
+        else:
+            yield (*path, name), field
+
+
+def _owner(value: Any, path: tuple[str, ...]) -> dict[str, Any]:
+    fields: dict[str, Any] = vars(value)
+    for name in path:
+        fields = vars(fields[name])
+    return fields

@@ -1,0 +1,1 @@
+"""Roll-outs and checkpoints: loops of steps whose states are recomputed."""

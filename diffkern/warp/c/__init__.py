@@ -1,0 +1,1 @@
+"""Short C++ texts of ``wp.func_native`` as Python."""
