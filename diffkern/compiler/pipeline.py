@@ -261,8 +261,7 @@ def _joint_work(primal: Function, adjoint: Adjoint) -> float | None:
     return thread_cost(run(passes.JOIN, joined(primal, _copy(adjoint)).fn)) / apart
 
 
-# The frontend and `ad` differentiate funcs inside of kernels, but must not import the pipeline: they are given its
-# steps.
+# `ad` differentiates funcs inside of kernels by these steps, and must not import the pipeline itself.
 _ONE_CALL, _MAP, _CLEAN = (partial(run, p) for p in (passes.ONE_CALL, passes.NORMALISE_MAP, passes.CLEAN))
 FUNCS = FuncDerivatives(_ONE_CALL, prepare, optimise, simplify=_MAP, clean=_CLEAN)
 

@@ -1,1 +1,1 @@
-"""What compile time and run time agree on: argument blocks, manifests, options, platforms."""
+"""The contracts between compile time and run time: argument blocks, manifests, options, platforms."""

@@ -660,6 +660,7 @@ class Manifest:
     @property
     def is_adjoint(self) -> bool:
         """True if it is the manifest of an adjoint."""
+        # An adjoint has a conflict for each cotangent, and a forward has none.
         return bool(self.conflicts)
 
     @property
@@ -685,6 +686,7 @@ def to_json(fact: Any) -> Any:
     """Return a manifest, or a part of it, in values of JSON; what has its default value is left out."""
     if isinstance(fact, tuple):
         return [to_json(one) for one in fact]
+    # Strings, numbers and None are JSON as they are.
     if not is_dataclass(fact):
         return fact
     # Defaults are left out: manifests are read at each start, and most facts have their default value.

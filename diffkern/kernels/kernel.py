@@ -144,7 +144,7 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         ``kernel.jvp[n](x, y, t_x, t_y)`` does what ``kernel[n](x, y)`` does, and writes the change of what is written
         along the tangents. It is a kernel: ``kernel.jvp.jvp`` takes second derivatives, and so do gradients of it.
         """
-        # Forward mode is set from outside, as the module that makes it imports this one.
+        # Imported late, as the module that makes kernels in forward mode imports this one.
         made: Kernel = FORWARD_MODE(self)
         return made
 
