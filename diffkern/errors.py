@@ -147,7 +147,7 @@ class AutodiffError(KernelError):
     """The kernel cannot be differentiated with a guarantee that the result is right."""
 
     in_log: Literal["calls", "loads"] | None = None
-    """The log of the launch that would hold the missing values: results of atomic updates, or loaded values."""
+    """The log of the launch that would hold the missing values, be they results of atomic updates or loads."""
     is_race = False
     """True if only a launch can show that no two threads race, by stamping elements with their readers and writers."""
 

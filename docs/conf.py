@@ -63,7 +63,7 @@ nitpick_ignore_regex = [
     ("py:class", r"[a-z_]+( [a-z_]+)*"),
     ("py:class", r'.*["{}…].*|built-in'),
     # Modules that are not public, and variables for types: what is public of them stands under its public name.
-    ("py:.*", r"diffkern\.(build|ir|lang|options|runtime|testing\.comparison)(\.\w+)+"),
+    ("py:.*", r"diffkern\.(compiler|contracts|host|ir|kernels|lang|process|runtime|transforms|testing\.comparison)(\.\w+)+"),
     ("py:class", r"diffkern\.warp\.declare\._\w+"),
-    ("py:class", r"_\w+|CudaDevice|Path|Dialect|Generation|JaxCallable|JaxKernel|Plan|TorchFunction"),
+    ("py:class", r"_\w+|CudaDevice|Path|Dialect|KernelVersion|JaxCallable|JaxKernel|Plan|TorchFunction"),
 ]

@@ -114,12 +114,12 @@ class Device:
 
     @property
     def supports_float16(self) -> bool:
-        """True: kernels support 16-bit floats on every device."""
+        """True, as kernels support 16-bit floats on every device."""
         return True
 
     @property
     def supports_bfloat16(self) -> bool:
-        """True: kernels support bfloat16 on every device."""
+        """True, as kernels support bfloat16 on every device."""
         return True
 
     def get_primary_context(self) -> Context:

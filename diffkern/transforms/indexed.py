@@ -112,7 +112,7 @@ class indexedarray(SeenThrough):
 
     @property
     def is_contiguous(self) -> bool:
-        """Always False: its elements are not adjacent in memory."""
+        """Always False, as its elements are not adjacent in memory."""
         return False
 
     def __len__(self) -> int:
