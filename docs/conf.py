@@ -56,6 +56,7 @@ autodoc_typehints = "signature"
 
 nitpicky = True
 _PACKAGES = "|".join(["numpy", "torch", "jax", "cuda", "numba", *sorted(sys.stdlib_module_names)])
+_INTERNAL = "compiler|contracts|host|ir|kernels|lang|process|runtime|transforms"
 nitpick_ignore_regex = [
     # Of other packages, whose inventories a build without a network cannot have.
     ("py:.*", rf"({_PACKAGES})(\..*)?"),
@@ -63,7 +64,7 @@ nitpick_ignore_regex = [
     ("py:class", r"[a-z_]+( [a-z_]+)*"),
     ("py:class", r'.*["{}…].*|built-in'),
     # Modules that are not public, and variables for types: what is public of them stands under its public name.
-    ("py:.*", r"diffkern\.(compiler|contracts|host|ir|kernels|lang|process|runtime|transforms|testing\.comparison)(\.\w+)+"),
+    ("py:.*", rf"diffkern\.({_INTERNAL}|testing\.comparison)(\.\w+)+"),
     ("py:class", r"diffkern\.warp\.declare\._\w+"),
     ("py:class", r"_\w+|CudaDevice|Path|Dialect|KernelVersion|JaxCallable|JaxKernel|Plan|TorchFunction"),
 ]
