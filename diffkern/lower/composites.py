@@ -18,6 +18,7 @@ from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Mat, Scalar, Type, Vec
+from diffkern.lower.component_stores import is_component
 
 MAX_DETERMINANT: Final = 6
 """The most rows of a matrix that has a determinant and an inverse in a kernel."""
@@ -146,28 +147,18 @@ def _insert(b: Builder, op: Op, args: list[Components]) -> Components:
     return parts
 
 
-def _is_component(b: Builder, index: Value, k: int, size: int) -> Value:
-    """Return whether a run-time index names component ``k``, counted from the front or, negative, from the end."""
-    t = index.type
-    assert isinstance(t, Scalar)
-    hit = b.one("eq", index, b.const(k, t))
-    if t.kind.value == "int":
-        hit = b.one("or", hit, b.one("eq", index, b.const(k - size, t)))
-    return hit
-
-
 def _extract_dyn(b: Builder, op: Op, args: list[Components]) -> Components:
     parts, (index,) = args
     # Memory of registers has no addresses: a chain of selections picks the component.
     out = parts[0]
     for k in range(1, len(parts)):
-        out = b.select(_is_component(b, index, k, len(parts)), parts[k], out)
+        out = b.select(is_component(b, index, k, len(parts)), parts[k], out)
     return [out]
 
 
 def _insert_dyn(b: Builder, op: Op, args: list[Components]) -> Components:
     parts, (value,), (index,) = args
-    return [b.select(_is_component(b, index, k, len(parts)), value, p) for k, p in enumerate(parts)]
+    return [b.select(is_component(b, index, k, len(parts)), value, p) for k, p in enumerate(parts)]
 
 
 def _sum_of_products(b: Builder, left: Sequence[Value], right: Sequence[Value]) -> Value:

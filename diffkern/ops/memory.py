@@ -265,10 +265,10 @@ ROWS = (
         attrs={"wrap": tuple}, optional={"aligned": int, "carried": bool, "common": bool, "opaque": bool}, cost=1.5,
     ),
     # (array, *index, value). alone: every thread of a launch makes this same update, so a launch may have one thread
-    # only
+    # only. only: the components that are written; the others stay as they are in memory
     OpDef(
         "store", "memory", None, _store, Effect.WRITE, Diff.SPECIAL,
-        attrs={"wrap": tuple}, optional={"aligned": int, "alone": bool, "opaque": bool}, cost=1.5,
+        attrs={"wrap": tuple}, optional={"aligned": int, "alone": bool, "only": tuple, "opaque": bool}, cost=1.5,
     ),
     # (array, *index, value); result: the old value. augmented: written as an augmented assignment. cas: the value is
     # two, what is expected and what then replaces it. keep: components become 0 where the value is 0.

@@ -161,8 +161,10 @@ class CudaMemoryWriter(Writer):
         t = Access(op).array.type
         assert isinstance(t, Array)
         array = self.exprs[Access(op).array].text
-        for place, value in self.pairs(op, self.components(Access(op).value)):
-            self.emit(f"{array}[{place}] = {self.kept(t, value)}", op)
+        only = op.attrs.get("only")
+        for k, (place, value) in enumerate(self.pairs(op, self.components(Access(op).value))):
+            if only is None or k in only:
+                self.emit(f"{array}[{place}] = {self.kept(t, value)}", op)
 
     def accumulate(self, op: Op) -> None:
         self.update(op, "+")

@@ -9,6 +9,7 @@ from diffkern.ad import sources
 from diffkern.ad import stamps as ad_stamps
 from diffkern.analysis import collisions, components
 from diffkern.compiler import program
+from diffkern.lower import component_stores
 from diffkern.runtime.accumulate import adjoint, race_checks
 from diffkern.runtime.launch import stamps
 
@@ -108,5 +109,25 @@ STORES = [
         "adjoints by hand are not looked at",
         edit(adjoint, "AdjointLaunch.__init__", "at_once and program.granted is not None", "False"),
         (f"{_SHARED}::test_grad_and_adjoints_by_hand_are_looked_at",),
+    ),
+    Fault(
+        "a component from the end is none",
+        edit(component_stores, "is_component", "b.const(k - size, t)", "b.const(k + size, t)"),
+        ("tests/e2e/test_component_stores.py::test_threads_of_a_warp_in_executed_ptx",),
+    ),
+    Fault(
+        "stores of components write the whole element",
+        edit(component_stores, "store_components", "if parts:", "if not stores:"),
+        ("tests/e2e/test_component_stores.py::test_threads_of_a_warp_in_executed_ptx",),
+    ),
+    Fault(
+        "cotangents of the other components are gone for a while",
+        edit(component_stores, "_taken_at_once", "len(between) == 1", "len(between) == 2"),
+        ("tests/e2e/test_component_stores.py::test_an_adjoint_sets_cotangents_of_components_to_zero",),
+    ),
+    Fault(
+        "what reads the zeros in between finds none",
+        edit(component_stores, "_taken_at_once", "len(between) == 1", "between"),
+        ("tests/e2e/test_component_stores.py::test_zeros_that_are_read_in_between_stay",),
     ),
 ]

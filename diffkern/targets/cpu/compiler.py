@@ -17,6 +17,7 @@ from diffkern.contracts.manifest import Conflict
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.passes import Pass
 from diffkern.ir.stages import CPU, LOOPS, PROGRAM, SERIAL
+from diffkern.lower.component_stores import store_components
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.fission import to_blocks
 from diffkern.lower.marks import mark_as_written
@@ -50,6 +51,7 @@ LOWERING = (
     Pass("blocks", LOOPS, SERIAL, to_blocks),
     TRIP_SUMS,
     Pass("polygammas", SERIAL, SERIAL, expand_polygammas),
+    Pass("component-stores", SERIAL, SERIAL, store_components),
     Pass("composites", SERIAL, CPU, expand_composites),
     Pass("pointed", CPU, CPU, arrays_at_addresses),
     Pass("dce", CPU, CPU, eliminate),

@@ -20,6 +20,7 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.passes import Pass, run
 from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
+from diffkern.lower.component_stores import store_components
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.marks import mark_as_written
@@ -80,6 +81,7 @@ class CudaArchitecture(Target):
             Pass("tiles", PROGRAM, BLOCKS, partial(tiles, library=wanted) if wanted else tiles),
             Pass("decided", BLOCKS, BLOCKS, decide),
             Pass("polygammas", BLOCKS, BLOCKS, expand_polygammas),
+            Pass("component-stores", BLOCKS, BLOCKS, store_components),
             Pass("composites", BLOCKS, CUDA, expand_composites),
             Pass("pointed", CUDA, CUDA, pointed),
             # A component that is not read would make an atomic operation return its old value, and keep a sum from

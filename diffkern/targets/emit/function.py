@@ -356,7 +356,9 @@ class BodyEmitter:
 
     def store(self, op: Op) -> None:
         array, pointer = self.element(op)
-        store_element(self.builder, array.type.dtype, pointer, self.values[Access(op).value], array)
+        store_element(
+            self.builder, array.type.dtype, pointer, self.values[Access(op).value], array, op.attrs.get("only")
+        )
 
     def atomic(self, op: Op) -> None:
         if self.summed(op, op.attrs["kind"]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,10 +110,19 @@ def load_element(b: Builder, t: Element, pointer: Any, array: ArrayRef | None = 
     return out
 
 
-def store_element(b: Builder, t: Element, pointer: Any, values: Sequence[Any], array: ArrayRef | None = None) -> None:
-    """Write the components of an element."""
+def store_element(
+    b: Builder,
+    t: Element,
+    pointer: Any,
+    values: Sequence[Any],
+    array: ArrayRef | None = None,
+    only: Collection[int] | None = None,
+) -> None:
+    """Write the components of an element, or only some of them."""
     s = scalar_of(t)
     for k, value in enumerate(values):
+        if only is not None and k not in only:
+            continue
         tag(array, b.store(to_memory(b, s, value), component(b, s, pointer, k)), k)
 
 

@@ -120,7 +120,7 @@ class LaneAccesses(LaneValues):
         if places.is_shared and not any(map(is_wide, values)):
             BodyEmitter.store(self, op)
             return
-        memory.store(self.b, array.type.dtype, places, values, self.mask)
+        memory.store(self.b, array.type.dtype, places, values, self.mask, op.attrs.get("only"))
 
     def accumulate(self, op: Op) -> None:
         # Sums into uniform addresses are kept in accumulators per lane and added up at the end of the chunk.

@@ -6,7 +6,7 @@ memory. Where several lanes write one element, the last lane's value stays, as i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,15 +184,25 @@ def _in_steps(b: LaneBuilder, first: Any, step: Any) -> Sequence[Any]:
     return out[: b.lanes]
 
 
-def store(b: LaneBuilder, t: Element, places: Places, values: Sequence[Any], mask: Any) -> None:
-    """Write the components of the lanes' elements."""
+def store(
+    b: LaneBuilder,
+    t: Element,
+    places: Places,
+    values: Sequence[Any],
+    mask: Any,
+    only: Collection[int] | None = None,
+) -> None:
+    """Write the components of the lanes' elements, or only some of them."""
     s, count = scalar_of(t), element_size(t)
     raw = [b.spread(to_memory(b, s, v)) for v in values]
+    # Each lane of a run has an element of its own, so its other components may be written as they were read.
     if places.is_run and count <= MOST_SHUFFLED:
         _store_run(b, s, places, raw, mask)
         return
     pointers = _pointers(b, s, count, places, mask, "nowhere")
     for k, value in enumerate(raw):
+        if only is not None and k not in only:
+            continue
         _scatter(b, s, pointers, k, value, places.tag)
 
 
