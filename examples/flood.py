@@ -1,10 +1,9 @@
 """A flood run backwards: find the rain from the water it left.
 
-The input is the elevation model of the Jacksboro fault (Tennessee) that ships with matplotlib. A rain that the fit
-does not know falls on it for 20 minutes and runs off downhill. The output is that rain, found from the final depth of
-water alone by gradient descent through every time step; a gradient check; a figure. A step is the local inertial form
-of the shallow-water equations (Bates, Horritt & Fewtrell, J. Hydrology 387, 2010). It writes new arrays, so that the
-tape has all states.
+The input is the elevation model of the Jacksboro fault (Tennessee) that ships with matplotlib. Unknown rain falls on
+it for 20 minutes and runs off downhill. The output is that rain, found from the final depth of water by gradient
+descent through every time step; a gradient check; a figure. A step is the local inertial form of the shallow-water
+equations (Bates, Horritt & Fewtrell, J. Hydrology 387, 2010). It writes new arrays, so that the tape has all states.
 """
 
 from __future__ import annotations

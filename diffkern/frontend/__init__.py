@@ -1,6 +1,6 @@
 """Python source → typed structured SSA IR.
 
-``lowering`` makes the IR of a kernel for given parameter types. A launch that finds its artifact in the cache does not
+``statements.lowering`` makes the IR of a kernel for given parameter types. A launch that finds its artifact in the cache does not
 need it, but needs the two functions of this module: ``signature`` reads a kernel's annotations, and ``fingerprint``
 gives the part of the cache key that depends on its source.
 """

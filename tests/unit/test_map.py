@@ -15,7 +15,7 @@ SCALE = 2.0
 
 
 @dk.struct
-class Pair:
+class MappedPair:
     a: float
     b: float
 
@@ -92,19 +92,19 @@ def test_one_lambda_at_two_places_and_a_given_array_share_a_kernel() -> None:
 
 
 @dk.func
-def summed(p: Pair, q: Pair):
-    return Pair(p.a + q.a, p.b * q.b)
+def summed(p: MappedPair, q: MappedPair):
+    return MappedPair(p.a + q.a, p.b * q.b)
 
 
 @dk.func
-def both(p: Pair, scale: float):
+def both(p: MappedPair, scale: float):
     return Other(dk.vec2(p.a, scale)), p.b
 
 
 def test_structs_are_taken_and_returned() -> None:
-    pairs = dk.array([Pair(1.0, 2.0), Pair(3.0, 4.0)], dtype=Pair)
+    pairs = dk.array([MappedPair(1.0, 2.0), MappedPair(3.0, 4.0)], dtype=MappedPair)
     found = dk.map(summed, pairs, pairs)
-    assert found.dtype is Pair
+    assert found.dtype is MappedPair
     assert [tuple(p) for p in found.numpy()] == [(2.0, 4.0), (6.0, 16.0)]
     others, bs = dk.map(both, pairs, 0.5)
     np.testing.assert_array_equal(others.numpy()["v"], [(1.0, 0.5), (3.0, 0.5)])
@@ -113,8 +113,8 @@ def test_structs_are_taken_and_returned() -> None:
 
 
 def test_gradients_flow_through_structs() -> None:
-    pairs = dk.zeros(2, dtype=Pair, requires_grad=True)
-    pairs.assign([Pair(1.0, 2.0), Pair(3.0, 4.0)])
+    pairs = dk.zeros(2, dtype=MappedPair, requires_grad=True)
+    pairs.assign([MappedPair(1.0, 2.0), MappedPair(3.0, 4.0)])
     with dk.Tape() as tape:
         found = dk.map(summed, pairs, pairs)
         product = dk.map(lambda p: p.a * p.b, found)

@@ -23,7 +23,7 @@ def body(x: dk.array(dtype=float)):
 
 
 def test_the_type_of_the_decorator_has_the_options() -> None:
-    tree = ast.parse((ROOT / "decorator.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "kernels" / "decorator.py").read_text(encoding="utf-8"))
     typed = [n.args for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "kernel" and n.args.kwonlyargs]
     (given,) = typed
     said = {a.arg: ast.unparse(a.annotation) for a in given.kwonlyargs if a.annotation is not None}

@@ -9,7 +9,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.errors import KernelError
-from diffkern.frontend.syntax import signature
+from diffkern.frontend import signature
 from diffkern.ir.types import BOOL, FLOAT32, FLOAT64, INT32, INT64, UINT8, Array, Mat, Vec
 from diffkern.lang import ArrayAnnotation, element_of_value, resolve_dtype
 from diffkern.lang.intrinsics import lowering_key

@@ -14,15 +14,15 @@ PROGRAM = """
 import contextlib
 import diffkern as dk
 from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import attention, current
+from diffkern.runtime.memory.state import current, slow_path_flags
 
 tape, stream = dk.Tape(), dk.Stream()
 with contextlib.ExitStack() as stack:
     assert stack.enter_context(tape) is tape
-    assert current.tape is tape and attention.word[0] != 0
+    assert current.tape is tape and slow_path_flags.word[0] != 0
     with dk.ScopedStream(stream) as inner:
         assert inner is stream is dk.get_stream()
-assert current.tape is current.stream is None and attention.word[0] == 0
+assert current.tape is current.stream is None and slow_path_flags.word[0] == 0
 for name in ("__enter__", "__exit__"):
     assert type(vars(Scope)[name]).__name__ == "method_descriptor"
 """
