@@ -9,6 +9,7 @@ memory.
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 import stat
@@ -38,6 +39,8 @@ LOCK_TIMEOUT_S = 300.0
 
 _TOUCH_AFTER_S = 3600.0
 _ATTEMPTS = 10  # of writing an entry, while other processes clear the directory or remove it
+_OF_OTHERS = frozenset({errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.EBUSY, errno.ESTALE})
+"""Errors of renaming while other processes write the same entry, or remove the directory or a part of it."""
 
 
 class NoDirectoryError(FileNotFoundError):
@@ -183,8 +186,8 @@ class Store:
             try:
                 self._try_to_write(key, entry)
                 return
-            except FileNotFoundError:  # another process has removed the directory, or a part of it, meanwhile
-                if not left:
+            except OSError as error:
+                if not left or error.errno not in _OF_OTHERS:
                     raise
 
     def _try_to_write(self, key: str, entry: Entry) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -401,6 +402,27 @@ def test_a_lock_file_is_no_pipe_and_no_link(tmp_path):
             assert not held
     assert not (tmp_path / "target").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe"]
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY], ids=errno.errorcode.get)
+def test_what_others_do_meanwhile_is_tried_again(tmp_path, monkeypatch, number):
+    """Another process may put its entry there between a look and a rename."""
+    store, name, failures = Store(tmp_path), key([("k", b"1")]), [True, True]
+    store.put(name, entry("old"))
+
+    def replaced(source: str, goal: str) -> None:
+        if failures:
+            failures.pop()
+            raise OSError(number, os.strerror(number), source, None, goal)
+        replace(source, goal)
+
+    replace = os.replace
+    monkeypatch.setattr(os, "replace", replaced)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        store.put(name, entry("new"))
+    assert not store._memory
+    assert Store(tmp_path).get(name) == entry("new")
 
 
 def test_a_cache_is_cleared_while_others_write(tmp_path):
