@@ -38,7 +38,7 @@ LOCK_TIMEOUT_S = 300.0
 """The time to wait for another process that builds the same artifact, before building it as well."""
 
 _TOUCH_AFTER_S = 3600.0
-_ATTEMPTS = 10  # of writing an entry, while other processes clear the directory or remove it
+_ATTEMPTS = 60  # of writing an entry, while other processes clear the directory or remove it
 _OF_OTHERS = frozenset({errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY, errno.EBUSY, errno.ESTALE})
 """Errors of renaming while other processes write the same entry, or remove the directory or a part of it."""
 
@@ -189,6 +189,7 @@ class Store:
             except OSError as error:
                 if not left or error.errno not in _OF_OTHERS:
                     raise
+                time.sleep(0.001)  # lets the others come to their end, instead of losing each race against them
 
     def _try_to_write(self, key: str, entry: Entry) -> None:
         parent = f"{self.directory}/{key[:2]}"
