@@ -22,7 +22,9 @@ _FOLDERS = tuple(
     )
 )  # fmt: skip
 _COMPILING = {
-    "golden/test_choices.py", "golden/test_traces.py",
+    "golden/test_choices.py", "golden/test_traces.py", "unit/frontend/test_annotation_texts.py",
+    "unit/frontend/test_likeness.py", "unit/frontend/test_outline.py", "unit/lower/test_lazy_tiles.py",
+    "unit/ops/test_library_symbols.py",
     "unit/ad/test_segments.py", "unit/analysis/test_blocks.py", "unit/analysis/test_boxes.py",
     "unit/frontend/test_desugar.py", "unit/frontend/test_dialects.py", "unit/frontend/test_fingerprint.py",
     "unit/frontend/test_long.py", "unit/frontend/test_names_of_builtins.py", "unit/frontend/test_new_dialect.py",
