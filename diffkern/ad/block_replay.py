@@ -76,7 +76,7 @@ class LiveReplay(Replay):
             self.emit(op, self.values(op.operands), ())
             # The update itself is executed for its effect, which later loads of the replay see. Its result depends on
             # the order of threads; super().op poisons it.
-            super().op(op)  # its result is lost
+            super().op(op)
         elif op.name == "if" and self.sweep:
             with self.b.at(op.loc):
                 self.branch(op)

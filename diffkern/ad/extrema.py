@@ -123,7 +123,7 @@ def _is_better(b: Builder, kind: str, value: Value, old: Value) -> Value:
     if not kind.startswith("f"):
         return better
     # fmin and fmax ignore NaN: any number replaces a NaN, and a NaN replaces nothing.
-    number, nothing = b.one("eq", value, value), b.one("ne", old, old)  # a NaN is passed over
+    number, nothing = b.one("eq", value, value), b.one("ne", old, old)
     return b.one("or", better, b.one("and", number, nothing))
 
 

@@ -68,7 +68,7 @@ class Replay(Cloner):
             # Stores are left out: the launch has made them already, and repeating one would overwrite later contents.
             elif op.name in STORES | ACCUMULATES:
                 return
-            # An atomic's result cannot be had again. It is poisoned instead of refused here, since mostly nothing uses
+            # An atomic's result cannot be recomputed. It is poisoned instead of refused here, since mostly nothing uses
             # it.
             elif op.name in ATOMICS:
                 self.poisoned(op, _atomic_result(op))

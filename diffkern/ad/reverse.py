@@ -350,8 +350,8 @@ class _Reverse:
         ct = cts.take(op.result)
         if ct is None:
             return
-        # A component's cotangent is kept apart until the whole vector is asked for, which saves building a vector of
-        # zeros.
+        # A component's cotangent is kept separately until the whole vector is asked for, which saves building a vector
+        # of zeros.
         if op.name == "extract":
             if self.activity.active(op.operands[0]):
                 cts.add_component(op.operands[0], op.attrs["index"], ct)

@@ -223,9 +223,9 @@ class _Stamping:
         """Note which components accesses touch, of arrays of which a store sets some: these have rows of their own."""
         ops = [op for op in walk(self.fn.body) if op.name in ("load", "store") and Access(op).array in self.stamps]
         self.stored = {op: found for op in ops if op.name == "store" and (found := self.components.stored(op))}
-        apart = {Access(op).array for op in self.stored}
-        self.sizes = {p: _size(p) if p in apart else 1 for p in self.stamps}
-        loads = [op for op in ops if op.name == "load" and Access(op).array in apart]
+        by_component = {Access(op).array for op in self.stored}
+        self.sizes = {p: _size(p) if p in by_component else 1 for p in self.stamps}
+        loads = [op for op in ops if op.name == "load" and Access(op).array in by_component]
         self.loaded = {op: self.components.loaded(op) for op in loads}
 
     def _thread(self) -> Value:

@@ -1,6 +1,6 @@
 """Pairs of stores that two threads of a launch may make to one element, so that only the last one counts.
 
-:func:`collisions` takes a function whose threads are told apart by their index alone. It finds the pairs of stores to
+:func:`collisions` takes a function whose threads differ in their index alone. It finds the pairs of stores to
 an array parameter for which it is not proved that no two threads make them to one element, or to one component of an
 element. It finds none in a kernel whose threads cooperate in blocks.
 """
@@ -72,7 +72,7 @@ def _pairs(fn: Function, forms: AffineForms, counts: Callable[[Op], bool]) -> It
     facts: tuple[Exclusive, Components] | None = None
     for a, b in undecided:
         exclusive, components = facts = facts or (Exclusive(fn), Components(fn))
-        if a is b or not (exclusive(a, b) or _are_apart(components, a, b)):
+        if a is b or not (exclusive(a, b) or _are_disjoint(components, a, b)):
             yield a, b
 
 
@@ -93,7 +93,7 @@ def _by_one_thread(forms: AffineForms, a: Op, b: Op, arity: int) -> bool:
     return isinstance(relation, Never) or relation.same_thread(arity)
 
 
-def _are_apart(components: Components, a: Op, b: Op) -> bool:
+def _are_disjoint(components: Components, a: Op, b: Op) -> bool:
     """Return whether two stores set disjoint components, all of which are known constants."""
     one, other = components.stored(a), components.stored(b)
     if one is None or other is None:

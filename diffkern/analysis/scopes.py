@@ -2,7 +2,7 @@
 
 :func:`uniformity` computes, for a function and a :class:`Scope`, the least set of values that may differ, closed under
 data flow and conditions; all others are uniform. For integers :meth:`Uniformity.stride` tells whether they are affine
-in the thread index: the same number apart in all neighbouring threads of a row.
+in the thread index: by the same difference between all neighbouring threads of a row.
 
 Barriers, tiles and lanes use this one analysis. A scope determines which operations produce differing values, and which
 loop stacks its threads write to in step.

@@ -50,9 +50,9 @@ def check_threads(fn: Function) -> frozenset[Op]:
         With the line of an operation that is not convergent.
     """
     scope = Scope.ROWS if fn.tid_arity > 1 else Scope.TILES
-    apart: set[Op] = set()
-    _region(fn.body, uniformity(fn, scope).varying, None, apart)
-    return frozenset(apart)
+    branches: set[Op] = set()
+    _region(fn.body, uniformity(fn, scope).varying, None, branches)
+    return frozenset(branches)
 
 
 def needs_rows(fn: Function) -> bool:
@@ -66,14 +66,14 @@ def needs_rows(fn: Function) -> bool:
     return False
 
 
-def _region(region: Region, varying: set[Value], divergent: Op | None, apart: set[Op]) -> None:
+def _region(region: Region, varying: set[Value], divergent: Op | None, branches: set[Op]) -> None:
     for op in region.ops:
         if of_block(op) and divergent is not None and _only_reads(op, divergent):
-            apart.add(divergent)
+            branches.add(divergent)
         elif of_block(op):
             _check(op, varying, divergent)
         for sub in op.regions:
-            _region(sub, varying, divergent or (None if varying.isdisjoint(deciding(op)) else op), apart)
+            _region(sub, varying, divergent or (None if varying.isdisjoint(deciding(op)) else op), branches)
 
 
 def _only_reads(op: Op, divergent: Op) -> bool:

@@ -52,8 +52,8 @@ def exclusive(path: str, timeout: float) -> Iterator[bool]:
             _held.pop(mine, None)
 
 
-# By path and thread, with the frame whose block it is: whoever Ctrl-C has kept from giving a lock back may come to ask
-# for it again, and must not wait for himself then.
+# By path and thread, with the frame whose block it is: a thread that Ctrl-C kept from releasing a lock may ask for it
+# again, and must not wait for itself then.
 _held: dict[tuple[str, int], tuple[io.FileIO, FrameType | None]] = {}
 _PASSED_BY = frozenset((__name__, "contextlib", "diffkern.cache.store"))
 

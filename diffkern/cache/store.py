@@ -128,7 +128,7 @@ class Store:
         return entry
 
     def put(self, key: str, entry: Entry) -> None:
-        """Store `entry` under `key`, in place of whatever was there."""
+        """Store `entry` under `key`, in place of any earlier content."""
         if not self.is_safe():
             # Without a directory the artifacts live as long as the process, so that nothing is compiled twice.
             self._memory[key] = entry

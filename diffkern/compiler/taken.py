@@ -37,14 +37,13 @@ def taken(pyfunc: Callable[..., Any], types: Sequence[Argument], variant: Varian
 def _taken(
     pyfunc: Callable[..., Any], types: Sequence[Argument], variant: Variant, meanings: Sequence[Meaning]
 ) -> Taken:
-    import diffkern.compiler.pipeline  # noqa: F401 - which says how derivatives in kernels are made
     from diffkern.frontend.statements.lowering import lower
 
     *_, own = accumulate(reversed(variant.layers), lambda given, layer: layer.own(given), initial=types)
     try:
         with recorded() as record:
             # Both sizes are lowered, as only the target says whether it counts.
-            for block_dim in sorted({1, variant.block_dim or 1}):  # whether it counts, the target says
+            for block_dim in sorted({1, variant.block_dim or 1}):
                 lower(pyfunc, own, block_dim=block_dim, layout=variant.layout, checked=variant.is_debug)
     except KernelError:  # who compiles it is told; there is nothing to be found under its key
         return Taken([("token", meaning.token.encode()) for meaning in meanings], [], [])

@@ -44,7 +44,7 @@ __all__ = [
 NATIVE: Final = "native"
 """This processor, by the compilers installed here: what the cache holds."""
 HOST: Final = "host"
-"""This processor, in a directory to be shipped: whoever loads it may have other compilers, or none."""
+"""This processor, in a directory to be shipped: the machine that loads it may have other compilers, or none."""
 MATHDX: Final = ("nvidia_libmathdx_cu13", "nvidia_cuda_nvrtc")
 """The library that makes matrix products of tiles, and the compiler that it uses."""
 

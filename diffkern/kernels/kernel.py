@@ -265,13 +265,13 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         return any(value is not None and not isinstance(value, ModuleType) for _, _, value in self._captures)
 
     def _notice_changes(self) -> None:
-        """Begin anew if a captured name really means something else, not just another equal number."""
+        """Begin again if a captured name really means something else, not just another equal number."""
         from diffkern.frontend.syntax.canonical import captures, meaning_of
 
         with self._lock:
             try:
                 meaning = meaning_of(self.func, self._methods)
-            except KernelError:  # whoever launches it is told, when the program is made
+            except KernelError:  # the launch reports it, when the program is made
                 self.forget_programs()
                 self._meaning, self._captures = None, []
                 return
@@ -529,7 +529,7 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         return None if keys is None else self._compilation(self._checked_types(keys)).update_of_all_threads()
 
     def forget_programs(self) -> None:
-        """Begin anew: programs are loaded again when needed; launches that were made keep those of their time."""
+        """Begin again: programs are loaded again when needed; launches that were made keep those of their time."""
         with self._lock:
             before = self._current
             # Launches on a tape keep the old generation, which then needs the meaning to build adjoints later.

@@ -44,7 +44,7 @@ class _Any:
 
     def __reduce__(self) -> str:
         # A name of this module makes pickle return the one object: annotations are told from it by identity.
-        return "ANY"  # the one of this module
+        return "ANY"
 
 
 ANY: Final = _Any()

@@ -299,7 +299,7 @@ class InMemoryType(_ArrayType, CompositeType):  # type: ignore[misc, valid-type]
         made: Any = _ArrayType.__new__(mcs, name, bases, body)
         _ArrayType.__init__(made, name, bases, body)  # which is what tells ctypes of it from Python 3.13 on
         # Only now: ctypes has read the nested types from the body, and Warp's programs expect the flat ones.
-        made._length_, made._type_ = ir.size, _ctype(scalar)  # as Warp has them
+        made._length_, made._type_ = ir.size, _ctype(scalar)
         return made
 
     def _over(cls, held: Any) -> Any:

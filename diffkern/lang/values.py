@@ -189,7 +189,7 @@ class CompositeValue(_Components):
 
     def __radd__(self, other: Any) -> Any:
         # `sum()` starts with the integer 0.
-        if type(other) is int and other == 0:  # what sum() begins with
+        if type(other) is int and other == 0:
             return self.copy()
         return self._same("+", other, operator.add)
 

@@ -385,7 +385,7 @@ class _Threads(_Common):
         # Uniform values and those of this segment are in the environment; others come from memory or are recomputed.
         found = self.env.get(v)
         if found is None:
-            # Where it is needed, each time anew: an earlier place may be inside of a branch.
+            # Where it is needed, each time again: an earlier place may be inside of a branch.
             index = self.blocks.indices.get(v)
             if index is not None:
                 return self.thread if index.name == "block_thread" else self.thread_index(index.attrs["axis"])

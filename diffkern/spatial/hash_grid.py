@@ -197,7 +197,7 @@ class HashGrid(Uncopied):
         cells, ranks, sums = self._scratch
         ids, cells, ranks = ids[:n], cells[:n], ranks[:n]
         # Counts of the last build; written without a tape, as they are no part of any derivative.
-        perform(Assign(starts, 0))  # no tape is concerned
+        perform(Assign(starts, 0))
         return [
             # A counting sort. Atomic updates give each point a rank in its cell, in an order that depends on the run;
             # the last launch sorts the points of each cell by index, so that the result doesn't.

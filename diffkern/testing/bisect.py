@@ -161,7 +161,7 @@ def bisect_gradient(
 def _log_numbers(recorder: Recorder, op: Op) -> None:
     """Log each component of an op's results."""
     # They return the value from before, which depends on the order of the threads.
-    if op.name in ATOMICS:  # which return what was there before
+    if op.name in ATOMICS:
         return
     for result in op.results:
         if isinstance(result.type, (Scalar, Vec, Mat)) and scalar_of(result.type).is_float and op.name != "const":

@@ -13,7 +13,7 @@ import linecache
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import CellType, FunctionType, LambdaType
+from types import CellType, FunctionType, LambdaType, NoneType
 from typing import Any, Final
 
 import numpy as np
@@ -248,18 +248,38 @@ def _identity(func: Any) -> Any:
         # A lambda in a loop is a new object each time; with equal code, captures and globals it means the same.
         held = tuple(_as_key(cell.cell_contents) for cell in func.__closure__ or ())
         # The position in a file does not change the meaning.
-        code = func.__code__.replace(co_filename="", co_firstlineno=1, co_linetable=b"")  # wherever it is written
-        try:
-            hash(held)
-        except TypeError:
-            return func
+        code = func.__code__.replace(co_filename="", co_firstlineno=1, co_linetable=b"")
         return code, held, id(func.__globals__)
     return func
 
 
 def _as_key(value: Any) -> Any:
-    """A value that equals no other that kernels tell from it: 1 and 1.0, 0.0 and -0.0."""
-    return type(value), repr(value) if isinstance(value, (float, complex)) else value
+    """Return a key that differs wherever a kernel may tell two captured values apart.
+
+    Numbers that are equal may differ: 1 and 1.0, 0.0 and -0.0. Equality of other objects is up to their classes.
+    """
+    if isinstance(value, tuple):
+        return type(value), tuple(map(_as_key, value))
+    if isinstance(value, (float, complex, np.generic)):
+        return type(value), repr(value)
+    if isinstance(value, (int, str, bytes, NoneType)):
+        return type(value), value
+    return _Object(value)
+
+
+class _Object:
+    """An object by its identity; the key keeps it alive, so that no other one gets its address."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Object) and self.value is other.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 def _made(

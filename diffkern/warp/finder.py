@@ -34,7 +34,7 @@ class Finder(importlib.abc.MetaPathFinder):
         try:
             ours = importlib.import_module(name)
         except ModuleNotFoundError as error:
-            # That of a module which diffkern's own imports in vain is another matter.
+            # A module that diffkern's own cannot import is another matter.
             if error.name is None or not name.startswith(error.name):
                 raise
             raise ModuleNotFoundError(f"diffkern.warp has no module {fullname!r}", name=fullname) from None

@@ -57,5 +57,5 @@ def _of_kernels(module: Module) -> Iterator[tuple[str, bytes]]:
             yield from ((option, repr(given[option]).encode()) for option in sorted(given))
             try:
                 yield from fingerprint(one.func)
-            except KernelError as error:  # whoever launches it is told
+            except KernelError as error:  # the launch reports it
                 yield "error", str(error).encode()

@@ -35,7 +35,7 @@ STORES = [
     ),
     Fault(
         "any two stores set components of their own",
-        edit(collisions, "_are_apart", "one.keys().isdisjoint(other)", "True"),
+        edit(collisions, "_are_disjoint", "one.keys().isdisjoint(other)", "True"),
         ("tests/unit/analysis/test_collisions.py::test_pairs_of_stores",),
     ),
     Fault(

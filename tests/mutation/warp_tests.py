@@ -40,7 +40,7 @@ WARP_TESTS = [
     Fault("types of results stay what they were first",
           edit(mapping, "_ResultTypes.holds", "self.kernel.generation() == self.generation", "True"),
           (f"{_MAP}::test_results_follow_changes_of_globals",)),
-    Fault("0.0 and -0.0 are one", edit(mapping, "_as_key", "repr(value) if", "value if"),
+    Fault("0.0 and -0.0 are one", edit(mapping, "_as_key", "type(value), repr(value)", "type(value), value"),
           (f"{_MAP}::test_equal_values_of_two_types_are_not_one",)),
     Fault("structs that are returned take the types of the numbers beside them",
           edit(lowering, "returned_types", "structs[k] if k in structs else", "structs.get(k - 1) or"),

@@ -9,7 +9,7 @@ import pytest
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.transforms.mapping import kernels
+from diffkern.transforms.mapping import _identity, kernels
 
 SCALE = 2.0
 
@@ -76,6 +76,35 @@ def test_equal_values_of_two_types_are_not_one() -> None:
     assert np.signbit(dk.map(lambda v: 0.0 * v, given(-1.0)).numpy()).all()
     zeros = [np.signbit(times(given(1.0), factor).numpy()[0]) for factor in (0.0, -0.0, 0.0)]
     assert zeros == [False, True, False]
+
+
+@pytest.mark.parametrize("made", [np.float32, np.float64, lambda x: (x,), lambda x: (1, (x,))])
+def test_equal_values_inside_and_of_numpy_are_not_one(made: Any) -> None:
+    def times_last(held: Any) -> Any:
+        while isinstance(held, tuple) and isinstance(held[-1], tuple):
+            held = held[-1]
+        return dk.map((lambda v: v * held[0]) if isinstance(held, tuple) else (lambda v: v * held), given(1.0))
+
+    zeros = [np.signbit(times_last(made(factor)).numpy()[0]) for factor in (0.0, -0.0, 0.0)]
+    assert zeros == [False, True, False]
+
+
+def test_equal_objects_are_not_one() -> None:
+    class Factor:
+        def __init__(self, by: float) -> None:
+            self.by = by
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Factor)
+
+        def __hash__(self) -> int:
+            return 0
+
+    def key_of(held: Any) -> Any:
+        return _identity(lambda v: v * held.by)
+
+    one = Factor(1.0)
+    assert key_of(one) == key_of(one) != key_of(Factor(2.0))
 
 
 def test_one_lambda_at_two_places_and_a_given_array_share_a_kernel() -> None:

@@ -164,7 +164,7 @@ def _running(b: Builder, a: RuleArguments) -> Value:
     with b.into(body):
         k, now, last = body.params
         changes = b.one("ne", now, last)
-        # A NaN differs from itself, so once the running value is NaN no later element may begin anew.
+        # A NaN differs from itself, so once the running value is NaN no later element may start over.
         if t.dtype.is_float:
             changes = b.one("and", changes, b.one("not", b.one("isnan", last)))
         changes = b.one("or", changes, b.one("eq", k, b.i32(0)))

@@ -155,7 +155,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
             remedy = known_elsewhere or (None if hint else advice.where_names_are(owner.obj))
             cx.type_error(node, f"{owner.name} has no attribute {node.attr!r}{hint}", remedy)
         # An attribute of a computed object is in no captured name, so it is recorded for the key.
-        if cx.outside(node) is MISSING:  # which is no captured name
+        if cx.outside(node) is MISSING:
             note(obj, owner.obj, node.attr)
         return static_term(cx, obj, f"{owner.name}.{node.attr}", node)
     if isinstance(owner, Rec) and isinstance(owner.struct, TileStruct):

@@ -150,7 +150,7 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
             plan.shapes[name] = merge.shape_of(binding.term)
     if isinstance(stmt, ast.For) and _target_name(stmt) in names and _target_name(stmt) not in plan.shapes:
         plan.shapes[_target_name(stmt)] = merge.Leaf(WEAK_INT)
-    # Start with the shapes of the last lowering of this loop, so that an outer loop's fixpoint does not begin anew.
+    # Start with the shapes of the last lowering of this loop, so that an outer loop's fixpoint does not start over.
     for name in names:
         known = cx.shapes.get(((*cx.call_path, stmt), name))
         if known is not None:

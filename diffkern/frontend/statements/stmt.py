@@ -59,7 +59,7 @@ def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_fu
         tails = (tail_body, tail_function) if not far else (False, False)
         if flags:
             leaving.guarded(cx, flags, near, *tails)
-            # Those before have been lowered, so what follows asks for the flags anew.
+            # Those before have been lowered, so what follows asks for the flags again.
             lower_block(cx, far, tail_body, tail_function)
             return
         if isinstance(stmt, ast.If):
@@ -137,7 +137,7 @@ def _chain(cx: Context, stmt: ast.If, rest: Sequence[ast.stmt], tail_body: bool,
 def _part_of_chain(
     cx: Context, links: Sequence[ast.If], last: bool, before: Mapping[str, Binding], stmt: ast.If
 ) -> None:
-    """Lower some branches of a chain where the flag that says so is set, and set it anew."""
+    """Lower some branches of a chain where the flag that says so is set, and set it again."""
     more = cx.frame.going_on[-1]
     term = cx.env[more].term
     if term == Const(False):

@@ -119,7 +119,7 @@ class _Fence:
             case ast.Expr(value=ast.Constant(value=value)) if isinstance(value, str) or value is ...:
                 return ()  # a docstring or a placeholder
             case ast.keyword(value=ast.Constant(value=str())):
-                return ()  # a choice such as storage="shared": whoever takes the argument checks it
+                return ()  # a choice such as storage="shared": the function that takes the argument checks it
             case ast.Starred(ctx=ast.Store()):
                 self.refuse(node, "a starred target is not supported in a kernel", "name a variable for each value")
                 return ()

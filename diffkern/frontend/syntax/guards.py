@@ -129,7 +129,7 @@ class TextGuard:
         obj, before = _evaluated(self.text, self.scope), self.obj
         if obj is before:
             return True
-        # Annotations are made anew by each evaluation, so they are compared by their contents.
+        # Annotations are made again by each evaluation, so they are compared by their contents.
         if isinstance(obj, ArrayAnnotation) and isinstance(before, ArrayAnnotation) and obj.element is before.element:
             return obj == before
         return annotation_fields("", obj, self.scope, id)[1] == annotation_fields("", before, self.scope, id)[1]

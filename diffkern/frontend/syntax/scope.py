@@ -1,6 +1,6 @@
 """Names outside of a kernel's own variables, and which objects they refer to.
 
-A :class:`Scope` looks names up as Python does: closure, module globals, built-ins. Values are read anew at each
+A :class:`Scope` looks names up as Python does: closure, module globals, built-ins. Values are read again at each
 look-up, so a global that changed is seen.
 """
 

@@ -248,7 +248,7 @@ def _lambdas(lines: list[str], code: Any) -> list[_Read]:
 
 def _parse(lines: list[str], code: Any) -> _Read:
     start = max(code.co_firstlineno, 1) - 1
-    if start < len(lines) and "\f" in (margin := _margin(lines[start])):  # behind it Python counts columns anew
+    if start < len(lines) and "\f" in (margin := _margin(lines[start])):  # behind it Python counts columns again
         lines = [*lines[:start], lines[start][margin.rindex("\f") + 1 :], *lines[start + 1 :]]
     raw, tree = _quick(lines, code) or _thorough(lines, code)
     indent = len(raw[0]) - len(raw[0].lstrip())

@@ -95,7 +95,7 @@ class Later:
             Whatever evaluating it raises.
         """
         key = tuple((name, _mark(v)) for name, v in sorted(of_variables.items()))
-        # The same expression is lowered anew for each guess of a loop's types, and must give the same object each time.
+        # The same expression is lowered again for each guess of a loop's types, and must always give the same object.
         if key not in self._values:
             names = {name for name in _names(self.expression) if name not in of_variables and name not in self.known}
             # Names that had no meaning at the definition are looked up now.

@@ -150,7 +150,7 @@ def host_value(term: Term) -> Any:
 
 
 def is_array(obj: Any) -> bool:
-    """Return whether an object from outside the kernel holds an array, of whatever library."""
+    """Return whether an object from outside the kernel holds an array of any library."""
     return hasattr(obj, "shape") and hasattr(obj, "dtype") and not isinstance(obj, type)
 
 

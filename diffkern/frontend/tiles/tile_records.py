@@ -111,7 +111,7 @@ def replace(cx: Context, name: str, owner: Val | Rec, made: Sequence[Value], nod
         return
     assert isinstance(owner.struct, TileStruct)
     for (path, _), new in zip(paths(owner.struct.element), made, strict=True):
-        # Looked up anew: each change has bound the variable to another struct of tiles.
+        # Looked up again: each change has bound the variable to another struct of tiles.
         held = cx.env[name].term
         assert held is not None
         leaf = at(held, path)

@@ -360,7 +360,7 @@ def change(cx: Context, name: str, new: Value, node: ast.AST, field: Value | Non
     held = cx.env[name].term
     old = field if field is not None else held.value if isinstance(held, Val) else None
     assert old is not None
-    # The change of a view is one of the whole, from which the view is made anew.
+    # The change of a view is one of the whole, from which the view is made again.
     if old in cx.tile_views:
         _write_back(cx, name, old, new, node)
         return

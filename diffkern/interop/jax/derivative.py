@@ -112,7 +112,7 @@ class Along(_Derivative):
         x, y, t = self._parted(operands, self.along)
         wanted = tuple(k for k, given in t.items() if given is None)
         # Made now, while the gradient is traced, so that an error names the user's line and not a later compilation.
-        self.launch.adjoint(wanted)  # which tells why there is none, if so, while the gradient is traced
+        self.launch.adjoint(wanted)
         w = _without_zeros(dict(zip(self.launch.smooth, cotangents, strict=True)))
         return apply(Pulled(self.launch, wanted, tuple(w)), [*x.values(), *y.values(), *w.values()])
 

@@ -65,7 +65,7 @@ class JaxFunction(ABC):
         except TypeError:  # symbolic dims of a foreign kind, or an unhashable callable
             return self._trace(launch_dims, output_dims, method, *args)
         if compiled is None:
-            # Each form is a compiled function; callables made anew for each call would fill the memory.
+            # Each form is a compiled function; callables made again for each call would fill the memory.
             if len(self._compiled) >= _MAX_COMPILED:
                 self._compiled.clear()
             traced = functools.partial(self._trace, launch_dims, output_dims, method)

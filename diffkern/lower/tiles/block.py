@@ -64,8 +64,8 @@ def lower_tiles_for_blocks(
     if not has_tiles(fn):
         return fn
     threads = threads_of(fn)
-    apart = check_threads(fn) if threads else frozenset()
-    low = BlockLowering(uses(read_first(fn)), OPS, _TOGETHER, library, threads, apart)
+    branches = check_threads(fn) if threads else frozenset()
+    low = BlockLowering(uses(read_first(fn)), OPS, _TOGETHER, library, threads, branches)
     low.m.one_memory = may_alias
     region = Region()
     with low.b.into(region):

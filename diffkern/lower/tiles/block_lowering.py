@@ -41,14 +41,14 @@ class BlockLowering(Lowering):
         together: Mapping[str, Callable[[BlockLowering, Op], None]],
         library: HasLibrary,
         of_threads: int = 0,
-        apart: frozenset[Op] = frozenset(),
+        branches: frozenset[Op] = frozenset(),
     ) -> None:
         super().__init__(known, ops)
         self.ops_together = together
         self.m = Together(self.b)
         self.library = library
         self.of_threads = of_threads
-        self.apart = apart
+        self.branches = branches
 
     def threads(self) -> None:
         """Emit the thread's index in its block, and the number of threads."""
@@ -62,7 +62,7 @@ class BlockLowering(Lowering):
             super().op(op)
         elif op.name == "barrier":
             self.m.barrier()
-        elif op in self.apart:
+        elif op in self.branches:
             self.m.step(lambda: Lowering.op(self, op))
         elif op.name == "block_dim":
             # To the kernel a block is one thread, unless it takes a number from each.

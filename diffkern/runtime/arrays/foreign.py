@@ -77,7 +77,7 @@ def adopt_dlpack(value: Any, element: Stored | None) -> array:
     taken.read_only = taken.read_only or _library(value) in _IMMUTABLE
     element = taken.element if element is None else element
     # A scalar of a library without axes is an array of one element here.
-    if len(taken.shape) == len(component_shape(element)):  # one element
+    if len(taken.shape) == len(component_shape(element)):
         taken.shape, taken.strides = (1, *taken.shape), None if taken.strides is None else (0, *taken.strides)
     if taken.kind in dlpack.ON_HOST:
         return wrap(taken.numpy(), element)

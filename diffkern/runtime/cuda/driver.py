@@ -111,7 +111,7 @@ class Driver(Protocol):
         ...
 
     def is_page_locked(self, address: int) -> bool:
-        """Return whether devices copy from an address of the host by themselves, whoever allocated it."""
+        """Return whether devices copy from a host address by themselves, in memory of any library."""
         ...
 
     def synchronize(self) -> None:

@@ -116,7 +116,8 @@ def _upload(device: CudaDevice, target: array, values: np.ndarray[Any, Any], pin
     stream = device.stream
     with device.active:
         device.driver.copy_to_device(direct._range[0], values.ctypes.data, values.nbytes, stream.cuda_stream)
-        # The driver copies ordinary memory before it returns, but page-locked memory later, whoever locked it.
+        # The driver copies ordinary memory before it returns, but page-locked memory later, also if another library
+        # locked it.
         foreign = not pinned and _is_page_locked(device, values)
     device.keep((values, direct))
     if not device.is_capturing:

@@ -73,7 +73,7 @@ def checked_by_stamps(launch: PackedLaunch, active: frozenset[int], error: Autod
         program = made.adjoint(active)
     except AutodiffError:
         # The marked program has another obstacle; what the user can mend is the first.
-        raise error from None  # which stands first in the kernel's way
+        raise error from None
     arrays = () if program.granted is None else program.granted.arrays(launch.dims, launch.parts.__getitem__)
     if any(_overlaps_itself(held) for k in arrays if (held := launch.arrays[k]) is not None):
         raise error  # one element has several indices, by which the stamps are found

@@ -89,7 +89,7 @@ class Mark:
         self.time = time.perf_counter()
         self.failure = failure
         self.happened = True
-        # Published last: whoever gets the lock finds the time and the failure.
+        # Published last: the next holder of the lock finds the time and the failure.
         self._done.release()
 
     def forget(self, failure: Failure) -> None:

@@ -159,7 +159,7 @@ def _run(m: Module, steps: Any) -> None:
     made, c = m.routine("dk_device_run", 3, is_exported=True)
     plan, stream = _numbers(c, made.args[1], 2)
     running, watch = c.add(plan, _PLAN_RUNNING), c.words(2)
-    # Counted in front of everything: whoever changes the plan marks it stale and waits until no call is inside.
+    # Counted in front of everything: a thread that changes the plan marks it stale and waits until no call is inside.
     c.atomic("add", running, 1, "acquire")
     # The driver may block, so that other Python threads run meanwhile.
     c.invoke("dk_let_python_run", watch)

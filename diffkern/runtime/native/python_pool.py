@@ -43,7 +43,7 @@ class PythonPool:
         """Run the chunks as the native pool does; return 0, or 1 if the numbers make no sense."""
         if n < 0 or chunk <= 0 or first < 0 or step <= 0:
             return 1
-        chunks = deque(range(first, -(-n // chunk), step))  # whoever takes one from it runs it
+        chunks = deque(range(first, -(-n // chunk), step))  # the thread that takes one runs it
         kernel = _Kernel(fn)
 
         def draw() -> None:

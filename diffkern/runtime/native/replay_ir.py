@@ -208,7 +208,7 @@ def _call_device(m: Module, steps: Any) -> Any:
 def _begin(c: Code, plan: Word) -> Word:
     """Count a call and the changes that it makes; return the address where calls are counted."""
     running = c.add(plan, _RUNNING)
-    # Counted before anything else is read: whoever flags the plan afterwards waits for this call.
+    # Counted before anything else is read: a thread that flags the plan afterwards waits for this call.
     c.atomic("add", running, 1, "acquire")
     where = c.load(plan, _WHERE)
     # Versions are raised before the steps run, so that a failed step also counts as a change.

@@ -97,7 +97,7 @@ def add_start(m: Module, worker: Any, mac: bool) -> Any:
     c.invoke("pthread_attr_init", attributes)
     c.invoke("pthread_attr_setstacksize", attributes, _STACK_BYTES)
     c.invoke("pthread_attr_setdetachstate", attributes, 2 if mac else 1)
-    # Signals are for Python's threads; those that tell of a fault in the code itself are for whoever runs it: ILL,
+    # Signals are for Python's threads; those of a fault in the code itself go to the thread that runs it: ILL,
     # TRAP, ABRT, BUS, FPE and SEGV.
     c.invoke("sigfillset", blocked)
     for signal in (4, 5, 6, 10 if mac else 7, 8, 11):

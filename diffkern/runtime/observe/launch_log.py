@@ -25,7 +25,7 @@ class LaunchLog:
         self._origins: dict[str, str] = {}
         if _LOGGER.level == logging.NOTSET:
             _LOGGER.setLevel(logging.INFO)
-        if not _LOGGER.hasHandlers():  # whoever has configured none wants to see it all the same
+        if not _LOGGER.hasHandlers():  # without a handler the lines go to standard error
             _LOGGER.addHandler(logging.StreamHandler())
 
     def begin(self, span: Span) -> None:

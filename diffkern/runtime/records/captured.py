@@ -244,7 +244,7 @@ class Captured:
         if hasattr(self, "plan"):
             self._count_for([])
             if not self._device.closed:
-                with contextlib.suppress(CudaError):  # a wait tells of errors of whatever ran before
+                with contextlib.suppress(CudaError):  # a wait tells of errors of earlier work
                     self._let_go()
             self._destroy()
 

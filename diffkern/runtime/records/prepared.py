@@ -465,7 +465,7 @@ class Prepared:
                 return
         counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
         self._wait_idle()
-        # Renewed before and after the change: whoever reads the stamp in between finds it outdated afterwards.
+        # Renewed before and after the change: a reader in between finds it outdated afterwards.
         self._renew()
         self._tell_users(of_arrays=True)
         # An interrupt comes between two calls; from here on there is none.

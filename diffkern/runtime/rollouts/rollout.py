@@ -312,7 +312,7 @@ class Rollout(Scope):
             for k, (part, held) in enumerate(zip(launch.parts, arrays, strict=True))
         ]
         # Folding each operation into a hash needs no memory per operation. `told` names arrays so that those which a
-        # step makes anew are recognized although they lie elsewhere each time.
+        # step makes again are recognized although they lie elsewhere each time.
         self._mark = hash((self._mark, id(executable), launch.dims, *told))
         if executable.by_id:
             self._objects.check(launch)

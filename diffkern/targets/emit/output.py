@@ -66,7 +66,7 @@ class Output:
             fn.attributes.add(attribute)
         record, words = fn.args
         b = ir.IRBuilder(fn.append_basic_block("entry"))
-        with b.if_then(b.icmp_unsigned("==", b.ptrtoint(record, I64), i64(0))):  # whoever calls it takes no reports
+        with b.if_then(b.icmp_unsigned("==", b.ptrtoint(record, I64), i64(0))):  # the caller takes no reports
             b.ret(i64(0))
         address = b.load(b.gep(record, [i64(abi.RECORD_OUTPUT)], source_etype=I64), typ=I64)
         with b.if_then(b.icmp_unsigned("==", address, i64(0))):

@@ -176,7 +176,7 @@ def _check(fn: Function, settings: Settings) -> None:
     printing = next((op for op in walk(fn.body) if op.name == "output"), None)
     if printing is not None:
         raise CompileError(f"numba-cuda has no form for what {fn.name!r} prints", loc=printing.loc, remedy=remedy)
-    if settings.lineinfo and settings.products is None:  # whoever wants a library's products has no other compiler
+    if settings.lineinfo and settings.products is None:  # a program with a library's products has no other compiler
         raise CompileError(f"numba-cuda does not know the source lines of {fn.name!r}", loc=fn.loc, remedy=TAKE_LLVM)
 
 

@@ -126,7 +126,7 @@ def translated(
     # From here on the text is that of one target: its author may have written a branch for each.
     text = preprocessed(text, gpu)
     # `a[k]` of an array parameter means the element at a flat offset, as `a.data[k]` does.
-    for name in axes:  # an array is the address of its elements where C indexes it
+    for name in axes:
         text = re.sub(rf"(?<![\w.]){re.escape(name)}(\s*\[)", rf"{name}.data\1", text)
     read = Statements(text, types, simple, expression, known, elements, result, gpu)
     try:

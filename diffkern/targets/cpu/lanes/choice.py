@@ -63,7 +63,7 @@ _MASK_REGISTERS = 32
 """Processors with so many vector registers of that length have registers for masks as well."""
 _TWICE = 16
 """Operations, for each bit of the number of registers, up to which code for several is compiled for one as well, even
-where a mask costs no time: the more registers, the more is computed in vain for few threads."""
+where a mask costs no time: the more registers, the more is computed for nothing with few threads."""
 _DIVERGENCE = 1.7
 """The trips of the slowest lane relative to an average one."""
 _BY_ITSELF = 2.0
