@@ -40,7 +40,7 @@ from diffkern.ad.tiles import (
 )
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.collisions import Collision, collisions
-from diffkern.analysis.components import Components
+from diffkern.analysis.components import Component, Components
 from diffkern.analysis.dependence import classify_loads
 from diffkern.analysis.scopes import has_barrier
 from diffkern.analysis.tile_threads import threads_of
@@ -49,7 +49,7 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.types import Array, Tile, is_differentiable, is_shared
+from diffkern.ir.types import Array, Scalar, Tile, is_differentiable, is_shared
 from diffkern.ir.views import Access, If, Ruled, loop
 from diffkern.ops.memory import ATOMICS, EXTREMA, LOADS, STORES
 from diffkern.ops.row import Diff
@@ -211,9 +211,13 @@ class _Reverse:
         params = self.fn.params
         found = {params[pair.array] for f in self.context.facts.values() for pair in f.unproved}
         found |= {Access(one.first).array for one in self.collisions}
-        components = Components(self.fn)
         stores = [op for op in walk(self.fn.body) if op.name == "store" and Access(op).array in found]
-        return found - {Access(op).array for op in stores if components.stored(op) is not None}
+        return found - {Access(op).array for op in stores if self.components.stored(op) is not None}
+
+    @functools.cached_property
+    def components(self) -> Components:
+        """The components that stores set."""
+        return Components(self.fn)
 
     def replay(self, env: Env) -> Replay:
         """Return a replay of the ops of a thread."""
@@ -433,6 +437,10 @@ class _Reverse:
         is_shared = Access(op).array in self.shared_stores
         if is_active:
             check_one_writer(op, self.memory)
+        parts = self.components.stored(op) if not is_shared and not isinstance(value.type, Scalar) else None
+        if parts is not None:
+            self.store_of_components(op, parts, env, cts)
+            return
         if is_shared:
             # Threads that store the same value count as one writer: each exchange takes the sum accumulated so far.
             zero, facts = self.b.zero(value.type), {"kind": "exch", "wrap": Access(op).wrap}
@@ -445,6 +453,29 @@ class _Reverse:
         if not is_shared:
             zero = self.b.zero(value.type)
             self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
+
+    def store_of_components(self, op: Op, parts: Mapping[Component, Value], env: Env, cts: Cotangents) -> None:
+        """Take and zero the cotangents of the components that a store sets; those of the others stay in the buffer.
+
+        They belong to the old content, which other threads may share: to take the whole cotangent and add the rest back
+        where the content was loaded would hide it from them in between.
+        """
+        buffer, index = self.ct_params[Access(op).array], [env[v] for v in Access(op).index]
+        ct = self.b.one("load", buffer, *index, wrap=Access(op).wrap, hint=ct_name(Access(op).value))
+        # The last insertion comes first. An earlier one into the same component, if the index of either is found at run
+        # time, finds zero, as it should: its value was overwritten.
+        for place, value in parts.items():
+            assert isinstance(value.type, Scalar)
+            zero = self.b.zero(value.type)
+            if isinstance(place, int):
+                component = self.b.one("extract", ct, index=place)
+                ct = self.b.one("insert", ct, zero, index=place)
+            else:
+                component = self.b.one("extract_dyn", ct, env[place])
+                ct = self.b.one("insert_dyn", ct, zero, env[place])
+            if self.activity.active(value):
+                cts.add(value, component)
+        self.b.op("store", buffer, *index, ct, wrap=Access(op).wrap)
 
     def atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
         buffer = self.ct_params.get(Access(op).array)

@@ -29,6 +29,8 @@ from diffkern.ir.stamp_layout import BLOCK, EARLY, LATEST, LEAST, READ, SITES, S
 from diffkern.ir.types import INT64, Array, Mat, Vec, is_differentiable
 from diffkern.ir.views import Access, While
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS
+from diffkern.ops.row import Effect
+from diffkern.ops.table import lookup
 
 __all__ = ["StampedFunction", "decided_by_order", "stamp_accesses"]
 
@@ -199,6 +201,7 @@ class _Stamping:
         self.fn, self.deciding, self.sources = fn, deciding, sources
         self.numbers, self.components = numbers, components
         self.b = Builder(loc=fn.loc)
+        self.visible = set(fn.params)
         self.blocks = is_simt(fn) or bool(threads_of(fn))
 
     def of(self, chosen: Sequence[Value]) -> StampedFunction:
@@ -227,6 +230,9 @@ class _Stamping:
         self.sizes = {p: _size(p) if p in by_component else 1 for p in self.stamps}
         loads = [op for op in ops if op.name == "load" and Access(op).array in by_component]
         self.loaded = {op: self.components.loaded(op) for op in loads}
+        for region in [self.fn.body, *(sub for op in walk(self.fn.body) for sub in op.regions)]:
+            for load in [op for op in region.ops if any(isinstance(k, Value) for k in self.loaded.get(op) or ())]:
+                _put_before(region, load, [k for k in self.loaded[load] or () if isinstance(k, Value)])
 
     def _thread(self) -> Value:
         """Return the number of the thread among all of the launch."""
@@ -239,6 +245,8 @@ class _Stamping:
 
     def _region(self, region: Region) -> None:
         ops, region.ops = region.ops, []
+        outside = set(self.visible)
+        self.visible.update(region.params)
         with self.b.into(region):
             for op in ops:
                 if op.name != "ruled":
@@ -247,6 +255,7 @@ class _Stamping:
                         self._region(sub)
                     self.numbers.leave(self.b, op)
                 region.ops.append(op)
+                self.visible.update(op.results)
                 with self.b.at(op.loc):
                     if not op.regions or op.name == "ruled":
                         self.numbers.note(self.b, op)
@@ -254,6 +263,7 @@ class _Stamping:
                     # store there, which nothing but the stamps tells.
                     if op.name in ACCESSES and Access(op).array in self.stamps:
                         self._stamp(op)
+        self.visible = outside
 
     def _stamp(self, op: Op) -> None:
         b, access = self.b, Access(op)
@@ -293,7 +303,7 @@ class _Stamping:
         every: dict[Component, _Stored | None] = dict.fromkeys(range(size), whole)
         if parts is not None:
             every = {k: self._stored_numbers(v) for k, v in parts.items()}
-        elif (loaded := self.loaded.get(op)) is not None:
+        elif (loaded := self.loaded.get(op)) is not None and self._are_known(loaded):
             every = dict.fromkeys(loaded, None)
         for component, number in every.items():
             if isinstance(component, int):
@@ -303,6 +313,10 @@ class _Stamping:
             place = b.select(b.one("lt", place, zero), b.add(place, end), place)
             is_part = b.one("and", b.one("ge", place, zero), b.one("lt", place, end))
             yield b.add(first, place), is_part, number
+
+    def _are_known(self, components: Iterable[Component]) -> bool:
+        """Return whether components are known where the builder stands; if not, a load counts as one of all."""
+        return all(isinstance(k, int) or k in self.visible for k in components)
 
     def _stamp_row(self, op: Op, row: Value, number: Value, stored: _Stored | None) -> None:
         b, array = self.b, Access(op).array
@@ -351,6 +365,27 @@ class _Stamping:
     def _greatest(self, array: Value, element: Value, field: int, number: Value) -> None:
         place = (self.stamps[array], element, self.b.const(field, INT64))
         self.b.one("atomic", *place, number, kind="max", wrap=(False, False))
+
+
+def _put_before(region: Region, load: Op, indices: Iterable[Value]) -> None:
+    """Move the arithmetic of indices in front of a load of the same region, if nothing else is behind them."""
+    made = {result: op for op in region.ops for result in op.results}
+    place = {op: k for k, op in enumerate(region.ops)}
+    moved: set[Op] = set()
+    left = list(indices)
+    while left:
+        op = made.get(left.pop())
+        if op is None or place[op] < place[load] or op in moved:
+            continue
+        # What depends on the load comes to it, and a load is not pure.
+        if op.regions or lookup(op.name).effect is not Effect.PURE:
+            return
+        moved.add(op)
+        left += op.operands
+    first = [op for op in region.ops if op in moved]
+    ops = [op for op in region.ops if op not in moved]
+    at = ops.index(load)
+    region.ops = [*ops[:at], *first, *ops[at:]]
 
 
 def _size(array: Value) -> int:

@@ -48,11 +48,25 @@ class Components:
     def stored(self, store: Op) -> dict[Component, Value] | None:
         """Return the components that a store sets, with what it sets them to; None if it sets all."""
         found: dict[Component, Value] = {}
-        value = Access(store).value
+        value, last = Access(store).value, self._last_before(store)
         while (op := self._made.get(value)) is not None and op.name in _INSERTS:
             found.setdefault(op.attrs["index"] if op.name == "insert" else op.operands[2], op.operands[1])
             value = op.operands[0]
+            # Of two stores behind each other the second need not load what the first has stored.
+            if last is not None and Access(last).value is value:
+                return found
         return found if found and self._is_content(value, store, store) else None
+
+    def _last_before(self, store: Op) -> Op | None:
+        """Return the thread's own store that leaves the content of a store's element before it; None if unknown."""
+        number, exclusive = self._order.number, self._order.exclusive
+        before = [w for w in self._writes[Access(store).array] if number[w] < number[store] and not exclusive(w, store)]
+        if not before:
+            return None
+        last = before[-1]
+        is_own = last.name == "store" and Access(last).index == Access(store).index
+        is_made = self._loops[last] == self._loops[store] and self._order.implies(store, last)
+        return last if is_own and is_made else None
 
     def _is_content(self, value: Value, store: Op, before: Op) -> bool:
         """Return whether a value is the content of a store's element before an op, if no other thread writes it."""
