@@ -25,7 +25,7 @@ from diffkern.runtime.arrays.array import array, new, wrap
 from diffkern.runtime.arrays.convert import as_numpy, as_shape, element_of
 from diffkern.runtime.arrays.structured import StructuredArray
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.operation import Copy, perform
+from diffkern.runtime.memory.operation import Copy, submit
 from diffkern.runtime.memory.stream import ScopedStream
 
 __all__ = [
@@ -155,7 +155,7 @@ class OnDevice:
             return fresh
         self._check_like(ary)
         # The copy is an operation on a stream, so that numba's asynchronous copies stay asynchronous.
-        perform(Copy(wrap(ary, self._element), self), native(stream))
+        submit(Copy(wrap(ary, self._element), self), native(stream))
         return ary
 
     def copy_to_device(self: Any, ary: Any, stream: Any = 0) -> None:

@@ -20,7 +20,7 @@ from diffkern.runtime.arrays.uncopied import Uncopied
 from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
-from diffkern.runtime.memory.operation import Copy, perform
+from diffkern.runtime.memory.operation import Copy, submit
 from diffkern.runtime.memory.state import current
 from diffkern.spatial import tree_kernels as kernels
 
@@ -214,7 +214,7 @@ class Bvh(Uncopied):
         assert copies[1] is not None
         depths = self._build(copies[0], copies[1], copies[2], by_count, made)
         for goal, source in zip(arrays, made, strict=True):
-            perform(Copy(goal, source))
+            submit(Copy(goal, source))
         # Word 0 of the links is where the nodes below the root end: the number of nodes.
         level = depths.numpy()[: int(made[1].numpy()[0])]
         # Nodes grouped by level, deepest first; the stable sort keeps their order within a level.

@@ -23,7 +23,7 @@ from diffkern.runtime.arrays.uncopied import Uncopied
 from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
-from diffkern.runtime.memory.operation import Assign, perform
+from diffkern.runtime.memory.operation import Assign, submit
 from diffkern.spatial import kernels
 
 __all__ = ["HashGrid"]
@@ -197,7 +197,7 @@ class HashGrid(Uncopied):
         cells, ranks, sums = self._scratch
         ids, cells, ranks = ids[:n], cells[:n], ranks[:n]
         # Counts of the last build; written without a tape, as they are no part of any derivative.
-        perform(Assign(starts, 0))
+        submit(Assign(starts, 0))
         return [
             # A counting sort. Atomic updates give each point a rank in its cell, in an order that depends on the run;
             # the last launch sorts the points of each cell by index, so that the result doesn't.

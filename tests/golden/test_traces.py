@@ -46,6 +46,7 @@ def test_trace(name: str, request: pytest.FixtureRequest) -> None:
 KINDS = {
     "AdjointLaunch": r"adjoint of \w",
     "Add": r"add( on cuda:0)? +reads",
+    "Call": r"call \w",
     "Assign": r"fill( on cuda:0)? +writes",
     "Conditional": r"(while|if)( on cuda:0)?( \(captured\))? +reads",
     "Copy": r"copy( on cuda:0)? +reads",

@@ -25,7 +25,6 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.stream import CudaStream
 from diffkern.runtime.effects.compiled_backward import _Body
-from diffkern.runtime.effects.tape_steps import FuncStep
 from diffkern.runtime.memory import memory
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import Memory
@@ -209,16 +208,6 @@ class Trace:
         self._put(f"launch {graph._label} on {self._stream(stream)}")
         original(graph, stream)
 
-    def called_back(self, original: Callable[..., None], step: FuncStep, backward: Any, arrays: Any) -> None:
-        """Take a function of the user's, to be called by sweeps."""
-
-        @functools.wraps(backward)
-        def call() -> None:
-            with self._inside(self._put(f"call {getattr(backward, '__name__', 'function')}")):
-                backward()
-
-        original(step, call, arrays)
-
 
 class _Work:
     """Work of a stream, whose lines stand where the stream was given it; equal to that work."""
@@ -267,7 +256,6 @@ def _hooks(trace: Trace) -> Iterator[tuple[type, str, Callable[..., Any]]]:
     yield CompiledSequence, "_run_segments", trace.replayed
     yield Captured, "_launch_on", trace.launched_graph
     yield _Body, "run", trace.swept_again
-    yield FuncStep, "__init__", trace.called_back
     for device in (Device, CudaDevice):
         yield device, "replay", trace.replayed_plan
 

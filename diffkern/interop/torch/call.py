@@ -35,7 +35,7 @@ from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.value_bytes import pack_value
-from diffkern.runtime.memory.operation import Operation, perform
+from diffkern.runtime.memory.operation import Operation, submit
 
 if TYPE_CHECKING:
     from diffkern.kernels.kernel import Kernel
@@ -348,7 +348,7 @@ class Backward:
 
         def work() -> None:
             for operation in operations:
-                perform(operation)
+                submit(operation)
 
         if operations:
             on_current_stream(self._forward.gpu, work)

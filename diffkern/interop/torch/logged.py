@@ -18,7 +18,7 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.type_keys import type_of_key
 from diffkern.runtime.launch.block import pack_address
 from diffkern.runtime.launch.packed import Leaves, PackedLaunch
-from diffkern.runtime.memory.operation import perform
+from diffkern.runtime.memory.operation import submit
 
 __all__ = ["LoggedLaunch"]
 
@@ -71,6 +71,6 @@ class LoggedLaunch:
             assert isinstance(t, Array)
             arguments[k] = (key, [pack_address(given.data_ptr()) + self._tails[k]], [as_array(given, t.dtype)])
         made = launch.changed(arguments).with_log(log)
-        perform(made)
+        submit(made)
         assert made.log is not None
         return made.log

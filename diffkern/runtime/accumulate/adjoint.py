@@ -35,8 +35,9 @@ from diffkern.runtime.launch.resources import check_not_given
 from diffkern.runtime.launch.stamps import with_one_writer
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import overlaps
-from diffkern.runtime.memory.operation import Assign, Copy, Operation
+from diffkern.runtime.memory.operation import Assign, Copy, Operation, perform
 from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import Steps
 
 __all__ = [
@@ -78,6 +79,9 @@ class AdjointLaunch(Operation):
 
     in_elements = False
     """True if it reaches cotangents through elements of arrays."""
+
+    by_hand = False
+    """True if a user launches it, and not a sweep: then no gradient can pass it."""
 
     def __init__(
         self,
@@ -152,19 +156,19 @@ class AdjointLaunch(Operation):
 
     kind = "adjoint"
 
+    def launch_by_hand(self, stream: Stream | None = None) -> None:
+        """Hand it on as a launch of the user's."""
+        self.by_hand = True
+        perform(self, stream)
+
     def facts(self) -> dict[str, Any]:
         """Return the dimensions, the device and the title of the program."""
         return {"dim": self.launch.dims, "device": str(self.device), "title": self.executable.manifest.title}
 
     def touch(self) -> None:
-        """Raise the versions of the memory that it changes. Raises where the current tape carries tangents along."""
-        tape = current.tape
-        if tape is not None:
-            tape.check_adjoint(self)
+        """Raise the versions of the memory that it changes."""
         for ct in self.writes():
             ct._memory.version += 1
-        if tape is not None:
-            tape.note_adjoint(self)
         whole = self.launch.executable.fully_overwritten
         if not whole:
             return

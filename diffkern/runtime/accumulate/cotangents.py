@@ -13,7 +13,7 @@ from diffkern.runtime.arrays.array import _make, array, new
 from diffkern.runtime.effects.tangent_map import Beside
 from diffkern.runtime.memory.kept import Rooms
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Assign, Copy, Operation, perform
+from diffkern.runtime.memory.operation import Assign, Copy, Operation, submit
 from diffkern.runtime.memory.state import current
 
 __all__ = ["Cotangents", "may_differ_from_zero", "take"]
@@ -52,7 +52,7 @@ class Cotangents:
         # The parts of them that stand beside arrays, which are kept so that their ids stay theirs.
         self._made: dict[int, tuple[array, array]] = {}
 
-    def clear(self, act: Callable[[Operation], object] = perform) -> None:
+    def clear(self, act: Callable[[Operation], object] = submit) -> None:
         """Make a sequence that is being recorded start its replays with temporary cotangents of zero.
 
         Parameters
@@ -142,6 +142,6 @@ def may_differ_from_zero(grad: array) -> bool:
 def take(grad: array) -> array:
     """Return a copy of a gradient, and set the gradient to zero."""
     copy = new(grad.shape, grad._element, False, grad._memory.device)
-    perform(Copy(copy, grad))
+    submit(Copy(copy, grad))
     grad.zero_()
     return copy

@@ -19,7 +19,7 @@ from diffkern.errors import LaunchError
 from diffkern.ir.types import INT64, Scalar, parse_type
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.operation import Assign, Operation, perform
+from diffkern.runtime.memory.operation import Assign, Operation, submit
 from diffkern.runtime.memory.state import current
 
 if TYPE_CHECKING:
@@ -71,9 +71,9 @@ def new_log(launch: PackedLaunch, logged: PackedLaunch, log: Log) -> tuple[array
     begins = new((threads,), INT64, True, device)
     if current.recorder is not None:
         room = _capacity(launch, log)
-        perform(Count(logged, log, begins))
+        submit(Count(logged, log, begins))
         return new((room,), element, True, device), begins
-    return new((_count(launch, log, begins, perform),), element, True, device), begins
+    return new((_count(launch, log, begins, submit),), element, True, device), begins
 
 
 def _count(launch: PackedLaunch, log: Log, begins: array, act: Callable[[Operation], object]) -> int:
@@ -99,7 +99,7 @@ def _capacity(launch: PackedLaunch, log: Log) -> int:
     begins = new((math.prod(launch.dims),), INT64, True, launch.device)
     current.recorder = None
     try:
-        found = _count(launch, log, begins, perform)
+        found = _count(launch, log, begins, submit)
     finally:
         current.recorder = recorder
     # Later replays may need more slots as the arrays change. Doubling leaves room, and `Count` raises if it is

@@ -481,13 +481,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
                 self._data[...] = values
             self._memory.version += 1
             return
-        # A tape must save what is overwritten before it changes, and learn of the change afterwards.
-        tape = current.tape
-        if tape is not None:
-            tape.record_overwrite(self, values)
         perform(Assign(self, values))
-        if tape is not None:
-            tape.note_change(self)
 
     def _check_writable(self) -> None:
         if not self._writable:

@@ -8,7 +8,6 @@ from diffkern.errors import described
 from diffkern.ir.structs import Struct, holds_arrays
 from diffkern.runtime.memory.device import get_device
 from diffkern.runtime.memory.operation import Copy, perform
-from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 
 if TYPE_CHECKING:
@@ -44,13 +43,7 @@ def copy(
     if dest.shape != src.shape:
         raise ValueError(f"cannot copy {described(src)} to {described(dest)}: the shapes differ")
     dest._check_writable()
-    # The order matters: the tape saves what the copy overwrites before it runs, and takes note of the change after it.
-    tape = current.tape
-    if tape is not None:
-        tape.record_copy(dest, src)
     perform(Copy(dest, src), stream)
-    if tape is not None:
-        tape.note_change(dest)
 
 
 def check_copied(src: array) -> None:

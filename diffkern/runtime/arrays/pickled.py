@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffkern.runtime.arrays.array_copy import check_copied
-from diffkern.runtime.memory.operation import Assign, Copy, perform
+from diffkern.runtime.memory.operation import Assign, Copy, submit
 
 if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array
@@ -51,7 +51,7 @@ class Copied:
             # An array and a gradient that the copied object also refers to elsewhere must stay one object.
             if own is None:
                 own = memo[id(grad)] = grad._like()
-                perform(Copy(own, grad))
+                submit(Copy(own, grad))
             made.grad = own
         made.assign(self)  # under a tape gradients flow
         vars(made).update(copy.deepcopy(vars(self), memo))
@@ -65,7 +65,7 @@ def _restored(
     # set.
     own = next(base for base in cls.__mro__ if base.__module__.startswith("diffkern.runtime."))
     made: array = own(dtype=dtype, shape=shape, device=place)
-    perform(Assign(made, data))
+    submit(Assign(made, data))
     if grad:
         made.requires_grad = True
     return made if own is cls else _of_class(cls, made)

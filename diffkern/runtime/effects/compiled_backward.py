@@ -45,9 +45,10 @@ class Collector(Scope):
     def check_read(self, held: array) -> None:
         """Do nothing: no read by a sweep is the user's."""
 
-    def add(self, operation: Operation, stream: Stream | None) -> None:
-        """Collect one operation."""
+    def take(self, operation: Operation, stream: Stream | None = None) -> None:
+        """Collect an operation."""
         self.operations.append(operation)
+        operation.touch()
 
 
 class _Body:

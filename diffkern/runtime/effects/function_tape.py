@@ -9,21 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.uncopied import Uncopied
-from diffkern.runtime.effects.second_order import on_copies, record
+from diffkern.runtime.effects.second_order import on_copies
 from diffkern.runtime.effects.tangent_map import Beside, root_of
 from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.effects.tape_recording import TapeRecording
-from diffkern.runtime.effects.tape_steps import FuncStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Assign, Copy, Operation, perform
+from diffkern.runtime.memory.operation import Add, Assign, Copy, Operation, perform, submit
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
-from diffkern.runtime.memory.stream import drain
+from diffkern.runtime.memory.stream import Stream, drain
 
 __all__ = ["FunctionTape"]
 
@@ -94,53 +92,16 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
 
     # -- what the tape around records too ----------------------------------------------------------------------------
 
-    def _perform(self, operation: Operation) -> None:
-        # While the operation runs, the surrounding tape is the current one: it records what this tape has already
-        # recorded.
+    def _perform(self, operation: Operation, stream: Stream | None = None) -> None:
+        # While the operation runs, the surrounding tape is the current one: it takes what this tape has taken.
         here, current.tape = current.tape, self._around
         try:
             if self._around is not None and isinstance(operation, PackedLaunch) and _logs_values(operation):
-                perform(on_copies(operation))
+                submit(on_copies(operation))
                 operation = operation.without_log()  # the tape around has a log of its own
-            record(operation)
+            perform(operation, stream)
         finally:
             current.tape = here
-
-    def record_overwrite(self, goal: array, values: Any) -> None:
-        """Prepare for a fill or an assignment of constants, before it happens."""
-        super().record_overwrite(goal, values)
-        if self._around is not None:
-            self._around.record_overwrite(goal, values)
-
-    def record_copy(self, goal: array, source: array) -> None:
-        """Prepare for a copy, before it happens."""
-        super().record_copy(goal, source)
-        if self._around is not None:
-            self._around.record_copy(goal, source)
-
-    def record_add(self, goal: array, source: array) -> None:
-        """Prepare for a sum, before it happens."""
-        super().record_add(goal, source)
-        if self._around is not None:
-            self._around.record_add(goal, source)
-
-    def check_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Record an adjoint that is launched by hand, before it runs: no gradient can pass it."""
-        super().check_adjoint(adjoint)
-        if self._around is not None:
-            self._around.check_adjoint(adjoint)
-
-    def note_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Record that an adjoint launched by hand has written its cotangents."""
-        super().note_adjoint(adjoint)
-        if self._around is not None:
-            self._around.note_adjoint(adjoint)
-
-    def note_change(self, held: array) -> None:
-        """Record the present contents of an array as the result of the change that ends now."""
-        super().note_change(held)
-        if self._around is not None:
-            self._around.note_change(held)
 
     # -- the reverse sweep -------------------------------------------------------------------------------------------
 
@@ -172,23 +133,20 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         # Every step prepares before any runs: an error leaves gradients and cotangents untouched.
         work = [step.prepare(sweep) for step in reversed(self._steps)]
         begun = [sweep.of(goal) for goal, _ in seeds]
-        sweep.clear(record)
+        sweep.clear(perform)
         # Gradients accumulate, and this function returns the derivative of one call.
         for _, gradient in self._own.pairs.values():
-            record(Assign(gradient, 0))
+            perform(Assign(gradient, 0))
         seeded = set()
         for ct, (_, values) in zip(begun, seeds, strict=True):
             if values is None:
-                record(Assign(ct, 1))
+                perform(Assign(ct, 1))
             else:  # results may be one array, or parts of one
-                record((Add if ct._memory in seeded else Copy)(ct, values))
+                perform((Add if ct._memory in seeded else Copy)(ct, values))
             seeded.add(ct._memory)
         for part in work:
             for item in part:
-                if isinstance(item, FuncStep):
-                    item.backward()
-                else:
-                    record(item)
+                perform(item)
         if self._around is not None:
             self._around.derive(found, [*self._own.pairs, *self._versions])
         return found

@@ -19,7 +19,7 @@ from diffkern.runtime.launch.nested_arrays import nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.resources import given_to
 from diffkern.runtime.memory.memory import Memory, births
-from diffkern.runtime.memory.operation import Operation
+from diffkern.runtime.memory.operation import Operation, overwritten, sources
 
 __all__ = ["Influence"]
 
@@ -164,25 +164,23 @@ class Influence:
         axes = launch.executable.manifest.params[index].fully_overwritten
         return not (axes == len(launch.dims) and held.shape == launch.dims and self._is_all(held))
 
+    def _feed_by(self, operation: Operation) -> None:
+        """Note the dependences of what an operation writes, which is no launch."""
+        # Asked first: a source may be a part of the goal, of which the overwrite forgets its dependences.
+        is_fed = any(map(self._is_fed, sources(operation)))
+        ended = overwritten(operation)
+        for held in operation.writes():
+            if any(held is other for other in ended):
+                self._feed_by_overwrite(held)
+            elif self._is_fed(held):
+                self._kept.add(held._memory)
+            if is_fed:
+                self._fed.add(held._memory)
+
     def _feed_by_overwrite(self, goal: array) -> None:
-        """Note which dependences remain in an array whose elements were replaced by constants or by a copy."""
+        """Note which dependences remain in an array all of whose elements were replaced."""
         if self._is_all(goal):
             self._fed.discard(goal._memory)
             self._kept.discard(goal._memory)
-        elif self._is_fed(goal):
-            self._kept.add(goal._memory)
-
-    def _feed_by_copy(self, goal: array, source: array | None) -> None:
-        """Note the dependences of an array whose elements were replaced by another's, None for constants."""
-        # Asked first, as the source may be a part of the goal, of which the overwrite forgets its dependences.
-        is_fed = source is not None and self._is_fed(source)
-        self._feed_by_overwrite(goal)
-        if is_fed:
-            self._fed.add(goal._memory)
-
-    def _feed_by_sum(self, goal: array, source: array) -> None:
-        """Note the dependences of an array that another one has been added to."""
-        if self._is_fed(source):
-            self._fed.add(goal._memory)
         elif self._is_fed(goal):
             self._kept.add(goal._memory)

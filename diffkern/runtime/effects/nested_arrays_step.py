@@ -15,7 +15,7 @@ from diffkern.runtime.effects.tape_steps import LaunchStep
 from diffkern.runtime.launch.nested_arrays import Table, _overlap
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region
-from diffkern.runtime.memory.operation import Copy, Operation, perform
+from diffkern.runtime.memory.operation import Copy, Operation, submit
 
 __all__ = ["PointedStep"]
 
@@ -70,7 +70,7 @@ class PointedStep(LaunchStep):
 
     def _copied(self, held: array) -> array:
         made = new(held.shape, held._element, False, held._memory.device)
-        perform(Copy(made, held))
+        submit(Copy(made, held))
         return self._own(made)
 
     def _own(self, held: array) -> array:

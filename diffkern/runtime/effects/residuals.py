@@ -14,6 +14,7 @@ from diffkern.runtime.launch.regions import Region, meet, ranges_of
 
 if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array
+    from diffkern.runtime.effects.operation_step import OperationStep
     from diffkern.runtime.effects.second_order import AdjointStep
     from diffkern.runtime.effects.tape_steps import LaunchStep
     from diffkern.runtime.rollouts.rollout_step import RolloutStep
@@ -46,7 +47,7 @@ class Need:
 
     def __init__(
         self,
-        step: LaunchStep | AdjointStep | RolloutStep,
+        step: LaunchStep | AdjointStep | RolloutStep | OperationStep,
         index: int,
         held: array,
         region: Region = None,

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.effects.second_order import AdjointStep
-from diffkern.runtime.effects.tape_steps import AddStep, CopyStep, LaunchStep, OverwriteStep, Step, Work
+from diffkern.runtime.effects.step import Step
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Copy
-from diffkern.runtime.rollouts.rollout_step import RolloutStep
+from diffkern.runtime.memory.operation import Copy, Operation
 
 __all__ = ["keeping"]
 
 
 def keeping(
-    steps: Sequence[Step], work: Sequence[Sequence[Work]], owners: Mapping[Memory, array]
-) -> list[Sequence[Work]]:
+    steps: Sequence[Step], work: Sequence[Sequence[Operation]], owners: Mapping[Memory, array]
+) -> list[Sequence[Operation]]:
     """Return the work of a sweep with operations that retain the gradients of some arrays at the end of the tape.
 
     Parameters
@@ -33,24 +31,13 @@ def keeping(
         The arrays with gradients, of which some may retain them.
     """
     wanted = {memory: grad for memory, a in owners.items() if memory.retains and (grad := a.grad) is not None}
-    made: list[Sequence[Work]] = []
-    restored: list[Work] = []
+    made: list[Sequence[Operation]] = []
+    restored: list[Operation] = []
     for step, part in zip(reversed(steps), work, strict=True):
         # The sweep goes backwards: the first step it meets that wrote the array is the last one of the tape.
-        for grad in [wanted.pop(memory) for memory in _written_by(step) & wanted.keys()] if wanted else ():
+        for grad in [wanted.pop(memory) for memory in step.written & wanted.keys()] if wanted else ():
             copy = new(grad.shape, grad._element, False, grad._memory.device)
             made.append([Copy(copy, grad)])
             restored.append(Copy(grad, copy))
         made.append(part)
     return [*made, restored]
-
-
-def _written_by(step: Step) -> set[Memory]:
-    """Return the memory that a step wrote to. A function of the user's is responsible for the gradients it leaves."""
-    if isinstance(step, LaunchStep):
-        return {a._memory for a in step.launch.writes()}
-    if isinstance(step, (OverwriteStep, CopyStep, AddStep)):
-        return {step.goal._memory}
-    if isinstance(step, RolloutStep):
-        return set(step.steps.written)
-    return {a._memory for a in step.adjoint.cotangents.values()} if isinstance(step, AdjointStep) else set()

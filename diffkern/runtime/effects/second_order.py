@@ -20,37 +20,16 @@ from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.effects.step import Step
 from diffkern.runtime.effects.tangent_map import launch_along
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, joined
 from diffkern.runtime.memory.kept import Contents, Rooms, StepRooms, copies_of, parts_of
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Assign, Copy, Operation, perform
+from diffkern.runtime.memory.operation import Add, Assign, Copy, Operation, submit
 from diffkern.runtime.memory.state import current
 
-__all__ = ["AdjointStep", "Again", "check_repeatable", "inputs_of", "on_copies", "record"]
-
-
-def record(operation: Operation) -> None:
-    """Perform an operation, and record it on the current tape or tangents if it is of a kind that sweeps consist of."""
-    tape = current.tape
-    if tape is None:
-        perform(operation)
-    elif isinstance(operation, PackedLaunch):
-        tape.record_launch(operation)
-    elif isinstance(operation, AdjointLaunch):
-        tape.record_adjoint(operation)
-    elif isinstance(operation, (Copy, Add, Assign)):
-        if isinstance(operation, Copy):
-            tape.record_copy(operation.goal, operation.source)
-        elif isinstance(operation, Add):
-            tape.record_add(operation.goal, operation.source)
-        else:
-            tape.record_overwrite(operation.goal, operation.values)
-        perform(operation)
-        tape.note_change(operation.goal)
-    else:
-        perform(operation)
+__all__ = ["AdjointStep", "Again", "check_repeatable", "inputs_of", "on_copies"]
 
 
 def check_repeatable(launch: PackedLaunch) -> None:
@@ -93,7 +72,7 @@ def on_copies(launch: PackedLaunch) -> PackedLaunch:
         held = launch.arrays[index]
         if held is not None:
             copied = _like(held)
-            perform(Copy(copied, held))
+            submit(Copy(copied, held))
             made.put(index, copied)
     return made
 
@@ -240,7 +219,7 @@ def _like(held: array) -> array:
     return new(held.shape, held._element, True, held._memory.device)
 
 
-class AdjointStep:
+class AdjointStep(Step):
     """An adjoint launch on a tape.
 
     Attributes
@@ -280,6 +259,11 @@ class AdjointStep:
     def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
         """Store a copy of what the derivative reads of an input."""
         self.contents[index] = copy
+
+    @property
+    def written(self) -> set[Memory]:
+        """The memory of the cotangents."""
+        return {ct._memory for ct in self.adjoint.cotangents.values()}
 
     def rests_on(self) -> frozenset[int]:
         """Return the integer arguments that determine the region which the launch reads."""

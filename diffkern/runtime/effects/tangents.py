@@ -18,16 +18,17 @@ from diffkern.runtime.arrays.recast import check_passes
 from diffkern.runtime.arrays.uncopied import Uncopied
 from diffkern.runtime.effects.external_writes import Exposures
 from diffkern.runtime.effects.influence import Influence
-from diffkern.runtime.effects.second_order import Again, check_repeatable, inputs_of, record
+from diffkern.runtime.effects.second_order import Again, check_repeatable, inputs_of
 from diffkern.runtime.effects.tangent_map import Beside, launch_along, root_of
 from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.launch.nested_arrays import check_constant
-from diffkern.runtime.launch.packed import PackedLaunch, dispatch
+from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.resources import check_not_given
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Assign, Copy, Operation, perform
+from diffkern.runtime.memory.operation import Assign, Copy, Operation, overwritten, perform, sources, submit
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.stream import Stream
 
 __all__ = ["Tangents"]
 
@@ -164,7 +165,7 @@ class Tangents(Influence, Scope, Uncopied):
             self._found.made(held)
             root, tangent = self._found.pairs[held._memory]
             if current.recorder is not None:
-                perform(Assign(tangent, 0))  # whatever an earlier replay has left in it
+                submit(Assign(tangent, 0))  # whatever an earlier replay has left in it
             # Outer tapes differentiate with respect to a tangent where they do so for its array.
             tangent.requires_grad = root.requires_grad
             tangent._memory.born = root._memory.born  # to a roll-out it is as old as its array
@@ -220,7 +221,18 @@ class Tangents(Influence, Scope, Uncopied):
         finally:
             current.tape = here
 
-    def record_launch(self, launch: PackedLaunch) -> None:
+    def take(self, operation: Operation, stream: Stream | None = None) -> None:
+        """Perform an operation, and its derivative along the tangents."""
+        if isinstance(operation, PackedLaunch):
+            self._take_launch(operation)
+        elif not isinstance(operation, AdjointLaunch):
+            self._take_other(operation, stream)
+        elif operation.by_hand:
+            raise _without_tangents(operation)
+        else:
+            self._take_adjoint(operation)
+
+    def _take_launch(self, launch: PackedLaunch) -> None:
         """Run a launch, with tangents if one of its arrays has one."""
         held = [a for a in launch.arrays if a is not None]
         for one in held:
@@ -231,7 +243,7 @@ class Tangents(Influence, Scope, Uncopied):
         check_constant(launch.kernel.name, launch.executable, held, self._found.pairs, "has a tangent")
         check_not_given(launch, self._found.pairs, "in forward mode")
         varies = any(a._smooth and a._memory in self._found.pairs for a in held)
-        self._outside(dispatch, launch_along(launch, self._along) if varies else launch)
+        self._outside(perform, launch_along(launch, self._along) if varies else launch)
         for one in launch.writes():
             self._note(one)
 
@@ -241,46 +253,37 @@ class Tangents(Influence, Scope, Uncopied):
         # others.
         return self._made(held) if is_written or held._memory in self._found.pairs else None
 
-    def record_overwrite(self, goal: array, values: Any) -> None:
-        """Set the tangent of an array to zero that is about to be filled with constants."""
-        self._look_at(goal)
-        self._feed_by_overwrite(goal)
-        self._wrote([goal])
-        tangent = self._found.of(goal) if goal._smooth else None
-        if tangent is not None:
-            self._outside(tangent.zero_)
-        if self.around is not None:
-            self.around.record_overwrite(goal, values)
+    def _take_other(self, operation: Operation, stream: Stream | None) -> None:
+        """Perform an operation that states its own derivative."""
+        operation.check_differentiable()
+        written, read = [*operation.writes()], sources(operation)
+        for held in (*written, *read):
+            self._look_at(held)
+        self._feed_by(operation)
+        self._wrote(written, read)
+        if operation.tangents_behind:
+            self._outside(perform, operation, stream)
+        if any(self.tangent(held) is not None for held in read):
+            for each in operation.jvp(self):
+                self._outside(perform, each)
+        else:
+            for held in overwritten(operation):
+                if (old := self.tangent(held)) is not None:
+                    self._outside(old.zero_)
+        if not operation.tangents_behind:
+            self._outside(perform, operation, stream)
+        for held in written:
+            self._note(held)
 
-    def record_copy(self, goal: array, source: array) -> None:
-        """Copy the tangent of an array that is about to be copied."""
-        self._look_at(goal)
-        self._look_at(source)
-        self._feed_by_copy(goal, source)
-        self._wrote([goal], [source])
-        if source._smooth:
-            tangent = self._found.of(source)
-            if tangent is not None:
-                self._outside(copy, self._made(goal), tangent)
-            # Primal: goal = source, of which the tangent is zero.
-            elif (old := self._found.of(goal)) is not None:
-                self._outside(old.zero_)
-        if self.around is not None:
-            self.around.record_copy(goal, source)
+    def tangent(self, held: array) -> array | None:
+        """Return the tangent of an array, None where it is zero or there is none."""
+        return self._found.of(held) if held._smooth else None
 
-    def record_add(self, goal: array, source: array) -> None:
-        """Add the tangent of an array that is about to be added."""
-        self._look_at(goal)
-        self._look_at(source)
-        self._feed_by_sum(goal, source)
-        self._wrote([goal], [source])
-        tangent = self._found.of(source) if source._smooth else None
-        if tangent is not None:
-            self._outside(record, Add(self._made(goal), tangent))
-        if self.around is not None:
-            self.around.record_add(goal, source)
+    def made(self, held: array) -> array:
+        """Return the tangent of an array, zeros if there is none yet."""
+        return self._made(held)
 
-    def record_adjoint(self, adjoint: AdjointLaunch) -> None:
+    def _take_adjoint(self, adjoint: AdjointLaunch) -> None:
         """Run an adjoint, and its derivative along the tangents of cotangents."""
         inputs, own = inputs_of(adjoint), adjoint.cotangents
         for held in (*inputs.values(), *own.values()):
@@ -293,8 +296,8 @@ class Tangents(Influence, Scope, Uncopied):
         if along or any(ct._memory in self._found.pairs for ct in own.values()):
             # In front of the adjoint itself, which consumes cotangents that the derivative reads.
             for operation in self._adjoint_along(adjoint, inputs, along):
-                self._outside(record, operation)
-        self._outside(record, adjoint)
+                self._outside(perform, operation)
+        self._outside(perform, adjoint)
         for ct in own.values():
             self._note(ct)
 
@@ -316,16 +319,10 @@ class Tangents(Influence, Scope, Uncopied):
         begin = [Copy(copy, before[k]) for k, copy in copies.items()]
         return [*again.begin(along), *begin, *again.back(tangents, copies)]
 
-    def check_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Raise for an adjoint that is launched by hand, whose results would have no tangents."""
-        raise LaunchError(
-            f"kernel {adjoint.launch.kernel.name!r}: its adjoint is launched where tangents are carried along, and has "
-            "none",
-            remedy="take the gradient on a tape around the block of the tangents, as dk.hvp does",
-        )
 
-    def note_change(self, held: array) -> None:
-        """Record the present contents of an array as the result of an operation here."""
-        self._note(held)
-        if self.around is not None:
-            self.around.note_change(held)
+def _without_tangents(adjoint: AdjointLaunch) -> LaunchError:
+    return LaunchError(
+        f"kernel {adjoint.launch.kernel.name!r}: its adjoint is launched where tangents are carried along, and has "
+        "none",
+        remedy="take the gradient on a tape around the block of the tangents, as dk.hvp does",
+    )

@@ -20,19 +20,17 @@ from diffkern.runtime.arrays.uncopied import Uncopied
 from diffkern.runtime.effects.compiled_backward import Collector, Repeat, Seed
 from diffkern.runtime.effects.gradients import Gradients, gradient_of
 from diffkern.runtime.effects.retained import keeping
-from diffkern.runtime.effects.second_order import AdjointStep
 from diffkern.runtime.effects.seeds import Seeds, check_disjoint, seeds_of
 from diffkern.runtime.effects.tape_recording import TapeRecording
-from diffkern.runtime.effects.tape_steps import FuncStep, LaunchStep, Work, carry_out
+from diffkern.runtime.effects.tape_steps import FuncStep, LaunchStep, carry_out
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Copy, perform
+from diffkern.runtime.memory.operation import Add, Copy, Operation, submit
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.observe.spans import span, watched
-from diffkern.runtime.rollouts.rollout_step import RolloutStep
 from diffkern.runtime.rollouts.snapshots import copied
 
 __all__ = ["Tape"]
@@ -196,7 +194,6 @@ class Tape(TapeRecording, Scope, Uncopied):
             self._varied.add(memory)
             self._written.add(memory)
         self._fed.update(held._memory for held in arrays)
-        self._repeats = False
         self._steps.append(FuncStep(backward, arrays))
 
     def record_scope_begin(self, name: str, metadata: Mapping[str, Any] | None = None) -> None:
@@ -279,9 +276,7 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     def memory(self) -> int:
         """Return the bytes that the tape holds: copies of overwritten arrays, logs of launches, states of roll-outs."""
-        states = sum(step.steps.nbytes for step in self._steps if isinstance(step, RolloutStep))
-        logs = (a for step in self._steps if isinstance(step, LaunchStep) for a in step.launch.log or ())
-        return states + self._kept_copies.nbytes + sum(a._data.nbytes for a in logs)
+        return self._kept_copies.nbytes + sum(step.nbytes for step in self._steps)
 
     # -- the reverse sweep -------------------------------------------------------------------------------------------
 
@@ -357,8 +352,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         return True
 
     def _compiled(self, seeds: Seeds) -> Repeat | None:
-        if any(isinstance(step, RolloutStep) for step in self._steps):
-            return None  # its steps are the user's program, and its states are kept one after the other
+        if not all(step.can_repeat for step in self._steps):
+            return None
         # The operations are collected without being run; the native form then runs this very sweep too.
         with Collector() as collector:
             self._backward(seeds)
@@ -367,9 +362,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             return None
         grads = [(owner, owner.grad) for owner in self._owners.values()]
         # Adjoints that read arrays in place are valid for these contents only.
-        needed = {
-            m: m.now for step in self._steps if isinstance(step, (LaunchStep, AdjointStep)) for m in step.reads_still()
-        }
+        needed = {memory: memory.now for step in self._steps for memory in step.reads_still()}
         return Repeat(collector.operations, steps, [goal for goal, _ in seeds], needed, grads)
 
     def _backward(self, seeds: Seeds | None) -> None:
@@ -386,8 +379,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         if any(memory.retains for memory in self._owners):
             work = keeping(self._steps, work, self._owners)
         sweep.clear()
-        # The steps of a roll-out are the user's, and may fail: no gradient has changed then.
-        if any(isinstance(step, RolloutStep) for step in self._steps):
+        # Functions of the user's may fail: no gradient has changed then.
+        if any(step.may_fail for step in self._steps):
             with self._gradients_kept():
                 self._sweep(sweep, seeds, work)
         else:
@@ -401,10 +394,10 @@ class Tape(TapeRecording, Scope, Uncopied):
             yield
         except BaseException:
             for grad, copy in before:
-                perform(Copy(grad, copy))
+                submit(Copy(grad, copy))
             raise
 
-    def _sweep(self, sweep: Cotangents, seeds: Seeds | None, work: Sequence[Sequence[Work]]) -> None:
+    def _sweep(self, sweep: Cotangents, seeds: Seeds | None, work: Sequence[Sequence[Operation]]) -> None:
         if seeds is None:
             carry_out(work)
             return
@@ -430,14 +423,14 @@ class Tape(TapeRecording, Scope, Uncopied):
             # A gradient that a seed sets as a whole loses what earlier calls left in it.
             kept = [(grad, take(grad)) for grad in left if grad._memory not in set_whole]
         for operation in begin:
-            perform(operation)
+            submit(operation)
         carry_out(work)
         for grad, before in kept:
             # Of a gradient that a seed has set in part, that part is put back after the addition.
             own = [(ct, copied(ct)) for ct in begun if ct._memory is grad._memory]
-            perform(Add(grad, before))
+            submit(Add(grad, before))
             for ct, copy in own:
-                perform(Copy(ct, copy))
+                submit(Copy(ct, copy))
 
     def _left_over(self, memory: Memory) -> array | None:
         owner = self._owners.get(memory)

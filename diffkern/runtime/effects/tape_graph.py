@@ -10,7 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.effects.tape_steps import CopyStep, FuncStep, LaunchStep, Step
+from diffkern.runtime.effects.operation_step import OperationStep
+from diffkern.runtime.effects.step import Step
+from diffkern.runtime.effects.tape_steps import FuncStep, LaunchStep
+from diffkern.runtime.memory.operation import sources
 
 __all__ = ["Picture", "ScopeMark", "draw"]
 
@@ -143,8 +146,10 @@ def _node(step: Step) -> _Node | None:
             return {a: executable.name_of(k) for k in sorted(indices) if (a := arrays[k]) is not None}
 
         return _Node(step.launch.kernel.name, named(executable.reads), named(executable.writes))
-    if isinstance(step, CopyStep):
-        return _Node("copy", {step.source: "source"}, {step.goal: "destination"})
+    if isinstance(step, OperationStep) and step.varied:
+        operation = step.operation
+        read, written = dict.fromkeys(sources(operation), "source"), dict.fromkeys(operation.writes(), "destination")
+        return _Node(operation.label, read, written)
     if isinstance(step, FuncStep):
         return _Node(step.name, dict.fromkeys(step.arrays, "array"), {})
     return None

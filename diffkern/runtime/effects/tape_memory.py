@@ -9,14 +9,16 @@ from __future__ import annotations
 import bisect
 import itertools
 from collections.abc import Callable, Container, Iterable
+from functools import partial
 from typing import Any, Protocol
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.recast import check_passes, is_opaque
 from diffkern.runtime.effects.external_writes import Exposures, Place, place_of
+from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.residuals import Needs
-from diffkern.runtime.effects.tape_steps import ChangeStep, CopyStep, Step
+from diffkern.runtime.effects.step import Barrier, Step
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory, watch
@@ -130,11 +132,15 @@ class TapeMemory:
                 for need in self._needs.pop(memory, ()):
                     need.lose()
                 # A gradient that has to pass this position of the tape is an error from now on.
-                self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
+                self._bar(memory, what)
             self._versions[memory] = now
         elif changed:
             self._lose(memory, changed)
-            self._steps.append(ChangeStep(memory, f"launch {self._launches} of the tape ({what})"))
+            self._bar(memory, what)
+
+    def _bar(self, memory: Memory, what: str) -> None:
+        """Note that no gradient can pass a change which the tape did not see."""
+        self._steps.append(Barrier([memory], partial(_unseen, f"launch {self._launches} of the tape ({what})")))
 
     def _register(self, held: array, grad: array) -> None:
         """Register an array by its gradient, which is that of one array for each block of memory."""
@@ -200,11 +206,6 @@ class TapeMemory:
         if (memory.exposed or memory.lent) and self._carries(held):
             self._exposures.note(held)
 
-    def note_change(self, held: array) -> None:
-        """Record the present contents of an array as the result of the change that ends now."""
-        self._note(held)
-        self._unfinished = None
-
     def before_exposure(self, memory: Memory) -> None:
         """Store digests of what the tape relies on in memory that is about to be given away."""
         # Unknown contents need no digest. Replays of a recorded sequence are meant for other contents anyway.
@@ -217,8 +218,9 @@ class TapeMemory:
         """Return the arrays of a block whose contents take part in gradients."""
         found = [need.held for need in self._needs.get(memory, ())]
         for step in self._steps:
-            if isinstance(step, CopyStep):
-                found += [a for a in (step.goal, step.source) if a._memory is memory]
+            if isinstance(step, OperationStep) and step.varied:
+                operation = step.operation
+                found += [a for a in (*operation.writes(), *operation.reads()) if a._memory is memory]
         return found
 
     def _verify(self) -> bool:
@@ -279,6 +281,13 @@ class TapeMemory:
         """Record the present contents of blocks, which were different meanwhile, as those that the tape knows."""
         for memory in memories:
             self._versions[memory] = memory.now
+
+
+def _unseen(place: str) -> LaunchError:
+    return LaunchError(
+        f"an array was changed before {place} where the tape could not see it, and a gradient passes it",
+        remedy="make the change inside the tape's block, and without record_tape=False",
+    )
 
 
 def _two_views(held: array) -> LaunchError:

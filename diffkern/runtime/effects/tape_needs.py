@@ -15,8 +15,9 @@ from diffkern.runtime.effects.tape_steps import LaunchStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, meet
 from diffkern.runtime.memory.kept import Contents, KeptCopies
-from diffkern.runtime.memory.operation import Operation, perform
+from diffkern.runtime.memory.operation import Operation, submit
 from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.rollouts.rollout_step import RolloutStep
 
 __all__ = ["TapeNeeds"]
@@ -32,9 +33,9 @@ class TapeNeeds(TapeMemory):
         super()._clear()
         self._kept_copies = KeptCopies()
 
-    def _perform(self, operation: Operation) -> None:
+    def _perform(self, operation: Operation, stream: Stream | None = None) -> None:
         """Perform an operation that nothing else records."""
-        perform(operation)
+        submit(operation, stream)
 
     def _need(self, need: Need) -> None:
         """Note that a step may read the contents of an array."""

@@ -7,7 +7,7 @@ later step overwrites, taken at that moment, and only then.
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
-from typing import Any
+from functools import partial
 
 from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
@@ -16,17 +16,21 @@ from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.effects.influence import Influence
 from diffkern.runtime.effects.nested_arrays_step import PointedStep
+from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.residuals import Need
 from diffkern.runtime.effects.second_order import AdjointStep, inputs_of
+from diffkern.runtime.effects.step import Barrier
 from diffkern.runtime.effects.tape_needs import TapeNeeds
-from diffkern.runtime.effects.tape_steps import AddStep, ByHandStep, CopyStep, LaunchStep, OverwriteStep, Work
+from diffkern.runtime.effects.tape_steps import LaunchStep
+from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.nested_arrays import check_constant, nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, ranges_of
 from diffkern.runtime.launch.resources import check_not_given, given_to
 from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Operation
+from diffkern.runtime.memory.operation import Operation, overwritten, sources
+from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.rollouts.rollout_step import RolloutStep
 
 __all__ = ["TapeRecording"]
@@ -46,11 +50,17 @@ class TapeRecording(TapeNeeds, Influence):
         super()._clear()
         self._forget_influence()
 
-    def record_launch(self, launch: PackedLaunch) -> None:
-        """Run a launch and keep what its adjoint will need."""
-        self._unfinished = launch, self._launches
+    def take(self, operation: Operation, stream: Stream | None = None) -> None:
+        """Perform an operation, and keep what its derivative will need."""
+        if isinstance(operation, PackedLaunch):
+            take, what = self._take_launch, operation
+        elif isinstance(operation, AdjointLaunch):
+            take, what = (self._take_by_hand if operation.by_hand else self._take_adjoint), operation.launch
+        else:
+            take, what = self._take_other, operation.phrase
+        self._unfinished = what, self._launches
         try:
-            self._record_launch(launch)
+            take(operation, stream)
         # An error is final, and the tape stays usable. An interrupt passes here and leaves the mark, as nobody knows
         # what ran.
         except Exception:
@@ -58,7 +68,7 @@ class TapeRecording(TapeNeeds, Influence):
             raise
         self._unfinished = None
 
-    def _record_launch(self, launch: PackedLaunch) -> None:
+    def _take_launch(self, launch: PackedLaunch, stream: Stream | None) -> None:
         executable, arrays = launch.executable, launch.arrays
         name, look_at = launch.kernel.name, self._look_at
         # First of all: changes since the last launch are the user's, and must be noticed before this launch adds its
@@ -167,7 +177,7 @@ class TapeRecording(TapeNeeds, Influence):
             self._note(held)
             self._written.add(held._memory)
 
-    def record_adjoint(self, adjoint: AdjointLaunch) -> None:
+    def _take_adjoint(self, adjoint: AdjointLaunch, stream: Stream | None) -> None:
         """Run an adjoint, of a launch on a nested tape, and keep what its own derivative will need."""
         if adjoint.in_elements:
             raise LaunchError(
@@ -176,7 +186,6 @@ class TapeRecording(TapeNeeds, Influence):
                 loc=place_of(adjoint.launch.kernel.func),
                 remedy="pass these arrays as parameters of their own",
             )
-        self._unfinished = adjoint.launch, self._launches
         own, inputs = adjoint.cotangents, inputs_of(adjoint)
         for held in (*inputs.values(), *own.values()):
             self._look_at(held, adjoint.label)
@@ -185,7 +194,6 @@ class TapeRecording(TapeNeeds, Influence):
         # Nothing in it varies for this tape: it is a write like any other.
         if not varied and not any(self._carries(ct) for ct in written):
             self._write(adjoint, [(ct, None) for ct in written])
-            self._unfinished = None
             return
         step = AdjointStep(adjoint, self._launches, inputs, varied)
         if varied:
@@ -202,7 +210,6 @@ class TapeRecording(TapeNeeds, Influence):
             self._need(Need(step, index, held))
         self._varied.update(ct._memory for ct in written)
         self._fed.update(ct._memory for ct in written if is_fed)
-        self._unfinished = None
 
     def _before_adjoint(self, launch: PackedLaunch, index: int, ct: array) -> Contents:
         """Return a copy of the cotangent of what a launch has written."""
@@ -212,77 +219,55 @@ class TapeRecording(TapeNeeds, Influence):
             region = None
         return self._copy(ct, region, None)
 
-    def record_add(self, goal: array, source: array) -> None:
-        """Prepare for a sum, before it happens."""
-        self._unfinished = "a sum", self._launches
-        self._look_at(goal, "a sum")
-        self._look_at(source, "a sum")
-        self._check_bytes((), [goal])
+    def _take_other(self, operation: Operation, stream: Stream | None) -> None:
+        """Perform an operation that states its own derivative."""
+        operation.check_differentiable()
+        written, read = [*operation.writes()], sources(operation)
+        for held in (*written, *read):
+            self._look_at(held, operation.phrase)
+        varied = [held for held in read if held._smooth and self._carries(held)]
+        self._check_bytes((*written, *varied) if varied else (), written)
         # The order of the following calls matters: copy what is needed, then update influence, then note the write.
-        self._before_overwrite(goal)
-        self._feed_by_sum(goal, source)
-        self._written.add(goal._memory)
-        if self._carries(source) and source._smooth:
-            self._steps.append(AddStep(goal, source))
-            self._varied.add(goal._memory)
-
-    def record_overwrite(self, goal: array, values: Any) -> None:
-        """Prepare for a fill or an assignment of constants, before it happens."""
-        self._unfinished = "an assignment", self._launches
-        self._look_at(goal, "an assignment")
-        self._check_bytes((), [goal])
-        self._feed_by_overwrite(goal)
-        self._before_overwrite(goal)
-        self._written.add(goal._memory)
-        if self._carries(goal) and goal._smooth:
-            self._steps.append(OverwriteStep(goal))
-
-    def record_copy(self, goal: array, source: array) -> None:
-        """Prepare for a copy, before it happens."""
-        self._unfinished = "a copy", self._launches
-        self._look_at(goal, "a copy")
-        self._look_at(source, "a copy")
-        self._check_bytes((goal, source) if self._carries(source) and source._smooth else (), [goal])
-        self._before_overwrite(goal)
-        self._feed_by_copy(goal, source)
-        self._written.add(goal._memory)
-        if not source._smooth:
+        for held in written:
+            self._before_overwrite(held)
+        ended = [held for held in overwritten(operation) if held._smooth and self._carries(held)]
+        self._feed_by(operation)
+        self._written.update(held._memory for held in written)
+        step: OperationStep | None = None
+        if varied or ended:
+            place = f"{operation.phrase} behind launch {self._launches} on the tape"
+            step = OperationStep(operation, place, {held._memory for held in varied}, ended)
+        self._perform(operation, stream)
+        for held in written:
+            self._note(held)
+        if step is None:
             return
-        if self._carries(source):
-            self._steps.append(CopyStep(goal, source))
-            self._varied.add(goal._memory)
-            self._exposures.note(source)
-        # A constant takes the place of something that varies: cotangents of what was there end here.
-        elif self._carries(goal):
-            self._steps.append(OverwriteStep(goal))
+        self._steps.append(step)
+        if varied:
+            self._varied.update(held._memory for held in written if held._smooth)
+            for held in varied:
+                self._exposures.note(held)
+            for index, held in enumerate(step.needed):
+                self._need(Need(step, index, held, is_known=True))
 
-    def check_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Record an adjoint that is launched by hand, before it runs: no gradient can pass it."""
-        if self._is_recorded(adjoint):
-            return
+    def _take_by_hand(self, adjoint: AdjointLaunch, stream: Stream | None) -> None:
+        """Run an adjoint that is launched by hand: no gradient can pass it, and what it writes is lost to others."""
         own, inputs = adjoint.cotangents, inputs_of(adjoint)
-        for held in (*inputs.values(), *own.values()):
+        met = (*inputs.values(), *own.values())
+        for held in met:
             self._look_at(held, adjoint.label)
-        if not any(self._carries(held) for held in (*inputs.values(), *own.values()) if held._smooth):
-            return
-        memories = {ct._memory for ct in own.values()}
-        if any(self._is_fed(held) for held in (*inputs.values(), *own.values())):
-            self._fed.update(memories)
-        self._varied.update(memories)
-        self._steps.append(ByHandStep(adjoint))
-
-    def note_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Record the writes of an adjoint that is launched by hand; earlier steps may have needed the old contents."""
-        if self._is_recorded(adjoint):
-            return
-        for ct in adjoint.cotangents.values():
+        if any(self._carries(held) for held in met if held._smooth):
+            memories = {ct._memory for ct in own.values()}
+            if any(map(self._is_fed, met)):
+                self._fed.update(memories)
+            self._varied.update(memories)
+            passed = {ct._memory for ct in adjoint.writes()}
+            self._steps.append(Barrier(passed, partial(_launched_by_hand, adjoint.launch.kernel)))
+        self._perform(adjoint, stream)
+        for ct in own.values():
             for need in self._needs.pop(ct._memory, ()):
                 need.lose()
             self._note(ct)
-
-    def _is_recorded(self, adjoint: AdjointLaunch) -> bool:
-        """Return whether an adjoint runs as a step of this tape, not by hand."""
-        return self._unfinished is not None and self._unfinished[0] is adjoint.launch
 
     # -- roll-outs: steps that run now, and know by themselves how they are taken back --------------------------------
 
@@ -290,15 +275,35 @@ class TapeRecording(TapeNeeds, Influence):
         """Begin a roll-out, of which the tape learns what it writes and which arrays carry gradients on."""
         self._unfinished = "a roll-out", self._launches
 
-    def follow_launch(self, launch: PackedLaunch, new: Container[Memory]) -> None:
-        """Note a launch of a roll-out, before it runs; `new` is memory that its step has made."""
+    def follow(self, operation: Operation, new: Container[Memory]) -> None:
+        """Note an operation of a roll-out, before it runs; `new` is memory that its step has made.
+
+        No step is recorded: the roll-out records each step again when it is reversed. Only the influence is noted.
+        """
+        if isinstance(operation, PackedLaunch):
+            self._follow_launch(operation, new)
+            return
+        written, read = [*operation.writes()], sources(operation)
+        for held in (*written, *read):
+            if held._memory not in new:
+                self._look_at(held, operation.phrase)
+        varied = [held for held in read if held._smooth and self._carries(held)]
+        self._check_bytes((*written, *varied) if varied else (), written)
+        self._feed_by(operation)
+        for held in written:
+            if varied and held._smooth:
+                self._varied.add(held._memory)
+            if held._memory not in new:
+                self._before_overwrite(held)
+                self._written.add(held._memory)
+
+    def _follow_launch(self, launch: PackedLaunch, new: Container[Memory]) -> None:
         for held in launch.arrays:
             if held is not None and held._memory not in new:
                 self._look_at(held, launch.kernel.name)
         if launch.executable.by_id:
             carried = {*self._varied, *self._owners}
             check_not_given(launch, carried, "in a roll-out")
-        # No step is recorded: the roll-out records each step again when it is reversed. Only the influence is noted.
         active = self._active(launch)
         if self._sees_bytes:
             self._check_bytes_of(launch, active)
@@ -310,20 +315,6 @@ class TapeRecording(TapeNeeds, Influence):
             if held._memory not in new:
                 self._before_overwrite(held)
                 self._written.add(held._memory)
-
-    def follow_copy(self, goal: array, source: array | None, new: Container[Memory]) -> None:
-        """Note a copy of a roll-out, or an assignment of constants, before it happens."""
-        for held in (goal, source):
-            if held is not None and held._memory not in new:
-                self._look_at(held, "a copy")
-        varies = source is not None and source._smooth and self._carries(source)
-        self._check_bytes((goal, source) if source is not None and varies else (), [goal])
-        self._feed_by_copy(goal, source)
-        if varies:
-            self._varied.add(goal._memory)
-        if goal._memory not in new:
-            self._before_overwrite(goal)
-            self._written.add(goal._memory)
 
     def follow_change(self, held: array) -> None:
         """Record the contents that a step of a roll-out has written as the tape's own doing."""
@@ -354,7 +345,7 @@ class TapeRecording(TapeNeeds, Influence):
         self._without |= tape._without
         self._written |= tape._written
 
-    def taken_back(self, sweep: Cotangents) -> list[Sequence[Work]]:
+    def taken_back(self, sweep: Cotangents) -> list[Sequence[Operation]]:
         """Return the work that reverses the steps of this tape, within the sweep of another."""
         sweep.own(self._owners)
         return [step.prepare(sweep) for step in reversed(self._steps)]
@@ -399,3 +390,11 @@ class TapeRecording(TapeNeeds, Influence):
         active += outputs
         # Parameters that are given one array have one cotangent, under the first of them.
         return frozenset([merged.get(index, index) for index in active] if merged else active)
+
+
+def _launched_by_hand(kernel: KernelProtocol) -> LaunchError:
+    return LaunchError(
+        f"the adjoint of kernel {kernel.name!r} was launched by hand, and a gradient passes its results",
+        loc=place_of(kernel.func),
+        remedy="compute that gradient with dk.grad or a dk.Tape inside the block, which can be differentiated",
+    )

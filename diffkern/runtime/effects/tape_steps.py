@@ -7,13 +7,13 @@ that were written to those that were read. It raises an error, before any of the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias
 
 from diffkern.errors import AutodiffError, KernelError, LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.effects.step import Step
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.regions import Region, joined
@@ -21,27 +21,12 @@ from diffkern.runtime.launch.resources import PutBack, Use, used
 from diffkern.runtime.launch.stamps import checked_by_stamps, with_one_writer
 from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Assign, Copy, Operation, perform
+from diffkern.runtime.memory.operation import Add, Assign, Call, Operation, submit
 
-__all__ = [
-    "AddStep", "ByHandStep", "ChangeStep", "CopyStep", "FuncStep", "LaunchStep", "OverwriteStep", "Step", "Work",
-    "carry_out",
-]  # fmt: skip
+__all__ = ["FuncStep", "LaunchStep", "carry_out"]
 
 
-Work: TypeAlias = "Operation | FuncStep"
-"""A step of a reverse sweep."""
-
-
-class Step(Protocol):
-    """A change of memory while the tape recorded."""
-
-    def prepare(self, cotangents: Cotangents) -> Sequence[Work]:
-        """Return the adjoint operations of the step: none if no cotangent reaches it."""
-        ...
-
-
-class LaunchStep:
+class LaunchStep(Step):
     """A launch.
 
     Attributes
@@ -166,6 +151,16 @@ class LaunchStep:
         # Arrays that are only added to are no inputs: their old contents do not matter for any derivative.
         read = {*executable.reads} - {*executable.manifest.updated}
         return tuple(sorted({*program.derivative.before, *read.intersection(executable.writes)}))
+
+    @property
+    def written(self) -> set[Memory]:
+        """The memory that it wrote to."""
+        return {held._memory for held in self.launch.writes()}
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        """The bytes of its log."""
+        return sum(held._data.nbytes for held in self.launch.log or ())
 
     def reads_still(self) -> list[Memory]:
         """Return the memory of the arrays themselves, not of copies, that the adjoint reads."""
@@ -294,8 +289,10 @@ class AdjointOfObjects(AdjointLaunch):
         """Return None: it has no native form."""
 
 
-class FuncStep:
+class FuncStep(Step):
     """A user's function that carries the gradients of some arrays from one to another."""
+
+    can_repeat = False
 
     def __init__(self, backward: Callable[[], object], arrays: Sequence[array]) -> None:
         self.backward = backward
@@ -306,104 +303,23 @@ class FuncStep:
         """The name of the function for messages."""
         return str(getattr(self.backward, "__name__", "function"))
 
-    def prepare(self, cotangents: Cotangents) -> Sequence[Work]:
+    def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
         # The function may write to any of these gradients, so that all of them have to count as live before it.
         cotangents.live.update(a._memory for a in self.arrays)
-        return [self]
+        return [Call(self.backward)]
 
 
-class OverwriteStep:
-    """A fill or an assignment of constants. The previous contents have no influence any more."""
-
-    def __init__(self, goal: array) -> None:
-        self.goal = goal
-
-    def prepare(self, cotangents: Cotangents) -> list[Operation]:
-        if self.goal._memory not in cotangents.live:
-            return []
-        # Primal: goal = constant. The cotangent of what was there before is zero.
-        return [Assign(cotangents.of(self.goal), 0)]
-
-
-class CopyStep:
-    """A copy from one array to another."""
-
-    def __init__(self, goal: array, source: array) -> None:
-        self.goal = goal
-        self.source = source
-
-    def prepare(self, cotangents: Cotangents) -> list[Operation]:
-        if self.goal._memory not in cotangents.live:
-            return []
-        ct_goal, ct_source = cotangents.of(self.goal), cotangents.of(self.source)
-        cotangents.live.add(self.source._memory)
-        # By way of a copy of the cotangent, because the two arrays may be parts of one.
-        moved = new(ct_goal.shape, ct_goal._element, False, ct_source._memory.device)
-        return [Copy(moved, ct_goal), Assign(ct_goal, 0), Add(ct_source, moved)]
-
-
-class AddStep:
-    """The addition of the elements of one array to those of another."""
-
-    def __init__(self, goal: array, source: array) -> None:
-        self.goal = goal
-        self.source = source
-
-    def prepare(self, cotangents: Cotangents) -> list[Operation]:
-        if self.goal._memory not in cotangents.live:
-            return []
-        cotangents.live.add(self.source._memory)
-        # Primal: goal += source. The goal's cotangent stays as it is, and the source's receives it.
-        return [Add(cotangents.of(self.source), cotangents.of(self.goal))]
-
-
-class ByHandStep:
-    """An adjoint that was launched by hand: no gradient can pass it."""
-
-    def __init__(self, adjoint: AdjointLaunch) -> None:
-        self.kernel = adjoint.launch.kernel
-        self.memories = {ct._memory for ct in adjoint.writes()}
-
-    def prepare(self, cotangents: Cotangents) -> list[Operation]:
-        if not cotangents.live.isdisjoint(self.memories):
-            raise LaunchError(
-                f"the adjoint of kernel {self.kernel.name!r} was launched by hand, and a gradient passes its results",
-                loc=place_of(self.kernel.func),
-                remedy="compute that gradient with dk.grad or a dk.Tape inside the block, which can be differentiated",
-            )
-        return []
-
-
-class ChangeStep:
-    """A change that the tape did not see: no gradient can pass it."""
-
-    def __init__(self, memory: Memory, place: str) -> None:
-        self.memory = memory
-        self.place = place
-
-    def prepare(self, cotangents: Cotangents) -> list[Operation]:
-        if self.memory in cotangents.live:
-            raise LaunchError(
-                f"an array was changed before {self.place} where the tape could not see it, and a gradient passes it",
-                remedy="make the change inside the tape's block, and without record_tape=False",
-            )
-        return []
-
-
-def carry_out(work: Sequence[Sequence[Work]]) -> None:
+def carry_out(work: Sequence[Sequence[Operation]]) -> None:
     """Run the prepared operations; on failure, restore objects that kernels look up by ids."""
     for part in work:
         left = iter(part)
         try:
             for item in left:
-                if isinstance(item, FuncStep):
-                    item.backward()
-                else:
-                    perform(item)
+                submit(item)
         except BaseException:
             # Objects point to cotangents during their step. The rest of the step is skipped but for what points them
             # back.
             for item in left:
                 if isinstance(item, PutBack) and item.is_due:
-                    perform(item)
+                    submit(item)
             raise

@@ -16,7 +16,7 @@ import numpy as np
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array, new, wrap
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Copy, perform
+from diffkern.runtime.memory.operation import Copy, submit
 
 if TYPE_CHECKING:
     from diffkern.runtime.launch.program import Executable
@@ -56,7 +56,7 @@ class Table:
                 row[:] = made[row.tobytes()]
         holder = self._holder
         out = new(holder.shape, holder._element, False, holder._memory.device)
-        perform(Copy(out, wrap(words, holder._element)))  # not an assignment, which a tape would record
+        submit(Copy(out, wrap(words, holder._element)))  # not an assignment, which a tape would record
         return out
 
 

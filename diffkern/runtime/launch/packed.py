@@ -29,9 +29,9 @@ from diffkern.runtime.launch.nested_arrays import nested_arrays, pointed_by
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.schedule import USUAL, Blocks
 from diffkern.runtime.memory.device import CPU, Device, get_device
-from diffkern.runtime.memory.operation import Copy, Operation, perform
+from diffkern.runtime.memory.operation import Copy, Operation, perform, submit
 from diffkern.runtime.memory.state import current
-from diffkern.runtime.memory.stream import Stream, drain
+from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import Steps
 
 __all__ = ["Leaves", "PackedLaunch", "dispatch"]
@@ -224,7 +224,7 @@ class PackedLaunch(Operation):
         made._check()
         return made
 
-    def count(self, log: Log, act: Callable[[Operation], object] = perform) -> array:
+    def count(self, log: Log, act: Callable[[Operation], object] = submit) -> array:
         """Return for each thread the number of log slots that it takes; `act` performs the operations for that."""
         counting, copies, counts = self.counting(log)
         for operation in (*copies, counting):
@@ -418,12 +418,8 @@ def dispatch(bound: PackedLaunch, record_tape: bool = True, stream: Stream | Non
         raise MisuseError(
             f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
         )
-    if current.tape is None:
+    if record_tape or current.tape is None:
         perform(bound, stream)
-    elif record_tape:
-        # The tape compares contents and versions, which queued work may still change.
-        drain()
-        current.tape.record_launch(bound)
     else:
         current.tape.note_unrecorded(bound)
-        perform(bound, stream)
+        submit(bound, stream)

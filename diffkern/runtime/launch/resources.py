@@ -24,7 +24,7 @@ from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.effects.external_writes import Exposures
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory, watch
-from diffkern.runtime.memory.operation import Assign, Copy, Operation, perform
+from diffkern.runtime.memory.operation import Assign, Copy, Operation, submit
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import drain
 
@@ -157,7 +157,7 @@ class Resource:
         """Set the words behind the id so that they lead to a content."""
         self._content = content
         self._values[1:] = values
-        perform(Assign(self._words, self._values))
+        submit(Assign(self._words, self._values))
         key = self._values.tobytes()
         if current.recorder is None:
             self._direct, self._known = (key, content), self._words._memory.now

@@ -35,7 +35,7 @@ from diffkern.runtime.arrays.convert import component_shape
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.operation import perform
+from diffkern.runtime.memory.operation import submit
 from diffkern.runtime.memory.state import current
 
 __all__ = ["checked_by_stamps", "with_one_writer"]
@@ -186,7 +186,7 @@ def _seen(launch: PackedLaunch, program: Executable, stamper: Executable) -> boo
     # The stamping program runs the whole kernel, on copies: the launch itself follows and must find its inputs
     # unchanged.
     for operation in (*copies, stamping):
-        perform(operation)
+        submit(operation)
     pairs = {pair.array for pair in (*program.manifest.trusted, *program.manifest.unproved)}
     only_stored = {one.array for one in program.manifest.stores} - pairs
     shared = False

@@ -1,14 +1,16 @@
-"""Operations that change the contents of arrays (copies, fills, sums), and the one function that performs them.
+"""Operations that change the contents of arrays (copies, fills, sums), and the functions that hand them on.
 
-An operation (these, or a packed launch) runs, waits on a stream, or is taken by a sequence that is being recorded.
-Operations know which memory they read and write, and their native form if they have one.
+:func:`perform` gives an operation to the handler that is current: a tape, tangents or a roll-out, which keeps what it
+needs of it and passes it on. At the bottom :func:`submit` runs it, queues it on a stream, or gives it to the sequence
+that is being recorded. An operation knows which memory it reads and writes, its native form if it has one, and its
+derivatives in both modes, which are operations again.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -24,16 +26,69 @@ from diffkern.runtime.observe.spans import span, watched
 if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array
 
-__all__ = ["Add", "Assign", "Copy", "Operation", "accumulate", "memories", "perform"]
+__all__ = [
+    "Add", "Assign", "Call", "Composite", "Copy", "Forward", "Handler", "Operation", "Reverse", "accumulate",
+    "memories", "overwritten", "perform", "run", "sources", "submit",
+]  # fmt: skip
+
+
+class Handler(Protocol):
+    """What operations are handed to: it keeps what it needs of one, and passes it on."""
+
+    def take(self, operation: Operation, stream: Stream | None = None) -> None:
+        """Take an operation, for a stream if one is given."""
+        ...
+
+
+class Forward(Protocol):
+    """Tangents of the arrays of an operation."""
+
+    def tangent(self, held: array) -> array | None:
+        """Return the tangent of an array that the operation reads, None for zero."""
+        ...
+
+    def made(self, held: array) -> array:
+        """Return the tangent of an array that it writes, before it is written."""
+        ...
+
+
+class Reverse(Protocol):
+    """Cotangents of the arrays of an operation, and what these held."""
+
+    def cotangent(self, held: array) -> array:
+        """Return the cotangent of an array."""
+        ...
+
+    def wants(self, held: array) -> bool:
+        """Return whether a gradient passes through an array that the operation reads."""
+        ...
+
+    def value(self, held: array) -> array:
+        """Return an array with what one of those in :meth:`Operation.needs` held behind the operation."""
+        ...
+
+    def scratch(self, like: array, device: Device) -> array:
+        """Return a new array like another one, with any contents."""
+        ...
 
 
 class Operation(ABC):
-    """Something that changes memory."""
+    """Something that changes memory.
+
+    What it writes and does not read it overwrites as a whole. One without derivatives can be performed wherever no
+    gradient and no tangent passes it.
+    """
 
     __slots__ = ()
 
     kind = "memory"
     """Of which kind its span is."""
+
+    phrase = "an operation"
+    """What messages call it where its label says nothing to a user."""
+
+    tangents_behind = False
+    """True if its tangents are computed behind it, from what it has written; else before it."""
 
     @property
     @abstractmethod
@@ -61,6 +116,49 @@ class Operation(ABC):
     def steps(self) -> Steps | None:
         """Return its native steps, or None if it has none."""
 
+    def constants(self) -> bytes:
+        """Return what it does besides its arrays: an operation that runs again must do the same."""
+        return b""
+
+    def check_differentiable(self) -> None:  # noqa: B027 - most have derivatives, or are passed by none
+        """Raise if no tape and no tangents can take it, wherever gradients pass."""
+
+    def updates(self) -> Iterable[array]:
+        """Return the arrays that it only adds to: no other result depends on them, and their cotangents stay."""
+        return ()
+
+    def needs(self) -> Iterable[array]:
+        """Return the arrays whose contents its derivatives read, as they are behind it."""
+        return ()
+
+    def jvp(self, tangents: Forward) -> Sequence[Operation]:
+        """Return operations that set the tangents of what it writes.
+
+        Raises
+        ------
+        LaunchError
+            If it has no derivative.
+        """
+        raise self._no_derivative("forward")
+
+    def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
+        """Return operations that carry the cotangents of what it writes to those of what it reads.
+
+        They add to the cotangents of what it reads, and set those of what it overwrites to zero.
+
+        Raises
+        ------
+        LaunchError
+            If it has no derivative.
+        """
+        raise self._no_derivative("reverse")
+
+    def _no_derivative(self, mode: str) -> LaunchError:
+        return LaunchError(
+            f"{self.label}: a gradient or tangent passes it, and it has no derivative in {mode} mode",
+            remedy="leave it out of what is differentiated, or give it a derivative with dk.custom_operation",
+        )
+
     def facts(self) -> dict[str, Any]:
         """Return the facts for observers besides the label, of JSON types."""
         return {"device": str(self.device)}
@@ -81,18 +179,39 @@ class Operation(ABC):
 
 
 def perform(operation: Operation, stream: Stream | None = None) -> None:
-    """Run an operation now or on a stream, or give it to the sequence that is being recorded."""
+    """Hand an operation to the tape, tangents or roll-out that is current; without one, submit it."""
+    handler = current.tape
+    if isinstance(operation, Call):
+        operation.execute()
+    elif handler is None:
+        submit(operation, stream)
+    else:
+        # Handlers compare contents and versions, which queued work may still change.
+        drain()
+        handler.take(operation, stream)
+
+
+def submit(operation: Operation, stream: Stream | None = None) -> None:
+    """Run an operation now or on a stream, or give it to the sequence that is being recorded; no tape learns of it."""
+    if isinstance(operation, Composite):
+        # Handlers that took it have taken its parts with it.
+        here, current.tape = current.tape, None
+        try:
+            operation.execute()
+        finally:
+            current.tape = here
+        return
     # The block of no_grad() has left a tape, which has to learn of changes to what it relies on.
     if current.left is not None:
         current.left.note_unrecorded(operation)
-    recorder = current.recorder
-    if recorder is not None:
-        recorder.add(operation, stream)
-        if not recorder.runs:
-            # What is only recorded will run when the sequence is replayed, but an array's contents count as changed
-            # already.
-            operation.touch()
-            return
+    if (recorder := current.recorder) is not None:
+        recorder.take(operation, stream)
+    else:
+        run(operation, stream)
+
+
+def run(operation: Operation, stream: Stream | None = None) -> None:
+    """Run an operation now or on a stream."""
     device = operation.device
     execute = _watched(operation) if watched.observers else operation.execute
     if device is not CPU:
@@ -140,6 +259,42 @@ def _perform_on(device: Device, operation: Operation, execute: Callable[[], None
     chosen.enqueue(execute)
 
 
+class Composite(Operation):
+    """An operation that performs others, which are run, queued and recorded one by one."""
+
+    __slots__ = ()
+
+    def steps(self) -> Steps | None:
+        """Return None: those of the others are used."""
+        return None
+
+
+class Call(Composite):
+    """A function that performs operations, each of which whatever is current takes."""
+
+    __slots__ = ("_function",)
+
+    def __init__(self, function: Callable[[], object]) -> None:
+        self._function = function
+
+    @property
+    def label(self) -> str:
+        return f"call {getattr(self._function, '__name__', 'function')}"
+
+    @property
+    def device(self) -> Device:
+        return CPU
+
+    def execute(self) -> None:
+        self._function()
+
+    def reads(self) -> Iterable[array]:
+        return ()
+
+    def writes(self) -> Iterable[array]:
+        return ()
+
+
 class _Change(Operation):
     """An operation that changes the elements of one array."""
 
@@ -160,7 +315,7 @@ class Assign(_Change):
         # What the caller does with the values afterwards has no influence.
         self.values = np.array(values, dtype=goal._data.dtype)
 
-    label = "fill"
+    label, phrase = "fill", "an assignment"
 
     @property
     def device(self) -> Device:
@@ -183,6 +338,15 @@ class Assign(_Change):
             return bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
         return self.as_copy()
 
+    def constants(self) -> bytes:
+        return self.values.tobytes()
+
+    def jvp(self, tangents: Forward) -> Sequence[Operation]:
+        return ()  # nothing that it reads has a tangent
+
+    def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
+        return (Assign(cotangents.cotangent(self.goal), 0),)
+
     def as_copy(self) -> Steps | None:
         """Return the native form that copies ``values``, which are broadcast to the shape of the array first."""
         data = self.goal._data
@@ -201,7 +365,7 @@ class Copy(_Change):
         self.goal = goal
         self.source = source
 
-    label = "copy"
+    label, phrase = "copy", "a copy"
 
     @property
     def device(self) -> Device:
@@ -220,6 +384,17 @@ class Copy(_Change):
 
     def steps(self) -> Steps | None:
         return self._memory.copy_steps(self.goal, self.source)
+
+    def jvp(self, tangents: Forward) -> Sequence[Operation]:
+        tangent = tangents.tangent(self.source)
+        goal = tangents.made(self.goal)
+        return (Assign(goal, 0),) if tangent is None else (Copy(goal, tangent),)
+
+    def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
+        ct_goal, ct_source = cotangents.cotangent(self.goal), cotangents.cotangent(self.source)
+        # By way of a copy of the cotangent, because the two arrays may be parts of one.
+        moved = cotangents.scratch(ct_goal, ct_source._memory.device)
+        return Copy(moved, ct_goal), Assign(ct_goal, 0), Add(ct_source, moved)
 
 
 def accumulate(goal: array, values: array) -> None:
@@ -240,7 +415,7 @@ class Add(_Change):
         self.goal = goal
         self.source = source
 
-    label = "add"
+    label, phrase = "add", "a sum"
 
     @property
     def device(self) -> Device:
@@ -252,8 +427,31 @@ class Add(_Change):
     def reads(self) -> Iterable[array]:
         return (self.goal, self.source)
 
+    def updates(self) -> Iterable[array]:
+        return (self.goal,)
+
     def steps(self) -> Steps | None:
         return self.goal._memory.add_steps(self.goal, self.source)
+
+    def jvp(self, tangents: Forward) -> Sequence[Operation]:
+        tangent = tangents.tangent(self.source)
+        return () if tangent is None else (Add(tangents.made(self.goal), tangent),)
+
+    def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
+        # The goal's cotangent stays as it is, and the source's receives it.
+        return (Add(cotangents.cotangent(self.source), cotangents.cotangent(self.goal)),)
+
+
+def overwritten(operation: Operation) -> list[array]:
+    """Return the arrays of whose contents before an operation nothing is left behind it."""
+    read = [*operation.reads()]
+    return [held for held in operation.writes() if not any(held is other for other in read)]
+
+
+def sources(operation: Operation) -> list[array]:
+    """Return the arrays that the results of an operation depend on: what it reads, but for what it only adds to."""
+    added = [*operation.updates()]
+    return [held for held in operation.reads() if not any(held is other for other in added)]
 
 
 def memories(arrays: Iterable[array]) -> list[Memory]:

@@ -31,7 +31,6 @@ from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
 from diffkern.runtime.launch.schedule import Blocks
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.operation import perform
 from diffkern.runtime.memory.stream import Stream
 
 __all__ = ["ByHand", "is_open"]
@@ -120,7 +119,7 @@ class ByHand:
         # An array may have been replaced since the last launch. Without a gradient, contributions would silently
         # vanish.
         check_not_lost(packed, self._differentiated, cotangents)
-        perform(AdjointLaunch(packed, cotangents, at_once=True), stream or self.stream)
+        AdjointLaunch(packed, cotangents, at_once=True).launch_by_hand(stream or self.stream)
         self._differentiated = frozenset(cotangents)
 
 

@@ -238,10 +238,13 @@ class Conditional(Uncopied, Operation):
 
     def touch(self) -> None:
         """Raise the versions of the memory that either side writes."""
-        _check_no_tape()
         # Which side will run is not known here. A version that rose without a write costs at most a copy.
         for operation in self._operations():
             operation.touch()
+
+    def check_differentiable(self) -> None:
+        """Raise: which side runs is not known when it is recorded."""
+        raise _no_adjoint()
 
     def reads(self) -> list[array]:
         """Return the arrays that the condition and both sides read."""
@@ -379,8 +382,8 @@ def _checked(condition: Any) -> array:
             f"a condition is an array of one int32, not {described(condition)}",
             remedy="write condition = dk.zeros(1, dtype=dk.int32), which a kernel sets",
         )
-    if current.recorder is not None:
-        _check_no_tape()
+    if current.recorder is not None and current.tape is not None:
+        raise _no_adjoint()
     return condition.flatten()
 
 
@@ -397,9 +400,8 @@ def _run(body: Any, kwargs: dict[str, Any]) -> None:
         _callable(body)(**kwargs)
 
 
-def _check_no_tape() -> None:
-    if current.tape is not None:
-        raise LaunchError(f"{_SIDES} has no adjoint", remedy="leave it out of the tape, or write it as a kernel")
+def _no_adjoint() -> LaunchError:
+    return LaunchError(f"{_SIDES} has no adjoint", remedy="leave it out of the tape, or write it as a kernel")
 
 
 def _side(body: Any, kwargs: dict[str, Any]) -> Recorded:

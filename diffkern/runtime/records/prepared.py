@@ -41,7 +41,7 @@ from diffkern.runtime.launch.launch_checks import check_fit
 from diffkern.runtime.launch.packed import Leaves, PackedLaunch, dispatch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.operation import perform
+from diffkern.runtime.memory.operation import submit
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps
@@ -295,7 +295,7 @@ class Prepared:
         """Run once from Python: on the tape, in a sequence, on a stream, or at once."""
         stream = self.stream if stream is None else stream
         if self._is_packed(stream):
-            perform(Packed(self._form, self.operation), stream)
+            submit(Packed(self._form, self.operation), stream)
             return
         self.check_alive()
         if self.adjoint is None:
@@ -306,7 +306,7 @@ class Prepared:
             raise MisuseError(
                 f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
             )
-        perform(self._adjoint_of(self.launch.copy(), self.adjoint.cotangents), stream)
+        self._adjoint_of(self.launch.copy(), self.adjoint.cotangents).launch_by_hand(stream)
 
     def _is_packed(self, stream: Any) -> bool:
         """Return whether a GPU takes the block as it is: a tape, a sequence or a graph keeps a launch of its own."""

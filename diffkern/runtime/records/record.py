@@ -32,7 +32,7 @@ from diffkern.runtime.launch.kernel_protocol import KernelProtocol, check_kernel
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.schedule import USUAL, Blocks
 from diffkern.runtime.memory.device import Device, get_device
-from diffkern.runtime.memory.operation import Copy, perform
+from diffkern.runtime.memory.operation import Copy, submit
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.records.byhand import ByHand, is_open
 from diffkern.runtime.records.prepared import Prepared, from_ctype
@@ -401,8 +401,8 @@ def launch_or_record(
     if kernel.dialect.cotangents_stay:
         for index, ct in _left_alone(packed, given):
             cotangents[index] = new(ct.shape, ct._element, False, ct._memory.device)
-            perform(Copy(cotangents[index], ct), stream)
-    perform(AdjointLaunch(packed, cotangents, at_once=True), stream)
+            submit(Copy(cotangents[index], ct), stream)
+    AdjointLaunch(packed, cotangents, at_once=True).launch_by_hand(stream)
     return None
 
 

@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from diffkern.errors import LaunchError
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.effects.second_order import record
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Copy, Operation, perform
+from diffkern.runtime.memory.operation import Copy, Operation, perform, run, submit
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
@@ -80,9 +79,10 @@ class Item:
             launch = copies.setdefault(operation.launch, operation.launch.copy())
             if isinstance(current.recorder, Recorder) and self.prepared is not None:
                 current.recorder.settle(launch, self.prepared.settled)
-            perform(AdjointLaunch(launch, operation.cotangents, operation.saved, operation.contents))
+            again = AdjointLaunch(launch, operation.cotangents, operation.saved, operation.contents)
+            again.launch_by_hand()
             return
-        record(operation)
+        perform(operation)
 
 
 def _log_anew(launch: PackedLaunch) -> None:
@@ -93,7 +93,7 @@ def _log_anew(launch: PackedLaunch) -> None:
     # The log of the sequence has room for what was counted at its recording; the new one may have fewer slots.
     for own, new in zip(launch.log or (), made.log or (), strict=True):
         if new.size:
-            perform(Copy(own[: new.size], new))
+            submit(Copy(own[: new.size], new))
 
 
 class Recorder(Scope):
@@ -130,8 +130,16 @@ class Recorder(Scope):
         """Return the recorder of a part of this recording that becomes one step of it."""
         return Recorder(False, self._allow_reads, self.written, self._is_capture)
 
-    def add(self, operation: Operation, stream: Stream | None) -> None:
-        """Record one operation."""
+    def take(self, operation: Operation, stream: Stream | None = None) -> None:
+        """Record an operation, and run it if those that are recorded run."""
+        self._record(operation, stream)
+        if self.runs:
+            run(operation, stream)
+        else:
+            # It will run when the sequence is replayed, but an array's contents count as changed already.
+            operation.touch()
+
+    def _record(self, operation: Operation, stream: Stream | None) -> None:
         item = Item(operation, stream or current.stream, current.tape is not None)
         self.items.append(item)
         label = operation.label

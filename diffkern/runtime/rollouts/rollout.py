@@ -16,8 +16,6 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from diffkern.errors import LaunchError, described
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
@@ -30,9 +28,9 @@ from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.effects.tape_steps import carry_out
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory, births, watch
-from diffkern.runtime.memory.operation import Copy, Operation, perform
+from diffkern.runtime.memory.operation import Add, Copy, Operation, overwritten, submit
 from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.stream import drain
+from diffkern.runtime.memory.stream import Stream, drain
 from diffkern.runtime.rollouts.binomial import next_state
 from diffkern.runtime.rollouts.live_state import Places
 from diffkern.runtime.rollouts.progress import Bar
@@ -234,7 +232,7 @@ class Rollout(Scope):
         self._exposures = Exposures()
         try:
             for number, copy in contents.items():
-                perform(Copy(arrays[number], copy))
+                submit(Copy(arrays[number], copy))
             with Bar(len(self._marks), "steps back", self._progress) as bar:
                 for end in range(len(self._marks), 0, -1):
                     self._back_from(end, sweep)
@@ -244,7 +242,7 @@ class Rollout(Scope):
             self._back_to_start()
             self._spare.clear()
             for held, copy in reversed(before):
-                perform(Copy(held, copy))
+                submit(Copy(held, copy))
             for use in uses:
                 use.lead_back()
             randomness.restore()
@@ -292,8 +290,22 @@ class Rollout(Scope):
 
     # -- what a step does --------------------------------------------------------------------------------------------
 
-    def record_launch(self, launch: PackedLaunch) -> None:
-        """Run a launch of a step."""
+    def take(self, operation: Operation, stream: Stream | None = None) -> None:
+        """Perform an operation of a step."""
+        if isinstance(operation, PackedLaunch):
+            self._take_launch(operation)
+        elif isinstance(operation, AdjointLaunch) and operation.by_hand:
+            raise _by_hand(operation)
+        # Both are parts of a gradient that is computed in a step.
+        elif isinstance(operation, (AdjointLaunch, Add)):
+            raise LaunchError(
+                f"step {self._running} of dk.checkpoint on a tape computes a gradient itself",
+                remedy="write the steps in a loop, without dk.checkpoint",
+            )
+        else:
+            self._take_other(operation, stream)
+
+    def _take_launch(self, launch: PackedLaunch) -> None:
         executable, arrays = launch.executable, launch.arrays
         if executable.writes_elements:
             raise LaunchError(
@@ -326,37 +338,32 @@ class Rollout(Scope):
             if (held := arrays[index]) is not None:
                 axes = executable.manifest.params[index].fully_overwritten
                 self._overwritten(held, axes == len(launch.dims) and held.shape == launch.dims)
+        self._pass_on(launch, None, written)
+
+    def _pass_on(self, operation: Operation, stream: Stream | None, written: Iterable[array]) -> None:
+        """Hand an operation to the tape of the step, or run it while the tape around follows its first run."""
         if self._inner is not None:
-            self._inner.record_launch(launch)
+            self._inner.take(operation, stream)
         else:
             if (tape := self._first()) is not None:
-                tape.follow_launch(launch, self._new)
-            perform(launch)
+                tape.follow(operation, self._new)
+            submit(operation, stream)
         for held in written:
             self._left(held)
 
-    def record_overwrite(self, goal: array, values: Any) -> None:
-        """Prepare for a fill or an assignment of constants."""
-        self._look_at(goal)
-        data = np.ascontiguousarray(values)
-        self._mark = hash((self._mark, "fill", self._told(goal, False), data.tobytes()))
-        self._overwritten(goal, True)
-        if (tape := self._inner) is not None:
-            tape.record_overwrite(goal, values)
-        elif (tape := self._first()) is not None:
-            tape.follow_copy(goal, None, self._new)
-
-    def record_copy(self, goal: array, source: array) -> None:
-        """Prepare for a copy."""
-        self._look_at(goal)
-        self._look_at(source)
-        self._mark = hash((self._mark, "copy", self._told(source, True), self._told(goal, False)))
-        self._accessed(source, False)
-        self._overwritten(goal, True)
-        if (tape := self._inner) is not None:
-            tape.record_copy(goal, source)
-        elif (tape := self._first()) is not None:
-            tape.follow_copy(goal, source, self._new)
+    def _take_other(self, operation: Operation, stream: Stream | None) -> None:
+        """Perform an operation of a step that states its own derivative."""
+        operation.check_differentiable()
+        written, read, ended = [*operation.writes()], [*operation.reads()], overwritten(operation)
+        for held in (*written, *read):
+            self._look_at(held)
+        told = [*(self._told(held, True) for held in read), *(self._told(held, False) for held in written)]
+        self._mark = hash((self._mark, operation.label, *told, operation.constants()))
+        for held in read:
+            self._accessed(held, False)
+        for held in written:
+            self._overwritten(held, any(held is other for other in ended))
+        self._pass_on(operation, stream, written)
 
     def note_read(self, held: array) -> None:
         """Note that the host reads an array."""
@@ -372,34 +379,6 @@ class Rollout(Scope):
         """Note that arrays are derivatives of what was computed from some memory."""
         if (tape := self._first()) is not None:
             tape.derive(found, sources)
-
-    def note_change(self, held: array) -> None:
-        """Record the present contents of an array as the result of a step."""
-        if self._inner is not None:
-            self._inner.note_change(held)
-        self._left(held)
-
-    def check_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Raise for an adjoint that is launched by hand: running again, it would add to gradients once more."""
-        raise LaunchError(
-            f"kernel {adjoint.launch.kernel.name!r}: its adjoint is launched in a step of dk.checkpoint, which runs "
-            "several times",
-            remedy="launch it behind dk.checkpoint, or without a tape",
-        )
-
-    def record_add(self, goal: array, source: array) -> None:
-        """Raise for a sum, which is part of a gradient that is computed in a step."""
-        raise self._no_gradient()
-
-    def record_adjoint(self, adjoint: AdjointLaunch) -> None:
-        """Raise for an adjoint, which is part of a gradient that is computed in a step."""
-        raise self._no_gradient()
-
-    def _no_gradient(self) -> LaunchError:
-        return LaunchError(
-            f"step {self._running} of dk.checkpoint on a tape computes a gradient itself",
-            remedy="write the steps in a loop, without dk.checkpoint",
-        )
 
     def before_exposure(self, memory: Memory) -> None:
         """Store digests of what the steps left in memory that is about to be given away."""
@@ -480,3 +459,12 @@ class Rollout(Scope):
         self._exposures.written(held)
         if memory.exposed or memory.lent:
             self._exposures.note(held)
+
+
+def _by_hand(adjoint: AdjointLaunch) -> LaunchError:
+    # Running again, it would add to gradients once more.
+    return LaunchError(
+        f"kernel {adjoint.launch.kernel.name!r}: its adjoint is launched in a step of dk.checkpoint, which runs "
+        "several times",
+        remedy="launch it behind dk.checkpoint, or without a tape",
+    )

@@ -9,10 +9,11 @@ from typing import Protocol
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.effects.tape_steps import FuncStep, Work
+from diffkern.runtime.effects.step import Step
 from diffkern.runtime.launch.regions import Region
 from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.operation import Call, Operation
 
 __all__ = ["RolloutStep", "Steps"]
 
@@ -51,7 +52,7 @@ class Inputs:
     arrays: Sequence[array]
 
 
-class RolloutStep:
+class RolloutStep(Step):
     """A roll-out on a tape.
 
     Attributes
@@ -64,12 +65,25 @@ class RolloutStep:
         Those that were changed where the tape could not see it.
     """
 
+    may_fail = True
+    can_repeat = False  # its states are kept one after the other
+
     def __init__(self, steps: Steps, arrays: Sequence[array]) -> None:
         self.launch = Inputs(arrays)
         self.contents: dict[int, array] = {}
         self.lost: set[int] = set()
         self.lost_before: set[int] = set()
         self.steps = steps
+
+    @property
+    def written(self) -> set[Memory]:
+        """The memory that its steps write to."""
+        return set(self.steps.written)
+
+    @property
+    def nbytes(self) -> int:  # type: ignore[override]
+        """The bytes of the states in memory."""
+        return self.steps.nbytes
 
     def read_after(self, index: int) -> Region:
         """Return that reversing the steps may read all of an array."""
@@ -84,8 +98,7 @@ class RolloutStep:
         """Return whether reversing the steps reads the contents of an array after the roll-out."""
         return self.steps.relies_on(self.launch.arrays[index])
 
-    def prepare(self, cotangents: Cotangents) -> Sequence[Work]:
-        """Return the work that reverses the roll-out."""
+    def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
         if cotangents.live.isdisjoint(self.steps.written):
             return []
         for index, held in enumerate(self.launch.arrays):
@@ -104,4 +117,4 @@ class RolloutStep:
             needed = {index: copy for index, copy in self.contents.items() if self.needs_after(index)}
             self.steps.take_back(cotangents.inside(live), needed)
 
-        return [FuncStep(roll_out, ())]
+        return [Call(roll_out)]

@@ -17,7 +17,7 @@ import numpy as np
 
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Assign, Copy, perform
+from diffkern.runtime.memory.operation import Assign, Copy, submit
 from diffkern.runtime.memory.stream import drain
 
 __all__ = ["Randomness", "Spare", "State"]
@@ -57,7 +57,7 @@ class Spare:
         if not free:
             return copied(held)
         copy = free.pop()
-        perform(Copy(copy, held))
+        submit(Copy(copy, held))
         return copy
 
     def give(self, copies: Iterable[array]) -> None:
@@ -127,7 +127,7 @@ class State:
         """Restore the arrays."""
         # Arrays may overlap, so the last change is taken back first.
         for held, copy in reversed(self._kept.values()):
-            perform(Copy(held, copy) if isinstance(copy, array) else Assign(held, copy.values()))
+            submit(Copy(held, copy) if isinstance(copy, array) else Assign(held, copy.values()))
         if self.randomness is not None:
             self.randomness.restore()
 
@@ -135,7 +135,7 @@ class State:
 def copied(held: array) -> array:
     """Return a copy of an array."""
     copy = new(held.shape, held._element, False, held._memory.device)
-    perform(Copy(copy, held))
+    submit(Copy(copy, held))
     return copy
 
 

@@ -1,0 +1,62 @@
+"""What a tape asks of each of its steps, and the steps that no gradient can pass."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence, Set
+
+from diffkern.errors import LaunchError
+from diffkern.runtime.accumulate.cotangents import Cotangents
+from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.operation import Operation
+
+__all__ = ["Barrier", "Step"]
+
+
+class Step:
+    """A change of memory while the tape recorded."""
+
+    __slots__ = ()
+
+    may_fail = False
+    """True if reversing it runs functions of the user's, so that gradients have to be restored after an error."""
+
+    can_repeat = True
+    """True if sweeps over it always consist of the same operations, which can be compiled."""
+
+    nbytes = 0
+    """The bytes that it holds, but for copies that the tape counts itself."""
+
+    @property
+    def written(self) -> Set[Memory]:
+        """The memory that it wrote to, but for what users are responsible for."""
+        return frozenset()
+
+    def reads_still(self) -> list[Memory]:
+        """Return the memory of the arrays themselves, not of copies, that its derivative reads."""
+        return []
+
+    def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
+        """Return the operations that reverse the step: none if no cotangent reaches it."""
+        raise NotImplementedError
+
+
+class Barrier(Step):
+    """A change that no gradient can pass.
+
+    Parameters
+    ----------
+    memories : collection of Memory
+        The memory that was changed.
+    error : callable
+        Makes the error for a gradient that passes.
+    """
+
+    __slots__ = ("_error", "_memories")
+
+    def __init__(self, memories: Collection[Memory], error: Callable[[], LaunchError]) -> None:
+        self._memories, self._error = memories, error
+
+    def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
+        if not cotangents.live.isdisjoint(self._memories):
+            raise self._error()
+        return []
