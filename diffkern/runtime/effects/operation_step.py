@@ -58,7 +58,7 @@ class OperationStep(Step):
         return {held._memory for held in self.operation.writes()}
 
     @property
-    def may_fail(self) -> bool:
+    def may_fail(self) -> bool:  # type: ignore[override]
         """True if its derivative is a function of the user's, which may raise anything."""
         return isinstance(self.operation, Composite)
 

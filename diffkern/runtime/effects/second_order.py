@@ -265,9 +265,9 @@ class AdjointStep(Step):
         """The memory of the cotangents."""
         return {ct._memory for ct in self.adjoint.cotangents.values()}
 
-    def rests_on(self) -> frozenset[int]:
-        """Return the integer arguments that determine the region which the launch reads."""
-        return self.adjoint.launch.executable.regions.arguments
+    def settled_by(self) -> tuple[PackedLaunch, frozenset[int]]:
+        """Return the launch and the arguments that determine the region which it reads."""
+        return self.launch, self.adjoint.launch.executable.regions.arguments
 
     def reads_still(self) -> list[Memory]:
         """Return the memory of the arrays themselves, not of copies, that the derivative reads."""

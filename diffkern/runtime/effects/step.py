@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence, Set
 
 from diffkern.errors import LaunchError
 from diffkern.runtime.accumulate.cotangents import Cotangents
+from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.operation import Operation
 
@@ -30,6 +31,10 @@ class Step:
     def written(self) -> Set[Memory]:
         """The memory that it wrote to, but for what users are responsible for."""
         return frozenset()
+
+    def settled_by(self) -> tuple[PackedLaunch, frozenset[int]] | None:
+        """Return the launch and its integer arguments that determine which parts of arrays its derivative reads."""
+        return None
 
     def reads_still(self) -> list[Memory]:
         """Return the memory of the arrays themselves, not of copies, that its derivative reads."""

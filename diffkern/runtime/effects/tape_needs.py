@@ -18,7 +18,6 @@ from diffkern.runtime.memory.kept import Contents, KeptCopies
 from diffkern.runtime.memory.operation import Operation, submit
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
-from diffkern.runtime.rollouts.rollout_step import RolloutStep
 
 __all__ = ["TapeNeeds"]
 
@@ -63,7 +62,7 @@ class TapeNeeds(TapeMemory):
             if (held := launch.arrays[index]) is None:
                 continue
             region = step.read_before(index)
-            if region is not None and (current.recorder is None or self._may_rest(launch, step.rests_on(), held)):
+            if region is not None and (current.recorder is None or self._may_rest(*step.settled_by(), held)):
                 # The launch writes to other parts: the array still has what the adjoint needs, until a later step
                 # overwrites it.
                 if not any(meet(held, region, other, part) for other, part in written):
@@ -121,8 +120,8 @@ class TapeNeeds(TapeMemory):
             # compilation.
             if not need.is_known:
                 read = step.read_after(index)
-                if read is not None and not isinstance(step, RolloutStep):
-                    read = read if self._may_rest(step.launch, step.rests_on(), need.held) else None
+                if read is not None and (settled := step.settled_by()) is not None:
+                    read = read if self._may_rest(*settled, need.held) else None
                 if not meet(held, region, need.held, read):
                     # The write missed what the adjoint reads: it stays a need, with the exact region.
                     self._need(Need(step, index, need.held, read, is_known=True))

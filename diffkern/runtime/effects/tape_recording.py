@@ -52,15 +52,16 @@ class TapeRecording(TapeNeeds, Influence):
 
     def take(self, operation: Operation, stream: Stream | None = None) -> None:
         """Perform an operation, and keep what its derivative will need."""
-        if isinstance(operation, PackedLaunch):
-            take, what = self._take_launch, operation
-        elif isinstance(operation, AdjointLaunch):
-            take, what = (self._take_by_hand if operation.by_hand else self._take_adjoint), operation.launch
-        else:
-            take, what = self._take_other, operation.phrase
-        self._unfinished = what, self._launches
         try:
-            take(operation, stream)
+            if isinstance(operation, PackedLaunch):
+                self._unfinished = operation, self._launches
+                self._take_launch(operation, stream)
+            elif isinstance(operation, AdjointLaunch):
+                self._unfinished = operation.launch, self._launches
+                (self._take_by_hand if operation.by_hand else self._take_adjoint)(operation, stream)
+            else:
+                self._unfinished = operation.phrase, self._launches
+                self._take_other(operation, stream)
         # An error is final, and the tape stays usable. An interrupt passes here and leaves the mark, as nobody knows
         # what ran.
         except Exception:

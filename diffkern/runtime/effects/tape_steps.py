@@ -124,11 +124,11 @@ class LaunchStep(Step):
         """Store a copy of what the adjoint reads of a parameter."""
         (self.saved if before else self.contents)[index] = copy
 
-    def rests_on(self) -> frozenset[int]:
-        """Return the integer arguments that determine the regions which the launch writes and its adjoint reads."""
+    def settled_by(self) -> tuple[PackedLaunch, frozenset[int]]:
+        """Return the launch and the arguments that determine the regions which it writes and its adjoint reads."""
         program = self.program()
         own = self.launch.executable.regions.arguments
-        return own if program is None else own | program.regions.arguments
+        return self.launch, own if program is None else own | program.regions.arguments
 
     def keep_log(self) -> PackedLaunch:
         """Return the launch to run: one with a log, if the adjoint reads one."""
