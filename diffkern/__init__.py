@@ -44,6 +44,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "lang.static": "static",
     "lang.queries": "BvhQuery BvhQueryTiled HashGridQuery MeshQuery MeshQueryAABBTiled MeshQueryPoint MeshQueryRay",
     "runtime.effects.anomaly": "detect_anomaly",
+    "runtime.effects.custom_operation": "CustomOperation custom_operation",
     "runtime.arrays.array": "array",
     "runtime.arrays.array_copy": "clone copy",
     "runtime.rollouts.checkpoint": "checkpoint",

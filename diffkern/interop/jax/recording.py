@@ -29,7 +29,7 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.value_bytes import pack_value
 from diffkern.runtime.memory.operation import Assign, Copy
 from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import is_recorded
 
 __all__ = ["Copied", "Filled", "Launched", "Recording", "record"]
 
@@ -131,7 +131,7 @@ def record(name: str, function: Callable[..., Any], arguments: Sequence[Argument
         If they depend on the numbers, or the function does something that has no counterpart.
     """
     # The recording would be taken for the user's launches.
-    if current.tape is not None or current.recorder is not None:
+    if is_recorded():
         raise LaunchError(f"{name!r} is traced inside a dk.Tape or dk.record()", remedy="call it outside")
     try:
         first = _run(function, arguments, 0)

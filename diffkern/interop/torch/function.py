@@ -38,7 +38,7 @@ from diffkern.process.forks import cached_property
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.launch.arguments import wrong_count
 from diffkern.runtime.launch.kernel_protocol import check_kernel
-from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.state import is_recorded, slow_path_flags
 from diffkern.runtime.memory.stream import drain
 
 if TYPE_CHECKING:
@@ -374,7 +374,7 @@ class TorchFunction:
         LaunchError
             If a tape or a sequence records, which would not see this call.
         """
-        if current.tape is not None or current.recorder is not None:
+        if is_recorded():
             raise LaunchError(
                 f"{self!r} was called while a dk.Tape or dk.record() was recording, which would not see it",
                 remedy="PyTorch's autograd takes its gradient; call it outside of that block",

@@ -14,7 +14,7 @@ import torch
 
 from diffkern.runtime.cuda.stream import CudaStream
 from diffkern.runtime.memory.device import get_cuda_device
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import is_recorded
 
 if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array
@@ -117,7 +117,7 @@ def order_around_launch(gpu: CudaDevice) -> None:
     theirs = order_before(gpu)
     if theirs is None:
         return
-    if current.tape is not None or current.recorder is not None:
+    if is_recorded():
         raise TypeError(
             "PyTorch's current stream is not that of this launch, which is being recorded, so that later runs would "
             "not be in order; record inside dk.ScopedStream(dk.stream_from_torch(tensor.device))"

@@ -84,6 +84,17 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         if self._around is not None:
             self._around.note_unrecorded(operation)
 
+    def is_differentiated(self, held: array) -> bool:
+        """Return whether a derivative is taken for an array, or for what it was computed from."""
+        around = self._around
+        return super().is_differentiated(held) or (around is not None and around.is_differentiated(held))
+
+    def check_not_read(self, found: Iterable[array], what: str) -> None:
+        """Raise if arrays may have been written from what the host has read."""
+        super().check_not_read(found, what)
+        if self._around is not None:
+            self._around.check_not_read(found, what)
+
     def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
         """Note that arrays are derivatives of what was computed from some memory."""
         super().derive(found, sources)

@@ -108,6 +108,28 @@ class Influence:
             names = ", ".join(map(described, wrong))
             self._refuse(f"what the function returned depends on none of its arguments: {names}")
 
+    def check_not_read(self, found: Iterable[array], what: str) -> None:
+        """Raise if arrays may have been written from what the host has read, so that a derivative would miss that.
+
+        Parameters
+        ----------
+        found : iterable of array
+            The arrays.
+        what : str
+            What returned them, for the message.
+
+        Raises
+        ------
+        LaunchError
+            If so.
+        """
+        for held in found:
+            if self._may_be_read(held):
+                self._refuse(
+                    f"{what} returned {described(held)}, which depends on nothing that a derivative is taken for, and "
+                    "was written when what depends on that had been read"
+                )
+
     def _refuse(self, what: str, remedy: str = _LEFT_BEHIND) -> None:
         """Raise that a result depends on nothing; in a dialect where gradients are zero then, warn instead."""
         if self._kernel is None or not self._kernel.dialect.zero_gradients:

@@ -62,6 +62,11 @@ class OperationStep(Step):
         """True if its derivative is a function of the user's, which may raise anything."""
         return isinstance(self.operation, Composite)
 
+    @property
+    def can_repeat(self) -> bool:  # type: ignore[override]
+        """True if its derivative always consists of the same operations."""
+        return not self.may_fail
+
     def reads_still(self) -> list[Memory]:
         """Return the memory of the arrays themselves, not of copies, that its derivative reads."""
         return [held._memory for index, held in enumerate(self.needed) if index not in self.contents]

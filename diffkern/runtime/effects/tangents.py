@@ -56,6 +56,8 @@ class Tangents(Influence, Scope, Uncopied):
         In the block, if a kernel has no forward mode.
     """
 
+    records = True
+    """True if derivatives are taken of what is done in its block."""
     repeats = False
     """True if the operations in its block are run again later."""
 
@@ -130,6 +132,16 @@ class Tangents(Influence, Scope, Uncopied):
         super().note_unrecorded(operation)
         if self.around is not None:
             self.around.note_unrecorded(operation)
+
+    def is_differentiated(self, held: array) -> bool:
+        """Return whether an array has a tangent, or a derivative on a tape around."""
+        return held._memory in self._found.pairs or (self.around is not None and self.around.is_differentiated(held))
+
+    def check_not_read(self, found: Iterable[array], what: str) -> None:
+        """Raise if arrays may have been written from what the host has read."""
+        super().check_not_read(found, what)
+        if self.around is not None:
+            self.around.check_not_read(found, what)
 
     def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
         """Note that arrays are derivatives of what was computed from some memory."""

@@ -43,6 +43,8 @@ class TapeRecording(TapeNeeds, Influence):
 
     repeats = False
     """True if the operations in its block are run again later."""
+    records = True
+    """True if derivatives are taken of what is done in its block."""
     follows_elements = False
     """True if launches may reach arrays with gradients through elements of arrays."""
 
@@ -350,6 +352,10 @@ class TapeRecording(TapeNeeds, Influence):
         """Return the work that reverses the steps of this tape, within the sweep of another."""
         sweep.own(self._owners)
         return [step.prepare(sweep) for step in reversed(self._steps)]
+
+    def is_differentiated(self, held: array) -> bool:
+        """Return whether a derivative is taken for an array, or for what it was computed from."""
+        return self._carries(held) or self._has_derivative(held)
 
     def _is_source(self, memory: Memory) -> bool:
         return memory in self._owners

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.memory.stream import Stream
     from diffkern.runtime.records.recorder import Recorder
 
-__all__ = ["SlowPathFlags", "current", "slow_path_flags"]
+__all__ = ["SlowPathFlags", "current", "is_recorded", "slow_path_flags"]
 
 
 class _Current(threading.local):
@@ -65,3 +65,8 @@ class SlowPathFlags:
 
 current = _Current()
 slow_path_flags = SlowPathFlags()
+
+
+def is_recorded() -> bool:
+    """Return whether what is done now is recorded: for derivatives, or for a sequence to be replayed."""
+    return (current.tape is not None and current.tape.records) or current.recorder is not None

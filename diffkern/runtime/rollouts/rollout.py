@@ -62,6 +62,8 @@ class Rollout(Scope):
         As for :class:`Bar`, in the reverse sweep.
     """
 
+    records = True
+    """True if derivatives are taken of what is done in its block."""
     repeats = True
     """True if the operations in its block are run again later."""
 
@@ -374,6 +376,16 @@ class Rollout(Scope):
         """Note an operation that is deliberately left out of gradients."""
         if (tape := self._first()) is not None:
             tape.note_unrecorded(operation)
+
+    def is_differentiated(self, held: array) -> bool:
+        """Return whether a derivative is taken for an array, or for what it was computed from."""
+        tape = self._tape()
+        return tape is not None and tape.is_differentiated(held)
+
+    def check_not_read(self, found: Iterable[array], what: str) -> None:
+        """Raise if arrays may have been written from what the host has read."""
+        if (tape := self._first()) is not None:
+            tape.check_not_read(found, what)
 
     def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
         """Note that arrays are derivatives of what was computed from some memory."""

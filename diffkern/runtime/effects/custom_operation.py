@@ -1,0 +1,273 @@
+"""``dk.custom_operation``: a function of arrays with derivatives of its own, wherever derivatives are taken.
+
+The function runs once, and nothing that it does is recorded for derivatives. What it returns is handed on as one
+operation, from its arguments to its results. Its derivatives are functions too; what they do is recorded by whatever
+takes derivatives of derivatives, so that one which calls the operation again has all orders.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from diffkern.errors import LaunchError, MisuseError, described
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.effects.inside import Inside
+from diffkern.runtime.memory.device import CPU, Device
+from diffkern.runtime.memory.memory import births
+from diffkern.runtime.memory.operation import Add, Assign, Call, Composite, Copy, Forward, Operation, Reverse, perform
+from diffkern.runtime.memory.state import current
+
+__all__ = ["CustomOperation", "custom_operation"]
+
+Rule = Callable[..., Any]
+
+
+class CustomOperation:
+    """A function of arrays with derivatives of its own, as :func:`custom_operation` makes it."""
+
+    def __init__(self, forward: Rule, vjp: Rule | None, jvp: Rule | None) -> None:
+        self.forward, self.vjp, self.jvp = forward, vjp, jvp
+        self.__doc__ = forward.__doc__
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return str(getattr(self.forward, "__name__", "function"))
+
+    def __repr__(self) -> str:
+        return f"<custom operation {self.name!r}>"
+
+    @brief
+    def __call__(self, *args: Any) -> Any:
+        """Run the function, and hand it on with its derivatives.
+
+        Parameters
+        ----------
+        *args
+            Arrays; anything else is a constant.
+
+        Returns
+        -------
+        array or tuple of array
+            The results of the function.
+
+        Raises
+        ------
+        LaunchError
+            Where derivatives are taken, if the function reads an array with a derivative that is no argument, writes
+            to an array that it has not made, or returns anything but arrays that it has made.
+        """
+        handler = current.tape
+        if handler is None:
+            return self.forward(*args)
+        given, began = [arg for arg in args if isinstance(arg, array)], births()
+        current.tape = Inside(handler, self.name, given, began)  # type: ignore[assignment]  # it is in a tape's place
+        try:
+            found = self.forward(*args)
+        finally:
+            current.tape = handler
+        results = found if isinstance(found, tuple) else (found,)
+        self._check_results(results, began)
+        perform(_Application(self, args, results))
+        return found
+
+    def _check_results(self, results: Iterable[Any], began: int) -> None:
+        seen: set[int] = set()
+        for result in results:
+            if not isinstance(result, array):
+                raise LaunchError(
+                    f"{self!r} returned {described(result)}",
+                    remedy="return an array, or a tuple of arrays, that it has made",
+                )
+            if result._memory.born <= began or result._memory.foreign or id(result._memory) in seen:
+                raise LaunchError(
+                    f"{self!r} returned {described(result)}, whose memory is not its own",
+                    remedy="return arrays that it has made, each once; dk.clone() makes one of another",
+                )
+            seen.add(id(result._memory))
+
+
+class _Application(Composite):
+    """A custom operation, applied: it has run when it is handed on."""
+
+    __slots__ = ("_args", "_given", "_results", "_rule")
+
+    phrase = "a custom operation"
+    tangents_behind = True
+
+    def __init__(self, rule: CustomOperation, args: Sequence[Any], results: tuple[array, ...]) -> None:
+        self._rule, self._args, self._results = rule, tuple(args), results
+        self._given = tuple([arg for arg in args if isinstance(arg, array)])
+
+    @property
+    def label(self) -> str:
+        """The name of the operation for messages."""
+        return f"custom {self._rule.name}"
+
+    @property
+    def device(self) -> Device:
+        """The device of its results."""
+        return self._results[0]._memory.device if self._results else CPU
+
+    def execute(self) -> None:
+        """Do nothing: what it consists of ran before."""
+
+    def reads(self) -> Iterable[array]:
+        """Return the arrays among its arguments."""
+        return self._given
+
+    def writes(self) -> Iterable[array]:
+        """Return its results."""
+        return self._results
+
+    def needs(self) -> Iterable[array]:
+        """Return all of its arrays: which of them the derivatives read is not known."""
+        return (*self._given, *self._results)
+
+    def constants(self) -> bytes:
+        """Return the other arguments, as Python writes them."""
+        return repr([arg for arg in self._args if not isinstance(arg, array)]).encode()
+
+    def jvp(self, tangents: Forward) -> Sequence[Operation]:
+        """Return the call of the function for tangents."""
+        rule = self._rule
+        if rule.jvp is None:
+            raise self._missing("forward", "jvp")
+        function = rule.jvp
+        given = [tangents.tangent(arg) if isinstance(arg, array) else None for arg in self._args]
+        goals = [tangents.made(result) if result._smooth else None for result in self._results]
+
+        def jvp() -> None:
+            found = function(self._args, self._results, tuple(given))
+            for goal, tangent in self._paired("jvp", "tangent", self._results, goals, found):
+                perform(Assign(goal, 0) if tangent is None else Copy(goal, tangent))
+
+        return (Call(jvp),)
+
+    def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
+        """Return the call of the function for cotangents."""
+        rule = self._rule
+        if rule.vjp is None:
+            raise self._missing("reverse", "vjp")
+        function = rule.vjp
+        of_results = [cotangents.cotangent(result) if result._smooth else None for result in self._results]
+        values = tuple([cotangents.value(arg) if isinstance(arg, array) else arg for arg in self._args])
+        results = tuple([cotangents.value(result) for result in self._results])
+        wanted = [isinstance(arg, array) and cotangents.wants(arg) for arg in self._args]
+        goals = [cotangents.cotangent(arg) if is_wanted else None for arg, is_wanted in zip(self._args, wanted)]  # noqa: B905
+
+        def vjp() -> None:
+            found = function(values, results, tuple(of_results))
+            for goal, cotangent in self._paired("vjp", "cotangent", self._args, goals, found):
+                if cotangent is not None:
+                    perform(Add(goal, cotangent))
+            for ct in of_results:
+                if ct is not None:
+                    perform(Assign(ct, 0))
+
+        return (Call(vjp),)
+
+    def _paired(
+        self, function: str, what: str, of: Sequence[Any], goals: Sequence[array | None], found: Any
+    ) -> list[tuple[array, array | None]]:
+        """Return the arrays that a derivative goes to, each with what the user's function returned for it."""
+        given = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if len(given) != len(of):
+            raise LaunchError(
+                f"{self._rule!r}: {function} returned {len(given)} {what}s for {len(of)} "
+                f"{'arguments' if function == 'vjp' else 'results'}",
+                remedy=f"return a {what} for each, None where it is zero",
+            )
+        pairs: list[tuple[array, array | None]] = []
+        for held, goal, value in zip(of, goals, given, strict=True):
+            if goal is None:
+                continue
+            if value is not None and not (isinstance(value, array) and goal._is_like(value)):
+                raise LaunchError(
+                    f"{self._rule!r}: {function} returned {described(value)} as the {what} of {described(held)}",
+                    remedy="return an array of the same type and shape, on the same device, or None where it is zero",
+                )
+            pairs.append((goal, value))
+        if (handler := current.tape) is not None:
+            # Derivatives of this derivative would miss what went through the host.
+            handler.check_not_read([value for _, value in pairs if value is not None], f"{self._rule!r}: {function}")
+        return pairs
+
+    def _missing(self, mode: str, name: str) -> LaunchError:
+        return LaunchError(
+            f"{self._rule!r} has no derivative in {mode} mode, which is asked for",
+            remedy=f"give it one: dk.custom_operation(forward, {name}=...)",
+        )
+
+
+@brief
+def custom_operation(forward: Rule, *, vjp: Rule | None = None, jvp: Rule | None = None) -> CustomOperation:
+    """Return a function of arrays with derivatives of its own: on tapes, in functions of arrays, in roll-outs.
+
+    Nothing that `forward` does is recorded for derivatives, so that it may iterate, read its arguments and call other
+    libraries; in a recorded sequence its launches are recorded like any others.
+
+    Parameters
+    ----------
+    forward : callable
+        Takes the arguments, and returns an array or a tuple of arrays that it has made. Arrays with derivatives that
+        it reads have to be arguments of their own; it may write to arrays that it has made.
+    vjp : callable, optional
+        ``vjp(args, results, cotangents)`` returns a cotangent for each argument: an array like it, or None for zero
+        and for what is no array. `args` and `results` hold what they held; there is a cotangent for each result, None
+        for one of integers.
+    jvp : callable, optional
+        ``jvp(args, results, tangents)`` returns a tangent for each result, None for zero. There is a tangent for each
+        argument, None where it is zero.
+
+    Returns
+    -------
+    CustomOperation
+        The function.
+
+    Raises
+    ------
+    MisuseError
+        If one of them is no function.
+
+    Notes
+    -----
+    Derivatives of derivatives are those of what `vjp` and `jvp` do: of their launches, copies and operations of arrays,
+    and of custom operations that they call, this one included. They are an error where it used values on the host.
+
+    Examples
+    --------
+    >>> import diffkern as dk
+    >>> import numpy as np
+    >>> def solve(a, b):
+    ...     return dk.array(np.linalg.solve(a.numpy(), b.numpy()), dtype=dk.float64)
+    >>> def solve_vjp(args, results, cotangents):
+    ...     (a, b), (x,), (ct,) = args, results, cotangents
+    ...     ct_b = solved(a.transpose(), ct)
+    ...     return outer(ct_b, x), ct_b
+    >>> def outer(u, v):
+    ...     product = dk.zeros((u.size, v.size), dtype=dk.float64)
+    ...     dk.launch(minus_outer, dim=product.shape, inputs=[u, v], outputs=[product])
+    ...     return product
+    >>> @dk.kernel
+    ... def minus_outer(u: dk.array[dk.float64], v: dk.array[dk.float64], out: dk.array2d[dk.float64]):
+    ...     i, j = dk.tid()
+    ...     out[i, j] = -u[i] * v[j]
+    >>> solved = dk.custom_operation(solve, vjp=solve_vjp)
+    >>> a = dk.array(np.array([[2.0, 1.0], [0.0, 4.0]]), dtype=dk.float64, requires_grad=True)
+    >>> b = dk.array(np.array([1.0, 2.0]), dtype=dk.float64, requires_grad=True)
+    >>> with dk.Tape() as tape:
+    ...     x = solved(a, b)
+    >>> tape.backward(grads={x: dk.ones(2, dtype=dk.float64)})
+    >>> b.grad.numpy()
+    array([0.5  , 0.125])
+    """
+    for name, function in (("forward", forward), ("vjp", vjp), ("jvp", jvp)):
+        if not callable(function) and (function is not None or name == "forward"):
+            raise MisuseError(
+                f"{name} of dk.custom_operation is {function!r}, which is no function",
+                remedy="pass a function of arrays",
+            )
+    return CustomOperation(forward, vjp, jvp)
