@@ -72,6 +72,8 @@ from diffkern.runtime.arrays.create import ones_like as ones_like
 from diffkern.runtime.arrays.create import zeros as zeros
 from diffkern.runtime.arrays.create import zeros_like as zeros_like
 from diffkern.runtime.effects.anomaly import detect_anomaly as detect_anomaly
+from diffkern.runtime.effects.custom_operation import CustomOperation as CustomOperation
+from diffkern.runtime.effects.custom_operation import custom_operation as custom_operation
 from diffkern.runtime.effects.no_grad import no_grad as no_grad
 from diffkern.runtime.effects.tangents import Tangents as Tangents
 from diffkern.runtime.effects.tape import Tape as Tape
@@ -7715,6 +7717,7 @@ __all__ = [
     "BvhQueryTiled",
     "CompileError",
     "CudaError",
+    "CustomOperation",
     "Device",
     "E",
     "Event",
@@ -7825,6 +7828,7 @@ __all__ = [
     "cosh",
     "cross",
     "curlnoise",
+    "custom_operation",
     "cw_div",
     "cw_mul",
     "ddot",

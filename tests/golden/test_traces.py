@@ -44,6 +44,7 @@ def test_trace(name: str, request: pytest.FixtureRequest) -> None:
 
 
 KINDS = {
+    "_Application": r"custom \w+ +reads",
     "AdjointLaunch": r"adjoint of \w",
     "Add": r"add( on cuda:0)? +reads",
     "Call": r"call \w",

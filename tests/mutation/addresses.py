@@ -60,7 +60,7 @@ ADDRESSES = [
     ),
     Fault(
         "bits that are copied carry a derivative",
-        edit(tape_recording, "TapeRecording.record_copy", "if not source._smooth:", "if False:"),
+        edit(tape_recording, "TapeRecording._passes", "held._smooth and ", ""),
         (f"{_TESTS}::test_bits_that_are_read_are_constants[view]",),
     ),
     Fault(

@@ -11,12 +11,13 @@ from diffkern.library import decompositions
 from diffkern.lower import marks
 from diffkern.opt import cancel_pow2 as halves
 from diffkern.opt import reciprocals, terms
-from diffkern.runtime.effects import second_order, tangents
+from diffkern.runtime.effects import custom_operation, influence, inside, second_order, tangents
 
 from .edits import Fault, edit, func_edit
 
 _ALONG = "tests/grad/test_forward.py::test_along_tangents"
 _FORWARD = "tests/e2e/test_forward_mode.py"
+_CUSTOM = "tests/e2e/test_custom_operations.py"
 _TWICE = "tests/e2e/test_gradients_of_gradients.py"
 _ORDERS = f"{_TWICE}::test_all_orders_agree"
 _GATHER = "tests/grad/test_gather.py"
@@ -40,11 +41,21 @@ DERIVATIVES = [
           edit(forward, "_Forward.store", 'if twin is not None and', 'if Access(op).value in self.tangents and'),
           (f"{_FORWARD}::test_what_is_overwritten_with_a_constant_has_no_tangent",)),
     Fault("a fill leaves the tangent that was there",
-          edit(tangents, "Tangents.record_overwrite", "self._outside(tangent.zero_)", "pass"),
+          edit(tangents, "Tangents._take_other", "self._outside(old.zero_)", "pass"),
           (f"{_FORWARD}::test_views_fills_and_constants",)),
-    Fault("a copy of a constant leaves the tangent that was there",
-          edit(tangents, "Tangents.record_copy", "self._outside(old.zero_)", "pass"),
-          (f"{_FORWARD}::test_what_is_overwritten_with_a_constant_has_no_tangent",)),
+    # operations that state their derivatives
+    Fault("a custom operation reads what is no argument",
+          edit(inside, "Inside.note_read", "not self._around.is_differentiated(held)", "True"),
+          (f"{_CUSTOM}::test_an_array_that_is_no_argument",)),
+    Fault("a custom operation reads another part of an argument's array",
+          edit(inside, "Inside.note_read", "first <= low and high <= last", "True"),
+          (f"{_CUSTOM}::test_a_part_that_is_no_argument",)),
+    Fault("a derivative that went through the host is differentiated",
+          edit(influence, "Influence.check_not_read", "self._may_be_read(held)", "False"),
+          (f"{_CUSTOM}::test_second_derivatives_through_the_host",)),
+    Fault("what a custom operation needs is not kept",
+          edit(custom_operation, "_Application.needs", "(*self._given, *self._results)", "()"),
+          (f"{_CUSTOM}::test_arguments_and_results_are_as_they_were",)),
     # second order
     Fault("an adjoint takes nothing of what it is given",
           edit(second_order, "AdjointStep.prepare", "for index in written})", "for index in ()})"), (_ORDERS,)),

@@ -31,11 +31,11 @@ EFFECTS = [
           edit(graph, "Conditional.reads", "[self.condition, *(", "[*("),
           (f"{_CONDITIONS}::test_a_condition_stays_behind_what_sets_it",)),
     Fault("a part under a condition is recorded on a tape before that is refused",
-          edit(graph, "_checked", "_check_no_tape()", "pass"),
+          edit(graph, "_checked", "raise _no_adjoint()", "pass"),
           (f"{_CONDITIONS}::test_derivatives_of_a_recording_are_refused_before_anything_is_recorded",)),
     # reads of what is being recorded
     Fault("a recording does not know what it has written",
-          edit(recorder, "Recorder.add", "self.written[a._memory] = label", "pass"),
+          edit(recorder, "Recorder._record", "self.written[a._memory] = label", "pass"),
           (f"{_READS}::test_a_read_is_refused",)),
     Fault("a part under a condition does not know what was recorded around it",
           edit(recorder, "Recorder.inside", "self.written", "None"),

@@ -124,7 +124,7 @@ TARGETED = [
           (f"{_PTX}::test_a_case[memory.scatter_max]",)),
     # run time
     Fault("work on a stream does not raise versions",
-          edit(operation, "perform", "operation.touch()\n        stream.enqueue", "stream.enqueue"),
+          edit(operation, "run", "operation.touch()\n        stream.enqueue", "stream.enqueue"),
           ("tests/unit/runtime/test_stream_versions.py",)),
     Fault("chunks of two colours are as short as others",
           edit(partition, "partition", "grain, c.add(distance, 1)", "grain, 1"),

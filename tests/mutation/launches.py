@@ -134,7 +134,7 @@ LAUNCHES = [
           edit(rollout, "Rollout._overwritten", "self._states[-1].keep(held)", "pass"),
           (f"{_ROLL_OUTS}::test_gradients_counts_and_memory[4-10]",)),
     Fault("going back leaves arrays as they were at the beginning",
-          edit(rollout, "Rollout.take_back", "perform(Copy(held, copy))", "pass"),
+          edit(rollout, "Rollout.take_back", "submit(Copy(held, copy))", "pass"),
           (f"{_ROLL_OUTS}::test_gradients_counts_and_memory[4-10]",
            f"{_ROLL_OUTS}::test_backward_runs_again_and_again")),
     Fault("a step that launches something else has done the same",

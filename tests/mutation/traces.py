@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from diffkern.runtime.accumulate import cotangents, derivative
-from diffkern.runtime.effects import tape, tape_steps
+from diffkern.runtime.effects import operation_step, tape
+from diffkern.runtime.memory import operation
 
 from .edits import Fault, edit
 
@@ -14,11 +15,11 @@ TRACES = [
           edit(tape, "Tape.zero", "is_recorded or not grad._memory.is_zero or _is_captured(grad)", "True"),
           (f"{_TRACE}[tapes_zero_and_reset]",)),
     Fault("a copy is taken back before the cotangent of its goal is cleared",
-          edit(tape_steps, "CopyStep.prepare", "Assign(ct_goal, 0), Add(ct_source, moved)",
+          edit(operation, "Copy.vjp", "Assign(ct_goal, 0), Add(ct_source, moved)",
                "Add(ct_source, moved), Assign(ct_goal, 0)"),
           (f"{_TRACE}[tapes_copies_and_fills]",)),
     Fault("steps that no gradient reaches have adjoints",
-          edit(tape_steps, "OverwriteStep.prepare", "self.goal._memory not in cotangents.live", "False"),
+          edit(operation_step, "OperationStep.prepare", "cotangents.live.isdisjoint(self.written)", "False"),
           (f"{_TRACE}[tapes_copies_and_fills]",)),
     Fault("gradients are put aside in the order of a set",
           edit(tape, "Tape._sweep", "memory for memory in self._owners if memory in self._written",

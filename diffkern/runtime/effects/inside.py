@@ -71,9 +71,8 @@ class Inside:
         if self._is_own(held) or not self._around.is_differentiated(held):
             return
         low, high = held._range
-        if not any(
-            one._memory is held._memory and one._range[0] <= low <= high <= one._range[1] for one in self._given
-        ):
+        within = [one._range for one in self._given if one._memory is held._memory]
+        if not any(first <= low and high <= last for first, last in within):
             raise LaunchError(
                 f"the custom operation {self._name!r} reads {described(held)}, which a derivative is taken for, and "
                 "which is none of its arguments",

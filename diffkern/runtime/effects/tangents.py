@@ -8,6 +8,7 @@ outer tape records all of that, and so takes derivatives of derivatives.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from diffkern.errors import LaunchError, described
@@ -275,25 +276,21 @@ class Tangents(Influence, Scope, Uncopied):
         self._wrote(written, read)
         if operation.tangents_behind:
             self._outside(perform, operation, stream)
-        if any(self.tangent(held) is not None for held in read):
-            for each in operation.jvp(self):
+        if any(self._tangent(held) is not None for held in read):
+            for each in operation.jvp(_Forward(self._tangent, self._made)):
                 self._outside(perform, each)
         else:
             for held in overwritten(operation):
-                if (old := self.tangent(held)) is not None:
+                if (old := self._tangent(held)) is not None:
                     self._outside(old.zero_)
         if not operation.tangents_behind:
             self._outside(perform, operation, stream)
         for held in written:
             self._note(held)
 
-    def tangent(self, held: array) -> array | None:
+    def _tangent(self, held: array) -> array | None:
         """Return the tangent of an array, None where it is zero or there is none."""
         return self._found.of(held) if held._smooth else None
-
-    def made(self, held: array) -> array:
-        """Return the tangent of an array, zeros if there is none yet."""
-        return self._made(held)
 
     def _take_adjoint(self, adjoint: AdjointLaunch) -> None:
         """Run an adjoint, and its derivative along the tangents of cotangents."""
@@ -330,6 +327,14 @@ class Tangents(Influence, Scope, Uncopied):
         copies = {k: new(ct.shape, ct._element, False, ct._memory.device) for k, ct in before.items()}
         begin = [Copy(copy, before[k]) for k, copy in copies.items()]
         return [*again.begin(along), *begin, *again.back(tangents, copies)]
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """The tangents of the arrays of an operation."""
+
+    tangent: Callable[[array], array | None]
+    made: Callable[[array], array]
 
 
 def _without_tangents(adjoint: AdjointLaunch) -> LaunchError:

@@ -192,7 +192,7 @@ class TapeRecording(TapeNeeds, Influence):
         own, inputs = adjoint.cotangents, inputs_of(adjoint)
         for held in (*inputs.values(), *own.values()):
             self._look_at(held, adjoint.label)
-        varied = [k for k, held in inputs.items() if held._smooth and self._carries(held)]
+        varied = [k for k, held in inputs.items() if self._passes(held)]
         written = [*{id(ct): ct for ct in own.values()}.values()]
         # Nothing in it varies for this tape: it is a write like any other.
         if not varied and not any(self._carries(ct) for ct in written):
@@ -228,12 +228,12 @@ class TapeRecording(TapeNeeds, Influence):
         written, read = [*operation.writes()], sources(operation)
         for held in (*written, *read):
             self._look_at(held, operation.phrase)
-        varied = [held for held in read if held._smooth and self._carries(held)]
+        varied = [held for held in read if self._passes(held)]
         self._check_bytes((*written, *varied) if varied else (), written)
         # The order of the following calls matters: copy what is needed, then update influence, then note the write.
         for held in written:
             self._before_overwrite(held)
-        ended = [held for held in overwritten(operation) if held._smooth and self._carries(held)]
+        ended = [held for held in overwritten(operation) if self._passes(held)]
         self._feed_by(operation)
         self._written.update(held._memory for held in written)
         step: OperationStep | None = None
@@ -259,7 +259,7 @@ class TapeRecording(TapeNeeds, Influence):
         met = (*inputs.values(), *own.values())
         for held in met:
             self._look_at(held, adjoint.label)
-        if any(self._carries(held) for held in met if held._smooth):
+        if any(map(self._passes, met)):
             memories = {ct._memory for ct in own.values()}
             if any(map(self._is_fed, met)):
                 self._fed.update(memories)
@@ -290,7 +290,7 @@ class TapeRecording(TapeNeeds, Influence):
         for held in (*written, *read):
             if held._memory not in new:
                 self._look_at(held, operation.phrase)
-        varied = [held for held in read if held._smooth and self._carries(held)]
+        varied = [held for held in read if self._passes(held)]
         self._check_bytes((*written, *varied) if varied else (), written)
         self._feed_by(operation)
         for held in written:
@@ -352,6 +352,10 @@ class TapeRecording(TapeNeeds, Influence):
         """Return the work that reverses the steps of this tape, within the sweep of another."""
         sweep.own(self._owners)
         return [step.prepare(sweep) for step in reversed(self._steps)]
+
+    def _passes(self, held: array) -> bool:
+        """Return whether a gradient passes through an array."""
+        return held._smooth and self._carries(held)
 
     def is_differentiated(self, held: array) -> bool:
         """Return whether a derivative is taken for an array, or for what it was computed from."""

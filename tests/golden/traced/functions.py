@@ -211,11 +211,44 @@ def data_that_tell_indices(trace: Trace) -> None:
     dk.grad(function)(x)
 
 
+def _squares(x: Any) -> Any:
+    y = dk.zeros(N)
+    dk.launch(square, N, [x, y, 2.0])
+    return y
+
+
+def _squares_back(args: Any, results: Any, cotangents: Any) -> Any:
+    return (cotangents[0] * args[0] * 4.0,)
+
+
+def _squares_along(args: Any, results: Any, tangents: Any) -> Any:
+    return tangents[0] * args[0] * 4.0
+
+
+squared = dk.custom_operation(_squares, vjp=_squares_back, jvp=_squares_along)
+
+
+def custom_operations(trace: Trace) -> None:
+    """A custom operation on a tape whose argument is overwritten, in both modes, and in a second derivative."""
+    x, v, s = ramp(), dk.ones(N), number()
+    trace.arrays(x=x, v=v, s=s)
+    trace.note("tape")
+    with dk.Tape() as tape:
+        dk.launch(total, N, [squared(x), s])
+        x.zero_()
+    trace.note("sweep")
+    tape.backward(s)
+    trace.note("jvp")
+    dk.jvp(squared, (x,), (v,))
+    trace.note("gradient of a gradient")
+    dk.grad(lambda x: dk.grad(lambda x: squared(x).sum())(x).sum())(x)
+
+
 PROGRAMS: Programs = {
     f.__name__: f
     for f in (
         gradient, value_and_gradient, products_with_the_transpose, products, second_derivatives, gradient_of_gradient,
         gradient_on_a_tape, tangents_of_a_gradient, jacobians, hessians, tangents, tangents_on_a_tape, kernels_along,
-        logged, data_that_tell_indices,
+        logged, data_that_tell_indices, custom_operations,
     )
 }  # fmt: skip
