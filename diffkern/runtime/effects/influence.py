@@ -19,7 +19,7 @@ from diffkern.runtime.launch.nested_arrays import nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.resources import given_to
 from diffkern.runtime.memory.memory import Memory, births
-from diffkern.runtime.memory.operation import Operation, overwritten, sources
+from diffkern.runtime.memory.operation import Flow, Operation
 
 __all__ = ["Influence"]
 
@@ -186,18 +186,19 @@ class Influence:
         axes = launch.executable.manifest.params[index].fully_overwritten
         return not (axes == len(launch.dims) and held.shape == launch.dims and self._is_all(held))
 
-    def _feed_by(self, operation: Operation) -> None:
+    def _feed_by(self, flow: Flow) -> None:
         """Note the dependences of what an operation writes, which is no launch."""
         # Asked first: a source may be a part of the goal, of which the overwrite forgets its dependences.
-        is_fed = any(map(self._is_fed, sources(operation)))
-        ended = overwritten(operation)
-        for held in operation.writes():
-            if any(held is other for other in ended):
-                self._feed_by_overwrite(held)
-            elif self._is_fed(held):
-                self._kept.add(held._memory)
+        is_fed = False
+        for held in flow.sources:
+            is_fed = is_fed or self._is_fed(held)
+        for held in flow.ended:
+            self._feed_by_overwrite(held)
+        for held in flow.written if is_fed or flow.ended is not flow.written else ():
             if is_fed:
                 self._fed.add(held._memory)
+            elif self._is_fed(held):
+                self._kept.add(held._memory)
 
     def _feed_by_overwrite(self, goal: array) -> None:
         """Note which dependences remain in an array all of whose elements were replaced."""

@@ -6,7 +6,7 @@ hands that the cotangents, and the contents that the operation needs as they wer
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.accumulate.cotangents import Cotangents
@@ -16,9 +16,12 @@ from diffkern.runtime.launch.regions import Region
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Assign, Composite, Operation
+from diffkern.runtime.memory.operation import Assign, Flow, Operation
 
 __all__ = ["OperationStep"]
+
+_NO_CONTENTS: dict[int, Contents] = {}
+_NONE_LOST: set[int] = set()
 
 
 class OperationStep(Step):
@@ -28,12 +31,12 @@ class OperationStep(Step):
     ----------
     operation : Operation
         The operation.
-    place : str
-        Where on the tape it is, for messages.
-    varied : collection of Memory
-        The memory that it reads and gradients pass through.
-    ended : sequence of array
-        Arrays with cotangents that it overwrites, none of which passes to what it reads.
+    flow : Flow
+        How contents flow through it.
+    number : int
+        The launches on the tape before it, for messages.
+    varied : sequence of array
+        What it reads and gradients pass through; none if it only ends the cotangents of what it overwrites.
 
     Attributes
     ----------
@@ -43,24 +46,25 @@ class OperationStep(Step):
         Those of them that were changed where the tape could not see it.
     """
 
-    __slots__ = ("contents", "ended", "lost", "lost_before", "needed", "operation", "place", "varied")
+    __slots__ = ("contents", "flow", "lost", "lost_before", "needed", "number", "operation", "varied")
 
-    def __init__(self, operation: Operation, place: str, varied: Collection[Memory], ended: Sequence[array]) -> None:
-        self.operation, self.place, self.varied, self.ended = operation, place, varied, ended
+    def __init__(self, operation: Operation, flow: Flow, number: int, varied: Sequence[array]) -> None:
+        self.operation, self.flow, self.number, self.varied = operation, flow, number, varied
         self.needed = tuple(operation.needs()) if varied else ()
-        self.contents: dict[int, Contents] = {}
-        self.lost: set[int] = set()
-        self.lost_before: set[int] = set()
+        # A trajectory has thousands of copies, which need nothing: each has no containers of its own.
+        self.contents: dict[int, Contents] = {} if self.needed else _NO_CONTENTS
+        self.lost: set[int] = set() if self.needed else _NONE_LOST
+        self.lost_before = _NONE_LOST
 
     @property
     def written(self) -> set[Memory]:
         """The memory that it wrote to."""
-        return {held._memory for held in self.operation.writes()}
+        return {held._memory for held in self.flow.written}
 
     @property
     def may_fail(self) -> bool:  # type: ignore[override]
         """True if its derivative is a function of the user's, which may raise anything."""
-        return isinstance(self.operation, Composite)
+        return self.operation.is_composite
 
     @property
     def can_repeat(self) -> bool:  # type: ignore[override]
@@ -84,36 +88,42 @@ class OperationStep(Step):
         self.contents[index] = copy
 
     def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
-        if cotangents.live.isdisjoint(self.written):
+        live = cotangents.live
+        for held in self.flow.written:
+            if held._memory in live:
+                break
+        else:
             return []
         if not self.varied:
             # The cotangent of what was there before is zero.
-            return [Assign(cotangents.of(held), 0) for held in self.ended]
+            return [Assign(cotangents.of(held), 0) for held in self.flow.ended if held._memory in live and held._smooth]
         for index in self.lost:
             if index not in self.contents:
                 raise LaunchError(
-                    f"{described(self.needed[index])} was changed outside the tape after {self.place}, and the "
-                    "gradient needs what it held",
+                    f"{described(self.needed[index])} was changed outside the tape after "
+                    f"{self.operation.phrase} behind launch {self.number} on the tape, and the gradient needs what it "
+                    "held",
                     remedy="make the change inside the tape's block, or call backward() before it",
                 )
-        contents, fill = cotangents.rooms.of_step().filled(self.contents)
-        values = {id(held): contents.get(index, held) for index, held in enumerate(self.needed)}
+        contents, fill = cotangents.rooms.of_step().filled(self.contents) if self.contents else ({}, [])
+        values = {id(held): contents.get(index, held) for index, held in enumerate(self.needed)} if self.needed else {}
         work = self.operation.vjp(_Reverse(cotangents, self.varied, values))
-        cotangents.live.update(self.varied)
+        for held in self.varied:
+            live.add(held._memory)
         return [*fill, *work] if fill else work
 
 
 class _Reverse:
     """The cotangents of an operation in a sweep, and what its arrays held."""
 
-    def __init__(self, cotangents: Cotangents, varied: Collection[Memory], values: dict[int, array]) -> None:
+    def __init__(self, cotangents: Cotangents, varied: Sequence[array], values: dict[int, array]) -> None:
         self._cotangents, self._varied, self._values = cotangents, varied, values
 
     def cotangent(self, held: array) -> array:
         return self._cotangents.of(held)
 
     def wants(self, held: array) -> bool:
-        return held._smooth and held._memory in self._varied
+        return any(held is other for other in self._varied)
 
     def value(self, held: array) -> array:
         return self._values[id(held)]

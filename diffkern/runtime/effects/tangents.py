@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
@@ -26,7 +26,7 @@ from diffkern.runtime.launch.nested_arrays import check_constant
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.resources import check_not_given
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Assign, Copy, Operation, overwritten, perform, sources, submit
+from diffkern.runtime.memory.operation import Assign, Copy, Operation, perform, submit
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
@@ -236,14 +236,14 @@ class Tangents(Influence, Scope, Uncopied):
 
     def take(self, operation: Operation, stream: Stream | None = None) -> None:
         """Perform an operation, and its derivative along the tangents."""
-        if isinstance(operation, PackedLaunch):
-            self._take_launch(operation)
-        elif not isinstance(operation, AdjointLaunch):
+        if operation.kind == "launch":
+            self._take_launch(cast("PackedLaunch", operation))
+        elif operation.kind != "adjoint":
             self._take_other(operation, stream)
-        elif operation.by_hand:
-            raise _without_tangents(operation)
+        elif (adjoint := cast("AdjointLaunch", operation)).by_hand:
+            raise _without_tangents(adjoint)
         else:
-            self._take_adjoint(operation)
+            self._take_adjoint(adjoint)
 
     def _take_launch(self, launch: PackedLaunch) -> None:
         """Run a launch, with tangents if one of its arrays has one."""
@@ -269,10 +269,11 @@ class Tangents(Influence, Scope, Uncopied):
     def _take_other(self, operation: Operation, stream: Stream | None) -> None:
         """Perform an operation that states its own derivative."""
         operation.check_differentiable()
-        written, read = [*operation.writes()], sources(operation)
+        flow = operation.flow()
+        written, read = flow.written, flow.sources
         for held in (*written, *read):
             self._look_at(held)
-        self._feed_by(operation)
+        self._feed_by(flow)
         self._wrote(written, read)
         if operation.tangents_behind:
             self._outside(perform, operation, stream)
@@ -280,7 +281,7 @@ class Tangents(Influence, Scope, Uncopied):
             for each in operation.jvp(_Forward(self._tangent, self._made)):
                 self._outside(perform, each)
         else:
-            for held in overwritten(operation):
+            for held in flow.ended:
                 if (old := self._tangent(held)) is not None:
                     self._outside(old.zero_)
         if not operation.tangents_behind:

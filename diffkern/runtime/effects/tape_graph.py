@@ -13,7 +13,6 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.step import Step
 from diffkern.runtime.effects.tape_steps import FuncStep, LaunchStep
-from diffkern.runtime.memory.operation import sources
 
 __all__ = ["Picture", "ScopeMark", "draw"]
 
@@ -147,9 +146,8 @@ def _node(step: Step) -> _Node | None:
 
         return _Node(step.launch.kernel.name, named(executable.reads), named(executable.writes))
     if isinstance(step, OperationStep) and step.varied:
-        operation = step.operation
-        read, written = dict.fromkeys(sources(operation), "source"), dict.fromkeys(operation.writes(), "destination")
-        return _Node(operation.label, read, written)
+        read, written = dict.fromkeys(step.flow.sources, "source"), dict.fromkeys(step.flow.written, "destination")
+        return _Node(step.operation.label, read, written)
     if isinstance(step, FuncStep):
         return _Node(step.name, dict.fromkeys(step.arrays, "array"), {})
     return None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
+from typing import cast
 
 from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
@@ -29,7 +30,7 @@ from diffkern.runtime.launch.regions import Region, ranges_of
 from diffkern.runtime.launch.resources import check_not_given, given_to
 from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Operation, overwritten, sources
+from diffkern.runtime.memory.operation import Operation
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.rollouts.rollout_step import RolloutStep
 
@@ -55,12 +56,14 @@ class TapeRecording(TapeNeeds, Influence):
     def take(self, operation: Operation, stream: Stream | None = None) -> None:
         """Perform an operation, and keep what its derivative will need."""
         try:
-            if isinstance(operation, PackedLaunch):
-                self._unfinished = operation, self._launches
-                self._take_launch(operation, stream)
-            elif isinstance(operation, AdjointLaunch):
-                self._unfinished = operation.launch, self._launches
-                (self._take_by_hand if operation.by_hand else self._take_adjoint)(operation, stream)
+            if operation.kind == "launch":
+                launch = cast("PackedLaunch", operation)
+                self._unfinished = launch, self._launches
+                self._take_launch(launch, stream)
+            elif operation.kind == "adjoint":
+                adjoint = cast("AdjointLaunch", operation)
+                self._unfinished = adjoint.launch, self._launches
+                (self._take_by_hand if adjoint.by_hand else self._take_adjoint)(adjoint, stream)
             else:
                 self._unfinished = operation.phrase, self._launches
                 self._take_other(operation, stream)
@@ -225,29 +228,38 @@ class TapeRecording(TapeNeeds, Influence):
     def _take_other(self, operation: Operation, stream: Stream | None) -> None:
         """Perform an operation that states its own derivative."""
         operation.check_differentiable()
-        written, read = [*operation.writes()], sources(operation)
-        for held in (*written, *read):
-            self._look_at(held, operation.phrase)
-        varied = [held for held in read if self._passes(held)]
-        self._check_bytes((*written, *varied) if varied else (), written)
-        # The order of the following calls matters: copy what is needed, then update influence, then note the write.
+        # Plain loops, with nothing made that is not kept: programs copy thousands of small arrays.
+        flow, phrase, look_at = operation.flow(), operation.phrase, self._look_at
+        written, read, _ = flow
         for held in written:
-            self._before_overwrite(held)
-        ended = [held for held in overwritten(operation) if self._passes(held)]
-        self._feed_by(operation)
-        self._written.update(held._memory for held in written)
-        step: OperationStep | None = None
-        if varied or ended:
-            place = f"{operation.phrase} behind launch {self._launches} on the tape"
-            step = OperationStep(operation, place, {held._memory for held in varied}, ended)
+            look_at(held, phrase)
+        varied: list[array] = []
+        for held in read:
+            look_at(held, phrase)
+            if self._passes(held):
+                varied.append(held)
+        if self._sees_bytes:
+            self._check_bytes((*written, *varied) if varied else (), written)
+        # The order of the following calls matters: copy what is needed, then update influence, then note the write.
+        needs = self._needs
+        for held in written:
+            if held._memory in needs:
+                self._before_overwrite(held)
+        ends = bool(varied) or any(map(self._passes, flow.ended))
+        self._feed_by(flow)
+        for held in written:
+            self._written.add(held._memory)
         self._perform(operation, stream)
         for held in written:
             self._note(held)
-        if step is None:
+        if not ends:
             return
+        step = OperationStep(operation, flow, self._launches, varied)
         self._steps.append(step)
         if varied:
-            self._varied.update(held._memory for held in written if held._smooth)
+            for held in written:
+                if held._smooth:
+                    self._varied.add(held._memory)
             for held in varied:
                 self._exposures.note(held)
             for index, held in enumerate(step.needed):
@@ -286,14 +298,15 @@ class TapeRecording(TapeNeeds, Influence):
         if isinstance(operation, PackedLaunch):
             self._follow_launch(operation, new)
             return
-        written, read = [*operation.writes()], sources(operation)
-        for held in (*written, *read):
+        flow = operation.flow()
+        for held in (*flow.written, *flow.sources):
             if held._memory not in new:
                 self._look_at(held, operation.phrase)
-        varied = [held for held in read if self._passes(held)]
-        self._check_bytes((*written, *varied) if varied else (), written)
-        self._feed_by(operation)
-        for held in written:
+        varied = [held for held in flow.sources if self._passes(held)]
+        if self._sees_bytes:
+            self._check_bytes((*flow.written, *varied) if varied else (), flow.written)
+        self._feed_by(flow)
+        for held in flow.written:
             if varied and held._smooth:
                 self._varied.add(held._memory)
             if held._memory not in new:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array
 
 __all__ = [
-    "Add", "Assign", "Call", "Composite", "Copy", "Forward", "Handler", "Operation", "Reverse", "accumulate",
-    "memories", "overwritten", "perform", "run", "sources", "submit",
+    "Add", "Assign", "Call", "Composite", "Copy", "Flow", "Forward", "Handler", "Operation", "Reverse", "accumulate",
+    "memories", "perform", "run", "submit",
 ]  # fmt: skip
 
 
@@ -72,6 +72,17 @@ class Reverse(Protocol):
         ...
 
 
+class Flow(NamedTuple):
+    """How contents flow through an operation."""
+
+    written: tuple[array, ...]
+    """What it writes."""
+    sources: tuple[array, ...]
+    """What its results depend on: what it reads, but for what it only adds to."""
+    ended: tuple[array, ...]
+    """What it overwrites as a whole: what it writes and does not read."""
+
+
 class Operation(ABC):
     """Something that changes memory.
 
@@ -81,8 +92,15 @@ class Operation(ABC):
 
     __slots__ = ()
 
+    # A class that says so is asked much faster than isinstance, which goes through the machinery of abstract classes.
     kind = "memory"
-    """Of which kind its span is."""
+    """Of which kind its span is: a launch, an adjoint, or anything else that changes memory."""
+
+    is_call = False
+    """True if it is a function that performs operations, each of which whatever is current takes."""
+
+    is_composite = False
+    """True if it performs other operations, which are run, queued and recorded one by one."""
 
     phrase = "an operation"
     """What messages call it where its label says nothing to a user."""
@@ -115,6 +133,15 @@ class Operation(ABC):
     @abstractmethod
     def steps(self) -> Steps | None:
         """Return its native steps, or None if it has none."""
+
+    def flow(self) -> Flow:
+        """Return how contents flow through it, from what it reads, writes and only adds to."""
+        written, read = tuple(self.writes()), tuple(self.reads())
+        # Arrays are told apart by their ids: equality compares elements.
+        seen = [*map(id, read)]
+        ended = tuple([held for held in written if id(held) not in seen])
+        added = [*map(id, self.updates())]
+        return Flow(written, tuple([held for held in read if id(held) not in added]), ended)
 
     def constants(self) -> bytes:
         """Return what it does besides its arrays: an operation that runs again must do the same."""
@@ -181,7 +208,7 @@ class Operation(ABC):
 def perform(operation: Operation, stream: Stream | None = None) -> None:
     """Hand an operation to the tape, tangents or roll-out that is current; without one, submit it."""
     handler = current.tape
-    if isinstance(operation, Call):
+    if operation.is_call:
         operation.execute()
     elif handler is None:
         submit(operation, stream)
@@ -193,7 +220,7 @@ def perform(operation: Operation, stream: Stream | None = None) -> None:
 
 def submit(operation: Operation, stream: Stream | None = None) -> None:
     """Run an operation now or on a stream, or give it to the sequence that is being recorded; no tape learns of it."""
-    if isinstance(operation, Composite):
+    if operation.is_composite:
         # Handlers that took it have taken its parts with it.
         here, current.tape = current.tape, None
         try:
@@ -260,9 +287,11 @@ def _perform_on(device: Device, operation: Operation, execute: Callable[[], None
 
 
 class Composite(Operation):
-    """An operation that performs others, which are run, queued and recorded one by one."""
+    """An operation that performs others."""
 
     __slots__ = ()
+
+    is_composite = True
 
     def steps(self) -> Steps | None:
         """Return None: those of the others are used."""
@@ -270,9 +299,11 @@ class Composite(Operation):
 
 
 class Call(Composite):
-    """A function that performs operations, each of which whatever is current takes."""
+    """A function that performs operations."""
 
     __slots__ = ("_function",)
+
+    is_call = True
 
     def __init__(self, function: Callable[[], object]) -> None:
         self._function = function
@@ -338,6 +369,10 @@ class Assign(_Change):
             return bytewise("dk_clear_bytes", data.nbytes, data.ctypes.data, 0)
         return self.as_copy()
 
+    def flow(self) -> Flow:
+        goal = (self.goal,)
+        return Flow(goal, (), goal)
+
     def constants(self) -> bytes:
         return self.values.tobytes()
 
@@ -381,6 +416,10 @@ class Copy(_Change):
 
     def reads(self) -> Iterable[array]:
         return (self.source,)
+
+    def flow(self) -> Flow:
+        goal = (self.goal,)
+        return Flow(goal, (self.source,), goal)
 
     def steps(self) -> Steps | None:
         return self._memory.copy_steps(self.goal, self.source)
@@ -440,18 +479,6 @@ class Add(_Change):
     def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
         # The goal's cotangent stays as it is, and the source's receives it.
         return (Add(cotangents.cotangent(self.source), cotangents.cotangent(self.goal)),)
-
-
-def overwritten(operation: Operation) -> list[array]:
-    """Return the arrays of whose contents before an operation nothing is left behind it."""
-    read = [*operation.reads()]
-    return [held for held in operation.writes() if not any(held is other for other in read)]
-
-
-def sources(operation: Operation) -> list[array]:
-    """Return the arrays that the results of an operation depend on: what it reads, but for what it only adds to."""
-    added = [*operation.updates()]
-    return [held for held in operation.reads() if not any(held is other for other in added)]
 
 
 def memories(arrays: Iterable[array]) -> list[Memory]:

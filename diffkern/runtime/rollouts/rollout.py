@@ -28,7 +28,7 @@ from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.effects.tape_steps import carry_out
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory, births, watch
-from diffkern.runtime.memory.operation import Add, Copy, Operation, overwritten, submit
+from diffkern.runtime.memory.operation import Add, Copy, Operation, submit
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.stream import Stream, drain
 from diffkern.runtime.rollouts.binomial import next_state
@@ -356,7 +356,7 @@ class Rollout(Scope):
     def _take_other(self, operation: Operation, stream: Stream | None) -> None:
         """Perform an operation of a step that states its own derivative."""
         operation.check_differentiable()
-        written, read, ended = [*operation.writes()], [*operation.reads()], overwritten(operation)
+        written, read, ended = [*operation.writes()], [*operation.reads()], operation.flow().ended
         for held in (*written, *read):
             self._look_at(held)
         told = [*(self._told(held, True) for held in read), *(self._told(held, False) for held in written)]
