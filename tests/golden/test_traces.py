@@ -47,7 +47,7 @@ KINDS = {
     "_Application": r"custom \w+ +reads",
     "AdjointLaunch": r"adjoint of \w",
     "Add": r"add( on cuda:0)? +reads",
-    "Call": r"call \w",
+    "FunctionCall": r"call \w",
     "Assign": r"fill( on cuda:0)? +writes",
     "Conditional": r"(while|if)( on cuda:0)?( \(captured\))? +reads",
     "Copy": r"copy( on cuda:0)? +reads",

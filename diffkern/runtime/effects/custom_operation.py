@@ -16,7 +16,17 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.effects.inside import Inside
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import births
-from diffkern.runtime.memory.operation import Add, Assign, Call, Composite, Copy, Forward, Operation, Reverse, perform
+from diffkern.runtime.memory.operation import (
+    Add,
+    Assign,
+    Composite,
+    Copy,
+    FunctionCall,
+    Operation,
+    OperationCotangents,
+    OperationTangents,
+    perform,
+)
 from diffkern.runtime.memory.state import current
 
 __all__ = ["CustomOperation", "custom_operation"]
@@ -130,7 +140,7 @@ class _Application(Composite):
         """Return the other arguments, as Python writes them."""
         return repr([arg for arg in self._args if not isinstance(arg, array)]).encode()
 
-    def jvp(self, tangents: Forward) -> Sequence[Operation]:
+    def jvp(self, tangents: OperationTangents) -> Sequence[Operation]:
         """Return the call of the function for tangents."""
         rule = self._rule
         if rule.jvp is None:
@@ -144,9 +154,9 @@ class _Application(Composite):
             for goal, tangent in self._paired("jvp", "tangent", self._results, goals, found):
                 perform(Assign(goal, 0) if tangent is None else Copy(goal, tangent))
 
-        return (Call(jvp),)
+        return (FunctionCall(jvp),)
 
-    def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
+    def vjp(self, cotangents: OperationCotangents) -> Sequence[Operation]:
         """Return the call of the function for cotangents."""
         rule = self._rule
         if rule.vjp is None:
@@ -167,7 +177,7 @@ class _Application(Composite):
                 if ct is not None:
                     perform(Assign(ct, 0))
 
-        return (Call(vjp),)
+        return (FunctionCall(vjp),)
 
     def _paired(
         self, function: str, what: str, of: Sequence[Any], goals: Sequence[array | None], found: Any

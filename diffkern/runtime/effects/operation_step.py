@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.effects.step import Step
+from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.launch.regions import Region
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.kept import Contents
@@ -24,7 +24,7 @@ _NO_CONTENTS: dict[int, Contents] = {}
 _NONE_LOST: set[int] = set()
 
 
-class OperationStep(Step):
+class OperationStep(TapeStep):
     """An operation on a tape.
 
     Parameters
@@ -107,13 +107,13 @@ class OperationStep(Step):
                 )
         contents, fill = cotangents.rooms.of_step().filled(self.contents) if self.contents else ({}, [])
         values = {id(held): contents.get(index, held) for index, held in enumerate(self.needed)} if self.needed else {}
-        work = self.operation.vjp(_Reverse(cotangents, self.varied, values))
+        work = self.operation.vjp(_CotangentsOf(cotangents, self.varied, values))
         for held in self.varied:
             live.add(held._memory)
         return [*fill, *work] if fill else work
 
 
-class _Reverse:
+class _CotangentsOf:
     """The cotangents of an operation in a sweep, and what its arrays held."""
 
     def __init__(self, cotangents: Cotangents, varied: Sequence[array], values: dict[int, array]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.effects.step import Step
+from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.operation import Copy, Operation
 
@@ -17,13 +17,13 @@ __all__ = ["keeping"]
 
 
 def keeping(
-    steps: Sequence[Step], work: Sequence[Sequence[Operation]], owners: Mapping[Memory, array]
+    steps: Sequence[TapeStep], work: Sequence[Sequence[Operation]], owners: Mapping[Memory, array]
 ) -> list[Sequence[Operation]]:
     """Return the work of a sweep with operations that retain the gradients of some arrays at the end of the tape.
 
     Parameters
     ----------
-    steps : sequence of Step
+    steps : sequence of TapeStep
         The steps, from the first.
     work : sequence
         The work that reverses them, from the last.

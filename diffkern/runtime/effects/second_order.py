@@ -20,7 +20,7 @@ from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.effects.step import Step
+from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.effects.tangent_map import launch_along
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, joined
@@ -219,7 +219,7 @@ def _like(held: array) -> array:
     return new(held.shape, held._element, True, held._memory.device)
 
 
-class AdjointStep(Step):
+class AdjointStep(TapeStep):
     """An adjoint launch on a tape.
 
     Attributes

@@ -1,4 +1,4 @@
-"""What a tape asks of each of its steps, and the steps that no gradient can pass."""
+"""The base of the steps of a tape, and the steps that no gradient can pass."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.operation import Operation
 
-__all__ = ["Barrier", "Step"]
+__all__ = ["Barrier", "TapeStep"]
 
 
-class Step:
+class TapeStep:
     """A change of memory while the tape recorded."""
 
     __slots__ = ()
@@ -45,7 +45,7 @@ class Step:
         raise NotImplementedError
 
 
-class Barrier(Step):
+class Barrier(TapeStep):
     """A change that no gradient can pass.
 
     Parameters

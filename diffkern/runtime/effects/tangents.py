@@ -278,7 +278,7 @@ class Tangents(Influence, Scope, Uncopied):
         if operation.tangents_behind:
             self._outside(perform, operation, stream)
         if any(self._tangent(held) is not None for held in read):
-            for each in operation.jvp(_Forward(self._tangent, self._made)):
+            for each in operation.jvp(_TangentsOf(self._tangent, self._made)):
                 self._outside(perform, each)
         else:
             for held in flow.ended:
@@ -331,7 +331,7 @@ class Tangents(Influence, Scope, Uncopied):
 
 
 @dataclass(frozen=True)
-class _Forward:
+class _TangentsOf:
     """The tangents of the arrays of an operation."""
 
     tangent: Callable[[array], array | None]

@@ -11,7 +11,7 @@ from typing import Any
 
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.effects.operation_step import OperationStep
-from diffkern.runtime.effects.step import Step
+from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.effects.tape_steps import FuncStep, LaunchStep
 
 __all__ = ["Picture", "ScopeMark", "draw"]
@@ -47,7 +47,7 @@ class _Node:
         return (self.label, [*self.reads], [*self.writes]) == (other.label, [*other.reads], [*other.writes])
 
 
-def draw(steps: Sequence[Step], scopes: Sequence[ScopeMark], picture: Picture) -> str:
+def draw(steps: Sequence[TapeStep], scopes: Sequence[ScopeMark], picture: Picture) -> str:
     """Return the graph."""
     return "\n".join(_Drawing(picture).lines(steps, [] if picture.ignore_graph_scopes else scopes)) + "\n"
 
@@ -58,7 +58,7 @@ class _Drawing:
     names: dict[int, str] = field(default_factory=dict)
     arrays: list[array] = field(default_factory=list)
 
-    def lines(self, steps: Sequence[Step], scopes: Sequence[ScopeMark]) -> Iterator[str]:
+    def lines(self, steps: Sequence[TapeStep], scopes: Sequence[ScopeMark]) -> Iterator[str]:
         yield "digraph tape {"
         yield f"  rankdir={self.picture.graph_direction};"
         yield "  node [fontname=Helvetica];"
@@ -136,7 +136,7 @@ def _text(name: str, about: Mapping[str, Any] | None) -> str:
     return f'"{name}{more}"'
 
 
-def _node(step: Step) -> _Node | None:
+def _node(step: TapeStep) -> _Node | None:
     """Return the node of a step; None for one that only ends the life of contents."""
     if isinstance(step, LaunchStep):
         executable, arrays = step.launch.executable, step.launch.arrays

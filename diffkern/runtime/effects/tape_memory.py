@@ -18,7 +18,7 @@ from diffkern.runtime.arrays.recast import check_passes, is_opaque
 from diffkern.runtime.effects.external_writes import Exposures, Place, place_of
 from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.residuals import Needs
-from diffkern.runtime.effects.step import Barrier, Step
+from diffkern.runtime.effects.step import Barrier, TapeStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory, watch
@@ -43,7 +43,7 @@ class TapeMemory:
         watch(self)
 
     def _clear(self) -> None:
-        self._steps: list[Step] = []
+        self._steps: list[TapeStep] = []
         self._launches = 0
         # What is being recorded, and behind how many launches: an interrupt leaves it here, and what the tape knows is
         # incomplete then.

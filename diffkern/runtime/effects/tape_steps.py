@@ -13,7 +13,7 @@ from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.effects.step import Step
+from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.regions import Region, joined
@@ -21,12 +21,12 @@ from diffkern.runtime.launch.resources import PutBack, Use, used
 from diffkern.runtime.launch.stamps import checked_by_stamps, with_one_writer
 from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Assign, Call, Operation, submit
+from diffkern.runtime.memory.operation import Add, Assign, FunctionCall, Operation, submit
 
 __all__ = ["FuncStep", "LaunchStep", "carry_out"]
 
 
-class LaunchStep(Step):
+class LaunchStep(TapeStep):
     """A launch.
 
     Attributes
@@ -289,7 +289,7 @@ class AdjointOfObjects(AdjointLaunch):
         """Return None: it has no native form."""
 
 
-class FuncStep(Step):
+class FuncStep(TapeStep):
     """A user's function that carries the gradients of some arrays from one to another."""
 
     can_repeat = False
@@ -306,7 +306,7 @@ class FuncStep(Step):
     def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
         # The function may write to any of these gradients, so that all of them have to count as live before it.
         cotangents.live.update(a._memory for a in self.arrays)
-        return [Call(self.backward)]
+        return [FunctionCall(self.backward)]
 
 
 def carry_out(work: Sequence[Sequence[Operation]]) -> None:

@@ -27,20 +27,20 @@ if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array
 
 __all__ = [
-    "Add", "Assign", "Call", "Composite", "Copy", "Flow", "Forward", "Handler", "Operation", "Reverse", "accumulate",
-    "memories", "perform", "run", "submit",
+    "Add", "Assign", "Composite", "Copy", "Flow", "FunctionCall", "Handler", "Operation", "OperationCotangents",
+    "OperationTangents", "accumulate", "memories", "perform", "run", "submit",
 ]  # fmt: skip
 
 
 class Handler(Protocol):
-    """What operations are handed to: it keeps what it needs of one, and passes it on."""
+    """A tape, or anything else that operations are handed to: it keeps what it needs of one, and passes it on."""
 
     def take(self, operation: Operation, stream: Stream | None = None) -> None:
         """Take an operation, for a stream if one is given."""
         ...
 
 
-class Forward(Protocol):
+class OperationTangents(Protocol):
     """Tangents of the arrays of an operation."""
 
     def tangent(self, held: array) -> array | None:
@@ -52,7 +52,7 @@ class Forward(Protocol):
         ...
 
 
-class Reverse(Protocol):
+class OperationCotangents(Protocol):
     """Cotangents of the arrays of an operation, and what these held."""
 
     def cotangent(self, held: array) -> array:
@@ -73,14 +73,14 @@ class Reverse(Protocol):
 
 
 class Flow(NamedTuple):
-    """How contents flow through an operation."""
+    """The arrays of an operation by the way in which contents flow through it."""
 
     written: tuple[array, ...]
-    """What it writes."""
+    """The arrays that it writes."""
     sources: tuple[array, ...]
-    """What its results depend on: what it reads, but for what it only adds to."""
+    """The arrays that its results depend on: what it reads, but for what it only adds to."""
     ended: tuple[array, ...]
-    """What it overwrites as a whole: what it writes and does not read."""
+    """The arrays that it overwrites as a whole: what it writes and does not read."""
 
 
 class Operation(ABC):
@@ -103,7 +103,7 @@ class Operation(ABC):
     """True if it performs other operations, which are run, queued and recorded one by one."""
 
     phrase = "an operation"
-    """What messages call it where its label says nothing to a user."""
+    """The words for it in messages, where its label says nothing to a user."""
 
     tangents_behind = False
     """True if its tangents are computed behind it, from what it has written; else before it."""
@@ -158,7 +158,7 @@ class Operation(ABC):
         """Return the arrays whose contents its derivatives read, as they are behind it."""
         return ()
 
-    def jvp(self, tangents: Forward) -> Sequence[Operation]:
+    def jvp(self, tangents: OperationTangents) -> Sequence[Operation]:
         """Return operations that set the tangents of what it writes.
 
         Raises
@@ -168,7 +168,7 @@ class Operation(ABC):
         """
         raise self._no_derivative("forward")
 
-    def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
+    def vjp(self, cotangents: OperationCotangents) -> Sequence[Operation]:
         """Return operations that carry the cotangents of what it writes to those of what it reads.
 
         They add to the cotangents of what it reads, and set those of what it overwrites to zero.
@@ -298,7 +298,7 @@ class Composite(Operation):
         return None
 
 
-class Call(Composite):
+class FunctionCall(Composite):
     """A function that performs operations."""
 
     __slots__ = ("_function",)
@@ -376,10 +376,10 @@ class Assign(_Change):
     def constants(self) -> bytes:
         return self.values.tobytes()
 
-    def jvp(self, tangents: Forward) -> Sequence[Operation]:
+    def jvp(self, tangents: OperationTangents) -> Sequence[Operation]:
         return ()  # nothing that it reads has a tangent
 
-    def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
+    def vjp(self, cotangents: OperationCotangents) -> Sequence[Operation]:
         return (Assign(cotangents.cotangent(self.goal), 0),)
 
     def as_copy(self) -> Steps | None:
@@ -424,12 +424,12 @@ class Copy(_Change):
     def steps(self) -> Steps | None:
         return self._memory.copy_steps(self.goal, self.source)
 
-    def jvp(self, tangents: Forward) -> Sequence[Operation]:
+    def jvp(self, tangents: OperationTangents) -> Sequence[Operation]:
         tangent = tangents.tangent(self.source)
         goal = tangents.made(self.goal)
         return (Assign(goal, 0),) if tangent is None else (Copy(goal, tangent),)
 
-    def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
+    def vjp(self, cotangents: OperationCotangents) -> Sequence[Operation]:
         ct_goal, ct_source = cotangents.cotangent(self.goal), cotangents.cotangent(self.source)
         # By way of a copy of the cotangent, because the two arrays may be parts of one.
         moved = cotangents.scratch(ct_goal, ct_source._memory.device)
@@ -472,11 +472,11 @@ class Add(_Change):
     def steps(self) -> Steps | None:
         return self.goal._memory.add_steps(self.goal, self.source)
 
-    def jvp(self, tangents: Forward) -> Sequence[Operation]:
+    def jvp(self, tangents: OperationTangents) -> Sequence[Operation]:
         tangent = tangents.tangent(self.source)
         return () if tangent is None else (Add(tangents.made(self.goal), tangent),)
 
-    def vjp(self, cotangents: Reverse) -> Sequence[Operation]:
+    def vjp(self, cotangents: OperationCotangents) -> Sequence[Operation]:
         # The goal's cotangent stays as it is, and the source's receives it.
         return (Add(cotangents.cotangent(self.source), cotangents.cotangent(self.goal)),)
 

@@ -9,11 +9,11 @@ from typing import Protocol
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.effects.step import Step
+from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.launch.regions import Region
 from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Call, Operation
+from diffkern.runtime.memory.operation import FunctionCall, Operation
 
 __all__ = ["RolloutStep", "Steps"]
 
@@ -52,7 +52,7 @@ class Inputs:
     arrays: Sequence[array]
 
 
-class RolloutStep(Step):
+class RolloutStep(TapeStep):
     """A roll-out on a tape.
 
     Attributes
@@ -117,4 +117,4 @@ class RolloutStep(Step):
             needed = {index: copy for index, copy in self.contents.items() if self.needs_after(index)}
             self.steps.take_back(cotangents.inside(live), needed)
 
-        return [Call(roll_out)]
+        return [FunctionCall(roll_out)]
