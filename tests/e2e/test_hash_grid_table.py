@@ -147,7 +147,7 @@ def test_a_build_of_few_points_is_one_launch_or_two(dim, names, monkeypatch):
     launched = []
     launch = hash_grid.launch
     monkeypatch.setattr(hash_grid, "launch", lambda kernel, **of: (launched.append(kernel.name), launch(kernel, **of)))
-    monkeypatch.setattr(hash_grid, "perform", launched.append)
+    monkeypatch.setattr(hash_grid, "submit", launched.append)
     grid = dk.HashGrid(dim, dim, dim, device="cpu")
     for points in (dk.zeros(10, dtype=dk.vec3), dk.zeros(500, dtype=dk.vec3)[::2]):
         launched.clear()

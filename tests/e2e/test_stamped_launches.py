@@ -241,7 +241,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
             type(made[0]).execute(made[0])
 
         monkeypatch.setattr(
-            stamps, "perform", lambda operation: execute() if operation is made[0] else operation.execute()
+            stamps, "submit", lambda operation: execute() if operation is made[0] else operation.execute()
         )
         return made
 

@@ -27,9 +27,10 @@ from diffkern.runtime.arrays.type_keys import dtype_of
 from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.value_bytes import pack_value
-from diffkern.runtime.memory.operation import Assign, Copy
+from diffkern.runtime.memory.operation import Assign, Copy, Operation
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import is_recorded
+from diffkern.runtime.memory.stream import Stream
 
 __all__ = ["Copied", "Filled", "Launched", "Recording", "record"]
 
@@ -113,13 +114,21 @@ class _Recorder(Scope):
     def _begin(self) -> tuple[str, _Recorder, _Recorder]:
         return "recorder", self, self
 
-    def add(self, operation: Any, stream: Any) -> None:
+    def check_parts(self, operation: Operation) -> None:
+        """Raise for an operation with a derivative of its own, of which JAX would see the parts alone."""
+        raise LaunchError(
+            f"a function for JAX cannot have an operation with a derivative of its own: {operation.label}",
+            remedy="give its derivative to JAX, with jax.custom_vjp or jax.custom_jvp around functions of launches",
+        )
+
+    def take(self, operation: Operation, stream: Stream | None = None) -> None:
         if not isinstance(operation, (PackedLaunch, Copy, Assign)):
             raise LaunchError(
                 f"a function for JAX launches kernels, copies and fills; it cannot record: {operation.label}",
                 remedy="JAX makes gradients itself: leave adjoint launches out",
             )
         self.operations.append(operation)
+        operation.touch()
 
 
 def record(name: str, function: Callable[..., Any], arguments: Sequence[Argument]) -> Recording:

@@ -45,6 +45,9 @@ class Collector(Scope):
     def check_read(self, held: array) -> None:
         """Do nothing: no read by a sweep is the user's."""
 
+    def check_parts(self, operation: Operation) -> None:
+        """Do nothing: a sweep with calls of functions is not compiled."""
+
     def take(self, operation: Operation, stream: Stream | None = None) -> None:
         """Collect an operation."""
         self.operations.append(operation)

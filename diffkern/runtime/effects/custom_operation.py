@@ -70,10 +70,11 @@ class CustomOperation:
             to an array that it has not made, or returns anything but arrays that it has made.
         """
         handler = current.tape
-        if handler is None:
+        if handler is None and current.recorder is None:
             return self.forward(*args)
         given, began = [arg for arg in args if isinstance(arg, array)], births()
-        current.tape = Inside(handler, self.name, given, began)  # type: ignore[assignment]  # it is in a tape's place
+        if handler is not None:
+            current.tape = Inside(handler, self.name, given, began)  # type: ignore[assignment]  # in a tape's place
         try:
             found = self.forward(*args)
         finally:

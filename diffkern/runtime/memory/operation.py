@@ -221,6 +221,8 @@ def perform(operation: Operation, stream: Stream | None = None) -> None:
 def submit(operation: Operation, stream: Stream | None = None) -> None:
     """Run an operation now or on a stream, or give it to the sequence that is being recorded; no tape learns of it."""
     if operation.is_composite:
+        if current.recorder is not None:
+            current.recorder.check_parts(operation)
         # Handlers that took it have taken its parts with it.
         here, current.tape = current.tape, None
         try:

@@ -130,6 +130,9 @@ class Recorder(Scope):
         """Return the recorder of a part of this recording that becomes one step of it."""
         return Recorder(False, self._allow_reads, self.written, self._is_capture)
 
+    def check_parts(self, operation: Operation) -> None:
+        """Do nothing: the operations that a composite one performs are recorded."""
+
     def take(self, operation: Operation, stream: Stream | None = None) -> None:
         """Record an operation, and run it if those that are recorded run."""
         self._record(operation, stream)

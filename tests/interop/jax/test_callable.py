@@ -222,6 +222,13 @@ def writes_outside(x: Floats, out: Floats):
     dk.launch(k.smooth, x.shape, inputs=[x], outputs=[out])
 
 
+smoothed = dk.custom_operation(lambda x: x + x, vjp=lambda args, results, cotangents: cotangents)
+
+
+def has_a_derivative_of_its_own(x: Floats, out: Floats):
+    dk.copy(out, smoothed(x))
+
+
 def takes_a_component(x: Floats, v: dk.vec3, out: Floats):
     dk.launch(k.wave, x.shape, inputs=[x, x, v[1]], outputs=[out])
 
@@ -235,6 +242,7 @@ def takes_a_component(x: Floats, v: dk.vec3, out: Floats):
         (writes_outside, (), "not among its arguments"),
         (writes_to_an_input, (), "writes to 'x', which is passed and not returned"),
         (fills_an_input, (), "writes to 'x', which is passed and not returned"),
+        (has_a_derivative_of_its_own, (), "cannot have an operation with a derivative of its own"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused(function, more, message):
