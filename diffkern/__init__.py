@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
-import diffkern.runtime.arrays.construct  # noqa: F401  # lets dk.array take data
 from diffkern._version import __version__ as __version__
 from diffkern.kernels.decorator import kernel as kernel
 from diffkern.kernels.kernel import Kernel as Kernel

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-import diffkern.runtime.arrays.construct  # noqa: F401  lets dk.array take data
 from diffkern.cuda.devices import place
 from diffkern.cuda.streams import native
 from diffkern.errors import MisuseError

@@ -17,6 +17,7 @@ from diffkern.ir.types import Array
 from diffkern.lang.alternatives import Alternative
 from diffkern.lang.patterns import Pattern, pattern_of
 from diffkern.lang.structs import public_type, resolve_type
+from diffkern.process.late import ARRAY
 from diffkern.process.tracebacks import Entrance
 
 __all__ = [
@@ -186,8 +187,8 @@ class ArrayOf(Alternative):
 
     __slots__ = ("ndim",)
 
-    make: ClassVar[Callable[..., Any]]
-    """The constructor of an array from data, set by the run time."""
+    make: ClassVar[Callable[..., Any]] = ARRAY
+    """The constructor of an array from data."""
 
     def __init__(self, ndim: int) -> None:
         self.ndim: Final = ndim

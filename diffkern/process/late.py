@@ -11,13 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "CONVERTED", "ELEMENTWISE", "EVALUATE", "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GRAPH",
-    "INDEXED_ARRAY", "NUMBA_TYPE", "OPERATED", "OUTLINE", "TOTAL", "Late",
+    "ARRAY", "ARRAY_AT", "ARRAY_FROM_DATA", "ARRAY_OF_STRUCTS", "CONVERTED", "ELEMENTWISE", "EVALUATE",
+    "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GRAPH", "INDEXED_ARRAY", "NUMBA_TYPE", "OPERATED",
+    "OUTLINE", "TOTAL", "Late",
 ]  # fmt: skip
 
 
 class Late:
-    """A function that is imported when it is first called.
+    """A function or class that is imported when it is first called or asked for.
 
     Parameters
     ----------
@@ -32,19 +33,36 @@ class Late:
         self._found: Callable[..., Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.value(*args, **kwargs)
+
+    @property
+    def value(self) -> Any:
+        """The object that the name stands for."""
         found = self._found
         if found is None:
             found = self._found = self.find()
-        return found(*args, **kwargs)
+        return found
 
     def find(self) -> Any:
-        """Return the object that the name stands for."""
+        """Return the object that the name stands for, looked up anew."""
         module, _, path = self.name.partition(":")
         found: Any = importlib.import_module(module)
         for part in path.split("."):
             found = getattr(found, part)
         return found
 
+
+ARRAY = Late("diffkern.runtime.arrays.array:array")
+"""The class of arrays, for what stands in the place of one and what makes one of data."""
+
+ARRAY_AT = Late("diffkern.runtime.arrays.construct:at_address")
+"""An array over memory given by its address, for the constructor of arrays."""
+
+ARRAY_FROM_DATA = Late("diffkern.runtime.arrays.construct:from_data")
+"""An array made from data, for the same."""
+
+ARRAY_OF_STRUCTS = Late("diffkern.runtime.arrays.structured:StructuredArray")
+"""The class of arrays whose elements are structs, for the same."""
 
 ELEMENTWISE = Late("diffkern.transforms.elementwise:find")
 """Kernels that copy and add arrays of a GPU, for its memory."""

@@ -65,7 +65,7 @@ ADDRESSES = [
     ),
     Fault(
         "an array of an array without a copy knows nothing of it",
-        edit(construct, "_from_data", "isinstance(data, array) and source.size", "False"),
+        edit(construct, "from_data", "isinstance(data, array) and source.size", "False"),
         (f"{_TESTS}::test_an_array_of_an_array_without_a_copy[same-0]",),
     ),
 ]

@@ -11,7 +11,7 @@ import builtins
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic
+from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from diffkern.lang.annotations import ANY, ArrayAnnotation, subscripted
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
 from diffkern.lang.values import CompositeValue
+from diffkern.process.late import ARRAY_AT, ARRAY_FROM_DATA, ARRAY_OF_STRUCTS
 from diffkern.process.tracebacks import Entrance
 from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.arrays.array_copy import copy as copy_elements
@@ -137,15 +138,6 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
     _writable: bool
     shape: tuple[int, ...]
 
-    _of_structs: ClassVar[type[array]]
-    """The class of arrays of structs, set by :mod:`diffkern.runtime.arrays.structured`."""
-
-    _from_data: ClassVar[Callable[[Any, Stored | None, tuple[int, ...] | None, bool, Any, bool], array]]
-    """The constructor of arrays from data, set by :mod:`diffkern.runtime.arrays.construct`."""
-
-    _at: ClassVar[Callable[..., array]]
-    """The constructor of arrays over memory given by its address, set there as well."""
-
     def __new__(
         cls,
         data: Any = None,
@@ -171,11 +163,11 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         element = None if dtype is ANY or dtype is None or dtype is Any else resolve_type(dtype)
         if ptr is not None:
             kind, has_own = FLOAT32 if element is None else element, requires_grad or grad is not None
-            made = array._at(ptr, as_shape(shape), kind, strides, capacity, deleter, device, has_own)
+            made = ARRAY_AT(ptr, as_shape(shape), kind, strides, capacity, deleter, device, has_own)
         elif data is None:
             made = new(as_shape(shape), FLOAT32 if element is None else element, False, get_device(device), pinned)
         else:
-            made = array._from_data(data, element, None if shape is None else as_shape(shape), copy, device, pinned)
+            made = ARRAY_FROM_DATA(data, element, None if shape is None else as_shape(shape), copy, device, pinned)
         if ndim is not None and made.ndim != ndim:
             raise ValueError(f"the data have {made.ndim} axes of elements, not ndim={ndim}")
         if grad is not None:
@@ -488,9 +480,6 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             raise ValueError(f"{described(self)} lies over read-only memory of NumPy; make it with copy=True")
 
 
-Placeholder.array = array
-
-
 # -- construction ----------------------------------------------------------------------------------------------------
 
 
@@ -535,7 +524,7 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
     ndim = data.ndim - len(component_shape(element))
     if not 1 <= ndim <= MAX_NDIM:
         raise ValueError(f"an array has 1 to {MAX_NDIM} axes, not {ndim}")
-    made = object.__new__(array._of_structs if isinstance(element, Struct) else array)
+    made: array = object.__new__(ARRAY_OF_STRUCTS.value if isinstance(element, Struct) else array)
     made._data = data
     made._element = element
     made._memory = memory

@@ -16,7 +16,6 @@ import numpy as np
 from diffkern.errors import described
 from diffkern.ir.structs import Stored, Struct, holds_arrays
 from diffkern.ir.types import INT8, UINT8, is_complex
-from diffkern.lang.annotations import ArrayOf
 from diffkern.lang.structs import definition_of
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.arrays.array import _given, _make, array, new, wrap
@@ -36,10 +35,10 @@ from diffkern.runtime.memory.device import CPU, Device, get_device
 from diffkern.runtime.memory.memory import byte_range
 from diffkern.runtime.memory.operation import Copy
 
-__all__: list[str] = []
+__all__ = ["at_address", "from_data"]
 
 
-def _from_data(
+def from_data(
     data: Any, element: Stored | None, shape: tuple[int, ...] | None, copy: bool, device: Any, pinned: bool
 ) -> array:
     if not isinstance(data, (array, np.ndarray)) and hasattr(data, "__cuda_array_interface__"):
@@ -139,7 +138,7 @@ def _from_device(data: array, element: Stored | None, shape: tuple[int, ...] | N
     """Return an array over or with the elements of one on a GPU, without a detour over the host if the types agree."""
     if element is not None and element != data._element:
         if copy:
-            return _from_data(data._host(), element, shape, True, data.device, False)
+            return from_data(data._host(), element, shape, True, data.device, False)
         raise TypeError(f"{described(data)} has no elements of type {element}")
     part = data if shape is None else data.reshape(shape)
     if not copy:
@@ -164,7 +163,7 @@ def _as_numpy(data: Any, element: Stored | None) -> np.ndarray[Any, Any]:
     return as_numpy(data)
 
 
-def _at(
+def at_address(
     ptr: int,
     shape: tuple[int, ...],
     element: Stored,
@@ -291,8 +290,3 @@ def _part_of(held: array, place: Place, element: Stored) -> array:
     if not is_injective(made):
         recast.keeps_numbers = False
     return made
-
-
-array._at = staticmethod(_at)
-array._from_data = staticmethod(_from_data)
-ArrayOf.make = array

@@ -14,6 +14,7 @@ import numpy as np
 from diffkern.ir.structs import Stored
 from diffkern.ir.types import FLOAT32
 from diffkern.lang.annotations import ArrayAnnotation, array_annotation
+from diffkern.process.late import ARRAY
 from diffkern.runtime.arrays.convert import component_shape, stored_type
 
 __all__ = ["Placeholder"]
@@ -27,9 +28,6 @@ class Placeholder(ArrayAnnotation):
     shape
         The extents of an array that has no elements; a program may store anything else here.
     """
-
-    array: ClassVar[type]
-    """The class whose instance it counts as, set by :mod:`diffkern.runtime.arrays.array`."""
 
     device: ClassVar[None] = None
     grad: ClassVar[None] = None
@@ -50,7 +48,7 @@ class Placeholder(ArrayAnnotation):
         made.shape = (0,) * annotation.ndim
         return made
 
-    __class__ = property(lambda self: Placeholder.array)  # for isinstance
+    __class__ = property(lambda self: ARRAY.value)  # for isinstance
 
     def __len__(self) -> int:
         return 0

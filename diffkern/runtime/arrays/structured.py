@@ -157,6 +157,3 @@ def _fill(out: np.ndarray[Any, Any], values: Any, struct: Struct) -> None:
     if out.ndim:
         raise ValueError(f"the nested lists of {struct.name} are not of equal length")
     out[...] = element_values(values)
-
-
-array._of_structs = StructuredArray
