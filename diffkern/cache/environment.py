@@ -20,6 +20,7 @@ __all__ = ["compiler_digest", "distribution_versions", "has_mathdx"]
 
 # Everything that has a say in the generated code. The run time, the cache and the command line have none.
 _COMPILE_SIDE = (
+    "compiler/adjoint_strategies.py",
     "compiler/compilation.py",
     "compiler/passes.py",
     "compiler/pipeline.py",

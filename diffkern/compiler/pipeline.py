@@ -20,25 +20,31 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 
-from diffkern.ad.adjoint import Adjoint, Swept
+from diffkern.ad.adjoint import Swept
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.forward import with_tangents
 from diffkern.ad.gather import gathered, gathering_pays
 from diffkern.ad.inner import FuncDerivatives
-from diffkern.ad.joint import can_join, joined
+from diffkern.ad.joint import joined
 from diffkern.ad.load_log import Overwritten, Reading, overwritten_values
 from diffkern.ad.reverse import reverse
 from diffkern.ad.stamps import StampedFunction, stamp_accesses
 from diffkern.analysis.blocks import check_adjoint
 from diffkern.analysis.conflicts import analyse_conflicts
-from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import keep_taken
 from diffkern.analysis.deposits import check_no_deposits
 from diffkern.analysis.pointed import check_not_pointed
-from diffkern.analysis.sorted_updates import Unsorted, sorted_sums, store_contributions
+from diffkern.analysis.sorted_updates import store_contributions
 from diffkern.analysis.warps import check_no_warps
 from diffkern.compiler import passes
-from diffkern.contracts.manifest import Conflict, SortedSum
+from diffkern.compiler.adjoint_strategies import (
+    copied,
+    gathering,
+    joint_work,
+    may_be_joined,
+    may_gather,
+    sorted_sums_of,
+)
 from diffkern.contracts.options import FORWARD, Variant, VmapLayer
 from diffkern.frontend.statements.lowering import lower
 from diffkern.ir.clone import clone_function
@@ -171,18 +177,18 @@ def finish(
     # The reverse sweep emits each derivative rule by itself; what they share is merged before anything measures the
     # adjoint.
     run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
-    work = gathering = None
+    work = other = None
     # A program that gathers was asked for by name. Else it is only tried on a copy, to tell the run time whether it
     # pays.
     if variant.gathers:
-        adjoint = _gathering(adjoint, variant, context)
-    elif primal is not None and _may_gather(variant):
-        gathering = gathered(_copy(adjoint))
+        adjoint = gathering(adjoint, variant, context)
+    elif primal is not None and may_gather(variant):
+        other = gathered(copied(adjoint))
     if primal is not None and variant.joint:
         adjoint = joined(primal, adjoint)
         run(passes.JOIN, context.done("join", ADJOINT, adjoint.fn), context)
-    elif primal is not None and _may_be_joined(variant):
-        work = _joint_work(primal, adjoint)
+    elif primal is not None and may_be_joined(variant):
+        work = joint_work(primal, adjoint)
     # After joining, which adds the primal's shared memory to that of the adjoint.
     check_adjoint(adjoint.fn, target.shared_bytes)
     if variant.deterministic:
@@ -191,74 +197,9 @@ def finish(
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
     context.done("conflicts", PROGRAM, adjoint.fn)
     # Without conflicts a scattering adjoint needs no atomics, so there is nothing to win.
-    pays = gathering is not None and gathering_pays(adjoint.fn, conflicts, gathering[0])
-    gather = gathering[1] if gathering is not None and pays else None
-    return Derivative(adjoint, tuple(conflicts), work, gather, _sums(adjoint, conflicts, variant))
-
-
-def _sums(adjoint: Adjoint, conflicts: Sequence[Conflict], variant: Variant) -> tuple[SortedSum, ...] | Unsorted:
-    """Return how the destinations of racing contributions are computed, or why they cannot be sorted.
-
-    Only plain programs have such sums. A deterministic one has none: whether an order is known depends on earlier
-    launches, and a sorted sum rounds in its own way.
-    """
-    simt = target_named(variant.target, variant.compiler).simt
-    if variant.is_debug or variant.deterministic or variant.accumulate != "plain" or simt:
-        return ()
-    # Parameters come in this order: those of the primal, saved values, cotangents.
-    own = len(adjoint.fn.params) - len(adjoint.saved) - len(adjoint.cotangents)
-    found = sorted_sums(adjoint.fn, adjoint.buffers, conflicts, own)
-    if isinstance(found, Unsorted):
-        return replace(found, cotangent=adjoint.cotangents[found.cotangent])
-    return tuple(replace(one, cotangent=adjoint.cotangents[one.cotangent]) for one in found)
-
-
-def _gathering(adjoint: Adjoint, variant: Variant, context: Context) -> Adjoint:
-    """The adjoint whose threads gather, in place."""
-    found = gathered(adjoint)
-    if found is None:
-        raise ValueError(f"no thread of {adjoint.fn.name} adds to an element of each other one")
-    # Collecting like terms reorders sums, so it takes fast_math.
-    shared = passes.GATHER if variant.options.fast_math else passes.SHARE
-    run(shared, context.done("gather", ADJOINT, found[0].fn), context)
-    return found[0]
-
-
-def _may_gather(variant: Variant) -> bool:
-    """Return whether launches may ask for a program whose threads gather the contributions of others.
-
-    On a CPU that is less work only where like terms may be collected, in products of any order. On a GPU, atomic
-    updates of one element by all threads cost more than recomputation.
-    """
-    # Checked programs and those with another way of accumulating stay as the user's kernel implies.
-    if variant.is_debug or variant.accumulate != "plain":
-        return False
-    return bool(variant.options.fast_math) or target_named(variant.target, variant.compiler).simt
-
-
-def _copy(adjoint: Adjoint) -> Adjoint:
-    return replace(adjoint, fn=clone_function(adjoint.fn))
-
-
-def _may_be_joined(variant: Variant) -> bool:
-    """Return whether sequences may ask for a program that runs the primal of the launch as well as the adjoint."""
-    # There are joint programs only for the plain case: without checks, and with cotangents that may be taken and summed
-    # in any order.
-    if variant.is_debug or variant.deterministic or variant.preserve_cotangents or variant.accumulate != "plain":
-        return False
-    return not target_named(variant.target, variant.compiler).simt
-
-
-def _joint_work(primal: Function, adjoint: Adjoint) -> float | None:
-    """The work of a program that does what a prepared function and its adjoint do, as a part of the work of the two.
-
-    None if there can be no such program.
-    """
-    if not can_join(primal, adjoint):
-        return None
-    # The joined function shares loads and intermediate values; only its cost after fusion tells how much that saves.
-    apart = thread_cost(primal) + thread_cost(adjoint.fn)
-    return thread_cost(run(passes.JOIN, joined(primal, _copy(adjoint)).fn)) / apart
+    pays = other is not None and gathering_pays(adjoint.fn, conflicts, other[0])
+    gather = other[1] if other is not None and pays else None
+    return Derivative(adjoint, tuple(conflicts), work, gather, sorted_sums_of(adjoint, conflicts, variant))
 
 
 # `ad` differentiates funcs inside of kernels by these steps, and must not import the pipeline itself.
