@@ -19,7 +19,7 @@ TRACES = [
                "Add(ct_source, moved), Assign(ct_goal, 0)"),
           (f"{_TRACE}[tapes_copies_and_fills]",)),
     Fault("steps that no gradient reaches have adjoints",
-          edit(operation_step, "OperationStep.prepare", "held._memory in live", "True"),
+          edit(operation_step, "OperationStep.prepare", "if held._memory in live:", "if True:"),
           (f"{_TRACE}[tapes_copies_and_fills]",)),
     Fault("gradients are put aside in the order of a set",
           edit(tape, "Tape._sweep", "memory for memory in self._owners if memory in self._written",
