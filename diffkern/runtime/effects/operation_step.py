@@ -96,7 +96,7 @@ class OperationStep(TapeStep):
             return []
         if not self.varied:
             # The cotangent of what was there before is zero.
-            return [Assign(cotangents.of(held), 0) for held in self.flow.ended if held._memory in live and held._smooth]
+            return [Assign(cotangents.of(held), 0) for held in self.flow.ended if held._smooth]
         for index in self.lost:
             if index not in self.contents:
                 raise LaunchError(
