@@ -36,6 +36,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "lang.dtypes": "dtype_from_numpy dtype_to_numpy",
     "lang.func": "constant func",
     "transforms.higher": "grad hvp jvp value_and_grad vjp",
+    "transforms.implicit": "fixed_point linear_solve root",
     "transforms.jacobians": "hessian jacobian",
     "transforms.mapping": "map_arrays=map",
     "lang.rules": "adjoint func_grad func_replay",

@@ -132,6 +132,9 @@ from diffkern.transforms.higher import hvp as hvp
 from diffkern.transforms.higher import jvp as jvp
 from diffkern.transforms.higher import value_and_grad as value_and_grad
 from diffkern.transforms.higher import vjp as vjp
+from diffkern.transforms.implicit import fixed_point as fixed_point
+from diffkern.transforms.implicit import linear_solve as linear_solve
+from diffkern.transforms.implicit import root as root
 from diffkern.transforms.indexed import indexedarray as indexedarray
 from diffkern.transforms.indexed import indexedarray1d as indexedarray1d
 from diffkern.transforms.indexed import indexedarray2d as indexedarray2d
@@ -7864,6 +7867,7 @@ __all__ = [
     "expect_near",
     "expect_neq",
     "expm1",
+    "fixed_point",
     "float16",
     "float32",
     "float64",
@@ -7934,6 +7938,7 @@ __all__ = [
     "length_sq",
     "lerp",
     "lgamma",
+    "linear_solve",
     "ln10",
     "ln2",
     "load",
@@ -8038,6 +8043,7 @@ __all__ = [
     "record",
     "record_event",
     "rint",
+    "root",
     "round",
     "rshift",
     "rsqrt",

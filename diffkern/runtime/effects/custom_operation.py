@@ -92,7 +92,7 @@ class CustomOperation:
                     f"{self!r} returned {described(result)}",
                     remedy="return an array, or a tuple of arrays, that it has made",
                 )
-            if result._memory.born <= began or result._memory.foreign or id(result._memory) in seen:
+            if result._memory.serial <= began or result._memory.foreign or id(result._memory) in seen:
                 raise LaunchError(
                     f"{self!r} returned {described(result)}, whose memory is not its own",
                     remedy="return arrays that it has made, each once; dk.clone() makes one of another",

@@ -90,4 +90,4 @@ class Inside:
         """Do nothing: what depends on what is known from the operation as a whole."""
 
     def _is_own(self, held: array) -> bool:
-        return held._memory.born > self._began and not held._memory.foreign
+        return held._memory.serial > self._began and not held._memory.foreign

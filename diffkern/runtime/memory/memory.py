@@ -78,8 +78,10 @@ class Memory(ABC):
         Whether somebody else allocated it, so that another object may describe the same bytes.
     pointed
         The arrays to which elements point, by the bytes that stand for them; None if none ever did.
-    born
+    serial
         Greater than that of any block that existed before.
+    born
+        The same, but for a block that counts as being as old as another one.
     retains
         Whether the gradient of its contents at the end of a tape is kept, although launches on the tape wrote them.
     warp_dialect
@@ -99,13 +101,13 @@ class Memory(ABC):
 
     __slots__ = (
         "__weakref__", "_counter", "_shared", "_where", "address", "born", "exposed", "foreign", "journal", "lendings",
-        "lent", "nbytes", "pointed", "retains", "version", "warp_dialect", "zero_version",
+        "lent", "nbytes", "pointed", "retains", "serial", "version", "warp_dialect", "zero_version",
     )  # fmt: skip
 
     def __init__(self, address: int, nbytes: int, zero: bool = False, foreign: bool = False) -> None:
         self.address = address
         self.nbytes = nbytes
-        self.born = next(_births)
+        self.serial = self.born = next(_births)
         self.version = 0
         self.zero_version = 0 if zero else -1
         self.exposed = self.foreign = foreign

@@ -1,0 +1,403 @@
+"""Solutions of equations, with derivatives by the implicit function theorem.
+
+An equation is given by its residual, a function of arrays that launches kernels. How the solution was found does not
+matter for its derivative, of which nothing is kept but the solution: that is the solution of a linear equation, whose
+matrix is the residual's Jacobian, and is never formed. It is solved by the same function, so that derivatives of any
+order follow in both modes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diffkern.errors import LaunchError, MisuseError, described
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array_copy import clone
+from diffkern.runtime.arrays.create import zeros_like
+from diffkern.runtime.effects.custom_operation import custom_operation
+from diffkern.runtime.launch.launch import launch
+from diffkern.transforms.gmres import Numbers, gmres
+from diffkern.transforms.higher import jvp, vjp
+from diffkern.utils.kernels import matrix_vector
+
+__all__ = ["fixed_point", "linear_solve", "root"]
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class _Equation:
+    """A residual that is to be zero, and how near to zero counts.
+
+    Attributes
+    ----------
+    residual
+        The function of the unknown and the parameters.
+    name
+        The name of the equation for messages.
+    tol
+        The largest number in the residual of a solution; None for that of the type.
+    linear
+        Whether the residual is linear in the unknown; then `tol` is a part of the residual at zero.
+    """
+
+    residual: Function
+    name: str
+    tol: float | None
+    maxiter: int
+    linear: bool = False
+
+    def tolerance(self, x: array, first: float) -> float:
+        """Return the largest number in the residual of a solution, given that at the beginning."""
+        single = x._data.dtype.itemsize < 8
+        tol = (1e-5 if single else 1e-10) if self.tol is None else self.tol
+        return tol * first if self.linear else tol
+
+
+def _apply(solve: Function, equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
+    """Return the solution that a function finds, with the derivatives of the solution of an equation."""
+
+    def forward(x0: array, *theta: Any) -> array:
+        found: array = solve(x0, *theta)
+        return found
+
+    forward.__name__ = equation.name
+
+    def backward(args: Any, results: Any, cotangents: Any) -> Any:
+        (_, *theta), (x,), (ct,) = args, results, cotangents
+        given, smooth, merged = _parted(theta)
+        # With r(x, θ) = 0: (∂r/∂x)ᵀ λ = ct, and the cotangent of θ is -(∂r/∂θ)ᵀ λ.
+        adjoint = _Equation(
+            lambda multiplier, x, ct, *theta: vjp(lambda x: equation.residual(x, *theta), (x,), multiplier)[1][0] - ct,
+            f"the adjoint of {equation.name}", None, equation.maxiter, linear=True,
+        )  # fmt: skip
+        multiplier = _solved(adjoint, ct * 0.0, (x, ct, *theta))
+        if not given:
+            return (None,) * len(args)
+        _, found = vjp(lambda *given: equation.residual(x, *merged(given)), given, multiplier * -1.0)
+        return None, *(found[smooth.index(k)] if k in smooth else None for k in range(len(theta)))
+
+    def along(args: Any, results: Any, tangents: Any) -> Any:
+        (_, *theta), (x,), (_, *changes) = args, results, tangents
+        moved = [k for k, change in enumerate(changes) if change is not None]
+        if not moved:
+            return None
+        # (∂r/∂x) dx = -(∂r/∂θ) dθ.
+        count = len(theta)
+
+        def residual(change: array, x: array, *rest: Any) -> array:
+            theta, own = rest[:count], rest[count:]
+            primals = (x, *(theta[k] for k in moved))
+
+            def of(x: array, *varied: Any) -> Any:
+                held = list(theta)
+                for k, value in zip(moved, varied, strict=True):
+                    held[k] = value
+                return equation.residual(x, *held)
+
+            found: array = jvp(of, primals, (change, *own))[1]
+            return found
+
+        forward = _Equation(residual, f"the tangent of {equation.name}", None, equation.maxiter, linear=True)
+        return _solved(forward, x * 0.0, (x, *theta, *(changes[k] for k in moved)))
+
+    found: array = custom_operation(forward, vjp=backward, jvp=along)(x0, *theta)
+    return found
+
+
+def _parted(theta: Sequence[Any]) -> tuple[tuple[array, ...], list[int], Callable[[Sequence[array]], list[Any]]]:
+    """Return the arrays of floats among parameters, their places, and a function that puts others in their place."""
+    smooth = [k for k, held in enumerate(theta) if isinstance(held, array) and held._smooth]
+
+    def merged(given: Sequence[array]) -> list[Any]:
+        held = list(theta)
+        for k, value in zip(smooth, given, strict=True):
+            held[k] = value
+        return held
+
+    return tuple(theta[k] for k in smooth), smooth, merged
+
+
+def _solved(equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
+    """Return the solution of an equation by Newton's method, with its derivatives."""
+    return _apply(lambda x0, *theta: _newton(equation, x0, theta), equation, x0, theta)
+
+
+def _newton(equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
+    """Return the solution by Newton's method, whose linear equations are solved without their matrices."""
+    x = clone(x0)
+    value = _residual(equation, x, theta)
+    bound = equation.tolerance(x, float(np.abs(value).max(initial=0.0)))
+    for _ in range(equation.maxiter):
+        if np.abs(value).max(initial=0.0) <= bound:
+            return x
+
+        def product(direction: Numbers, x: array = x) -> Numbers:
+            way = direction.astype(x._data.dtype).reshape(x._data.shape)
+            return _numbers(jvp(lambda x: equation.residual(x, *theta), (x,), (way,))[1])
+
+        # Newton's steps need not be exact but for linear equations, which are solved in one.
+        part = 0.1 * bound / float(np.linalg.norm(value)) if equation.linear else 1e-3
+        step = gmres(product, -value, part)
+        x, value = _shorter(equation, x, theta, value, step)
+    if np.abs(value).max(initial=0.0) <= bound:
+        return x
+    raise _not_solved(equation, float(np.abs(value).max()), bound, f"{equation.maxiter} steps of Newton's method")
+
+
+def _shorter(
+    equation: _Equation, x: array, theta: Sequence[Any], value: Numbers, step: Numbers
+) -> tuple[array, Numbers]:
+    """Return the unknown behind a step, which is halved until the residual becomes smaller, and the residual there."""
+    size = float(np.linalg.norm(value))
+    for _ in range(12):
+        moved = clone(x)
+        moved.assign((_numbers(x) + step).astype(x._data.dtype).reshape(x._data.shape))
+        found = _residual(equation, moved, theta, may_overflow=True)
+        if np.linalg.norm(found) < size:
+            return moved, found
+        step = step / 2
+    raise _not_solved(equation, float(np.abs(value).max()), None, "a step of Newton's method that makes it smaller")
+
+
+def _residual(equation: _Equation, x: array, theta: Sequence[Any], may_overflow: bool = False) -> Numbers:
+    found = equation.residual(x, *theta)
+    if not isinstance(found, array) or not x._is_like(found):
+        raise LaunchError(
+            f"the residual of {equation.name} is {described(found)}, and the unknown {described(x)}",
+            remedy="return an array like the unknown",
+        )
+    value = _numbers(found)
+    if not may_overflow and not np.isfinite(value).all():
+        raise LaunchError(
+            f"the residual of {equation.name} is not finite", remedy="begin where the equation can be evaluated"
+        )
+    return value
+
+
+def _numbers(held: array) -> Numbers:
+    return np.asarray(held.numpy(), np.float64).reshape(-1)
+
+
+def _not_solved(equation: _Equation, size: float, bound: float | None, after: str) -> LaunchError:
+    wanted = "" if bound is None else f", not {bound:.3g},"
+    return LaunchError(
+        f"{equation.name} is not solved: the largest number in its residual is {size:.3g}{wanted} behind {after}",
+        remedy="begin nearer to a solution, or allow a larger tol or maxiter; the residual's Jacobian may be singular",
+    )
+
+
+def _checked(name: str, function: Any, x0: Any) -> None:
+    if not callable(function):
+        raise MisuseError(
+            f"{name} takes a function of arrays, not {function!r}", remedy="pass one that launches kernels"
+        )
+    if not isinstance(x0, array) or not x0._smooth:
+        raise MisuseError(f"{name} begins with an array of floats, not {described(x0)}", remedy="make it with dk.array")
+
+
+@brief
+def root(
+    residual: Function, x0: array, *theta: Any, tol: float | None = None, maxiter: int = 50, solver: Any = None
+) -> array:
+    """Return a solution x of ``residual(x, *theta) = 0``, with derivatives with respect to `theta`.
+
+    It is found by Newton's method, whose steps are solved without a matrix, by products with the residual's Jacobian in
+    forward mode, and are shortened where they would increase the residual. The derivative is that of the solution,
+    whatever the iterations were; nothing of these is kept.
+
+    Parameters
+    ----------
+    residual : callable
+        Takes the unknown and `theta`, launches kernels, and returns a new array like the unknown.
+    x0 : array
+        Where to begin. No gradient goes to it.
+    *theta
+        Parameters; gradients go to arrays of floats among them. An array with a derivative that the residual reads has
+        to be one of them.
+    tol : float, optional
+        The largest number in the residual of a solution, 1e-5 by default, and 1e-10 in double precision.
+    maxiter : int, optional
+        Most steps of Newton's method.
+    solver : callable, optional
+        A function of `x0` and `theta` that returns a solution, in the place of Newton's method.
+
+    Returns
+    -------
+    array
+        The solution, a new array.
+
+    Raises
+    ------
+    LaunchError
+        If no solution is found, or the linear equation of the derivative has none.
+    MisuseError
+        If `residual` is no function, or `x0` no array of floats.
+
+    Examples
+    --------
+    >>> import diffkern as dk
+    >>> @dk.kernel
+    ... def cubic(x: dk.array[float], a: dk.array[float], r: dk.array[float]):
+    ...     i = dk.tid()
+    ...     r[i] = x[i] * x[i] * x[i] + x[i] - a[i]
+    >>> def residual(x, a):
+    ...     r = dk.zeros_like(x)
+    ...     dk.launch(cubic, dim=x.size, inputs=[x, a], outputs=[r])
+    ...     return r
+    >>> a = dk.array([2.0, 10.0], dtype=float, requires_grad=True)
+    >>> with dk.Tape() as tape:
+    ...     x = dk.root(residual, dk.ones(2), a)
+    >>> tape.backward(grads={x: dk.ones(2)})
+    >>> x.numpy().round(4), a.grad.numpy().round(4)
+    (array([1., 2.], dtype=float32), array([0.25  , 0.0769], dtype=float32))
+    """
+    _checked("dk.root", residual, x0)
+    equation = _Equation(residual, "dk.root", tol, maxiter)
+    if solver is None:
+        return _solved(equation, x0, theta)
+
+    def solve(x0: array, *theta: Any) -> array:
+        x = clone(solver(x0, *theta))
+        size, bound = float(np.abs(_residual(equation, x, theta)).max(initial=0.0)), equation.tolerance(x, 0.0)
+        if not size <= bound:
+            raise _not_solved(equation, size, bound, "the given solver")
+        return x
+
+    return _apply(solve, equation, x0, theta)
+
+
+@brief
+def fixed_point(step: Function, x0: array, *theta: Any, tol: float | None = None, maxiter: int = 1000) -> array:
+    """Return x with ``x = step(x, *theta)``, with derivatives with respect to `theta`.
+
+    It is found by doing the step again and again. The derivative is that of the fixed point, by the implicit function
+    theorem; nothing of the iterations is kept.
+
+    Parameters
+    ----------
+    step : callable
+        Takes the unknown and `theta`, launches kernels, and returns a new array like the unknown.
+    x0 : array
+        Where to begin. No gradient goes to it.
+    *theta
+        Parameters, as for :func:`root`.
+    tol : float, optional
+        The largest change by the last step, 1e-5 by default, and 1e-10 in double precision.
+    maxiter : int, optional
+        Most steps.
+
+    Returns
+    -------
+    array
+        The fixed point, a new array.
+
+    Raises
+    ------
+    LaunchError
+        If the steps do not come to rest, or the linear equation of the derivative has no solution.
+    MisuseError
+        If `step` is no function, or `x0` no array of floats.
+    """
+    _checked("dk.fixed_point", step, x0)
+    equation = _Equation(lambda x, *theta: step(x, *theta) - x, "dk.fixed_point", tol, maxiter)
+
+    def iterate(x0: array, *theta: Any) -> array:
+        x, size, bound = x0, np.inf, equation.tolerance(x0, 0.0)
+        for _ in range(maxiter):
+            moved = step(x, *theta)
+            if not isinstance(moved, array) or not x._is_like(moved):
+                raise LaunchError(
+                    f"the step of dk.fixed_point returned {described(moved)}, and the unknown is {described(x)}",
+                    remedy="return a new array like the unknown",
+                )
+            size = float(np.abs(_numbers(moved) - _numbers(x)).max(initial=0.0))
+            x = moved
+            if size <= bound:
+                return clone(x)
+        raise LaunchError(
+            f"dk.fixed_point does not come to rest: step {maxiter} changes the unknown by {size:.3g}, not {bound:.3g}",
+            remedy="begin nearer to the fixed point, allow a larger tol or maxiter, or solve with dk.root",
+        )
+
+    return _apply(iterate, equation, x0, theta)
+
+
+@brief
+def linear_solve(
+    a: Any, b: array, *theta: Any, x0: array | None = None, tol: float | None = None, maxiter: int = 10
+) -> array:
+    """Return the solution x of a linear equation, with derivatives with respect to matrix, parameters and right side.
+
+    Parameters
+    ----------
+    a : array or callable
+        A square matrix, an array with two axes, or a function ``a(x, *theta)`` that is linear in x, launches kernels
+        and returns a new array like x: the product of a matrix that is not formed.
+    b : array
+        The right side, with one axis for a matrix.
+    *theta
+        Parameters of the function, as for :func:`root`.
+    x0 : array, optional
+        Where to begin with a function; zeros by default. No gradient goes to it.
+    tol : float, optional
+        The largest number in the residual, as a part of that in `b` if there is no `x0`: 1e-5 by default, and 1e-10 in
+        double precision.
+    maxiter : int, optional
+        How often the solution by GMRES is refined.
+
+    Returns
+    -------
+    array
+        The solution, a new array.
+
+    Raises
+    ------
+    LaunchError
+        If there is no solution to this tolerance: the matrix may be singular, or ill-conditioned.
+    MisuseError
+        If the arguments are no such matrix, function and arrays.
+    """
+    _checked("dk.linear_solve", a if callable(a) else _product, b)
+    if callable(a):
+        equation = _Equation(lambda x, b, *theta: a(x, *theta) - b, "dk.linear_solve", tol, maxiter, linear=True)
+        return _solved(equation, b * 0.0 if x0 is None else x0, (b, *theta))
+    if (
+        not isinstance(a, array)
+        or a.ndim != 2
+        or b.ndim != 1
+        or a.shape != (b.size, b.size)
+        or a._element != b._element
+    ):
+        raise MisuseError(
+            f"dk.linear_solve takes a square matrix and a vector of its size, not {described(a)} and {described(b)}",
+            remedy="pass arrays of one type of floats, of the shapes (n, n) and (n,), or a function",
+        )
+    equation = _Equation(lambda x, a, b: _product(a, x) - b, "dk.linear_solve", tol, maxiter, linear=True)
+
+    def solve(x0: array, a: array, b: array) -> array:
+        try:
+            found = np.linalg.solve(a.numpy(), b.numpy())
+        except np.linalg.LinAlgError:
+            raise LaunchError("dk.linear_solve: the matrix is singular", remedy="pass a matrix of full rank") from None
+        x = clone(b)
+        x.assign(found)
+        size = float(np.abs(_residual(equation, x, (a, b))).max(initial=0.0))
+        bound = equation.tolerance(x, float(np.abs(b.numpy()).max(initial=0.0)))
+        if not size <= bound:
+            raise _not_solved(equation, size, bound, "a direct solution")
+        return x
+
+    return _apply(solve, equation, b, (a, b))
+
+
+def _product(a: array, x: array) -> array:
+    """Return the product of a matrix and a vector."""
+    made = zeros_like(x)
+    launch(matrix_vector, x.size, [a, x, made])
+    return made
