@@ -21,7 +21,7 @@ from conftest import require
 ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "neighbours"
 pytestmark = pytest.mark.skipif(not TOOL.is_dir(), reason="the tools are not beside the tests")
-NAMES = ("packages", "conversation", "comparison", "merging", "pieces", "tables")
+NAMES = ("packages", "conversation", "comparison", "merging", "pieces", "tables", "survey")
 
 PACKAGE = {
     "__init__": "",
@@ -390,6 +390,49 @@ def test_every_program_says_what_it_is(tool: Any) -> None:
         wish = tool.pieces.constants(program)
         assert {"PACKAGE", "STEPS", "TOLERANCE"} <= set(wish), program
         tool.packages.by_name(wish["PACKAGE"])
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("solver = SolverImplicitMPM(model)", "``warp.fem``, sparse matrices"),
+        ("import warp.fem as fem", "``warp.fem``, sparse matrices"),
+        ("path = newton.utils.download_asset('unitree_g1')", "downloads a model"),
+        ("mesh.build_sdf(max_resolution=64)", "volumes: signed distances"),
+        ("from newton.geometry import sdf_box", None),
+        ("solver = newton.solvers.SolverXPBD(model)", None),
+    ],
+)
+def test_an_example_is_left_out_for_what_its_text_has(tool: Any, text: str, reason: str | None) -> None:
+    assert tool.survey.reason(text) == reason
+
+
+def test_a_survey_has_a_row_for_each_example(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / tool.survey.EXAMPLES / "basic"
+    folder.mkdir(parents=True)
+    for name, text in {"grains": "SolverImplicitMPM", "late": "", "near": "", "far": "", "stuck": ""}.items():
+        (folder / f"example_{name}.py").write_text(text)
+    known = {
+        "basic.example_near": {"frames": 3, "differences": {"q": 1e-7, "qd": 1e-6}},
+        "basic.example_far": {"frames": 3, "differences": {"q": 0.5}},
+        "basic.example_stuck": {"frames": 3, "stops": "warp", "error": "Timeout: too long"},
+    }
+    results, table = tmp_path / "found.json", tmp_path / "table.inc"
+    results.write_text(json.dumps(known))
+    monkeypatch.setattr(tool.survey, "site_of", lambda _: tmp_path)
+    given = ["--python", sys.executable, "--results", str(results), "--rst", str(table)]
+    assert tool.survey.main(["0", *given]) == 0
+    found = {name: tool.survey.row(one) for name, one in json.loads(results.read_text()).items()}
+    assert found == {
+        "basic.example_far": "differs: 0.5 after 3 frames",
+        "basic.example_grains": "left out: ``warp.fem``, sparse matrices",
+        "basic.example_late": "not run: the time was up",
+        "basic.example_near": "agrees: 1e-06 after 3 frames",
+        "basic.example_stuck": "stops under Warp: Timeout: too long",
+    }
+    assert [line for line in table.read_text().splitlines() if "example_" in line] == [
+        f"   * - ``{name}``" for name in sorted(found)
+    ]
 
 
 @pytest.mark.full

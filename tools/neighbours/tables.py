@@ -9,7 +9,7 @@ from typing import Any
 
 from packages import Package
 
-__all__ = ["kernel_counts", "largest", "printed", "program_rows", "reasons", "rst"]
+__all__ = ["kernel_counts", "largest", "list_table", "printed", "program_rows", "reasons", "rst"]
 
 _MANY = 60
 """How many reasons are shown of a package."""
@@ -38,16 +38,16 @@ def rst(packages: Sequence[Package], data: dict[str, Any]) -> str:
     told = ", ".join(f"{name} {version}" for name, version in versions.items())
     lines = [f"Made by ``python tools/neighbours`` {days}, with {told}.", ""]
     heads = ("package", "modules imported", "kernels forward", "adjoints", "forward for sm_90", "programs that agree")
-    lines += _list_table(heads, (_summary(package, data) for package in packages), (22, 16, 16, 16, 16, 14))
+    lines += list_table(heads, (_summary(package, data) for package in packages), (22, 16, 16, 16, 16, 14))
     programs = [row for package in packages for row in program_rows(package, data)]
     columns = ("program", "result", "difference", "from the reference", "first step cold", "warm", "a step")
-    lines += ["", "Programs:", "", *_list_table(columns, programs, (18, 22, 12, 12, 14, 11, 11))]
+    lines += ["", "Programs:", "", *list_table(columns, programs, (18, 22, 12, 12, 14, 11, 11))]
     refused = [(p.distribution, str(count), f"``{_safe(why)}``") for p in packages for why, count in reasons(p, data)]
     if refused:
         lines += ["", "Modules and kernels that are refused, by reason:", ""]
-        lines += _list_table(("package", "how many", "reason"), refused, (20, 10, 70))
+        lines += list_table(("package", "how many", "reason"), refused, (20, 10, 70))
     out = [(p.distribution, _named(pattern), why) for p in packages for pattern, why in _excluded(p)]
-    lines += ["", "Left out:", "", *_list_table(("package", "what", "reason"), out, (20, 45, 35))]
+    lines += ["", "Left out:", "", *list_table(("package", "what", "reason"), out, (20, 45, 35))]
     return "\n".join(lines) + "\n"
 
 
@@ -64,7 +64,7 @@ def _excluded(package: Package) -> Iterator[tuple[str, str]]:
     yield from package.absent.items()
 
 
-def _list_table(heads: Iterable[str], rows: Iterable[Iterable[str]], widths: Iterable[int]) -> list[str]:
+def list_table(heads: Iterable[str], rows: Iterable[Iterable[str]], widths: Iterable[int]) -> list[str]:
     lines = [".. list-table::", "   :header-rows: 1", f"   :widths: {' '.join(map(str, widths))}", ""]
     for row in (heads, *rows):
         lines += [f"   {'*' if k == 0 else ' '} - {cell}" for k, cell in enumerate(row)]

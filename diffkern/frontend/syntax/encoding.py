@@ -112,6 +112,8 @@ def encode_value(value: Any) -> bytes:
     TypeError
         For anything else.
     """
+    if type(value) is str:  # as most values of a tree are, its identifiers
+        return _counted(b"str", value.encode(errors="surrogatepass"))
     if isinstance(value, CompositeValue):
         return f"composite:{value.ir}:".encode() + value.tobytes().hex().encode()
     if isinstance(value, np.generic):

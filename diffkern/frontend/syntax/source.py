@@ -81,9 +81,11 @@ def location(file: str, text: Callable[[int], str], node: ast.AST, otherwise: in
     line = getattr(node, "lineno", otherwise)
     end_line = getattr(node, "end_lineno", None)
     end_col = getattr(node, "end_col_offset", None)
-    end_text = text(end_line) if end_line is not None else ""
-    column = _characters(text(line), getattr(node, "col_offset", 0))
-    return Loc(file, line, column, end_line, None if end_col is None else _characters(end_text, end_col), text(line))
+    shown = text(line)
+    column = _characters(shown, getattr(node, "col_offset", 0))
+    if end_col is not None and end_line is not None:
+        end_col = _characters(shown if end_line == line else text(end_line), end_col)
+    return Loc(file, line, column, end_line, end_col, shown)
 
 
 def _characters(text: str, offset: int) -> int:

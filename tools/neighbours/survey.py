@@ -1,0 +1,141 @@
+"""The examples that a package brings, all of them: what each needs that is not run here, and how the others end.
+
+    python tools/neighbours/survey.py 3600 --python .../bin/python   # an hour, the next call goes on
+    python tools/neighbours/survey.py 0 --python .../bin/python --rst docs/generated/newton_examples.inc
+
+An example is read before it is run: what it downloads or needs of geometry is a reason that becomes its row. The others
+do a few frames without a viewer under Warp and under ``diffkern.warp``; those that stop or take too long under Warp are
+rows with that reason. Compiled programs are kept from example to example, so that no time is told.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from comparison import UNDER, differences
+from conversation import Conversation, Ended
+from environment import site_of
+from tables import largest, list_table
+
+__all__ = ["EXAMPLES", "main", "ran", "reason", "row"]
+
+EXAMPLES = Path("newton/examples")
+_PROGRAMS = Path(__file__).parent / "programs"
+_REASONS = {
+    r"ImplicitMPM|\bwarp\.fem\b": "``warp.fem``, sparse matrices",
+    r"SensorTiledCamera|SensorCamera|SensorRaycast": "textures, or rays to meshes",
+    r"build_sdf|\bsdf_(config|max_|narrow_|resolution|texture)|[Hh]ydroelastic": "volumes: signed distances",
+    r"\bdownload_(asset|external_git_folder)\b": "downloads a model",
+    r"\bViewerFile\b|ViewerUSD": "a viewer",
+}
+"""What the text of an example has that is not run here: a volume, a texture, a mesh query, a download, a window."""
+_TOLERANCE = 1e-3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Read and run examples until the time is up, and print a row for each."""
+    given = _parser().parse_args(arguments)
+    python = given.python.absolute()
+    site = site_of(python)
+    known = json.loads(given.results.read_text(encoding="utf-8")) if given.results.exists() else {}
+    end = time.monotonic() + given.seconds
+    for path in sorted((site / EXAMPLES).rglob("example_*.py"), key=_turn):
+        name = ".".join(path.relative_to(site / EXAMPLES).with_suffix("").parts)
+        if not re.search(given.only, name) or (known.get(name) and not given.again):
+            continue
+        why = reason(path.read_text(encoding="utf-8"))
+        if why is not None:
+            known[name] = {"reason": why}
+        elif time.monotonic() < end:
+            known[name] = ran(python, name, given.frames, given.cache.absolute(), given.limit)
+            print(f"{name}: {row(known[name])}", flush=True)
+        else:
+            known.setdefault(name, {})
+        given.results.parent.mkdir(parents=True, exist_ok=True)
+        given.results.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    if given.rst:
+        rows = ((f"``{name}``", *row(found).split(": ", 1)) for name, found in sorted(known.items()))
+        lines = list_table(("example", "result", "reason, or largest relative difference"), rows, (50, 16, 34))
+        given.rst.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    for name, found in sorted(known.items()):
+        print(f"{name:60} {row(found)}")
+    print(dict(Counter(row(found).partition(":")[0] for found in known.values())))
+    return 0
+
+
+def _turn(path: Path) -> tuple[bool, Path]:
+    """Those that differentiate come first."""
+    return path.parent.name != "diffsim", path
+
+
+def reason(text: str) -> str | None:
+    """Return why an example is not run, by what its text has; None if it is."""
+    return next((why for pattern, why in _REASONS.items() if re.search(pattern, text)), None)
+
+
+def ran(python: Path, name: str, frames: int, cache: Path, limit: float) -> dict[str, Any]:
+    """Run an example under both for some frames and return what came of it."""
+    found: dict[str, Any] = {"frames": frames}
+    with tempfile.TemporaryDirectory(prefix="neighbours-") as place:
+        folder = Path(place)
+        program = folder / "program.py"
+        program.write_text(
+            f"import sys\nsys.path.append({str(_PROGRAMS)!r})\n"
+            f"from _newton import Example\n\n\ndef begin():\n    return Example({name!r})\n",
+            encoding="utf-8",
+        )
+        for under in UNDER:
+            try:
+                _written(python, program, under, frames, cache, limit, folder)
+            except Ended as error:
+                return {**found, "stops": under, "error": str(error), "trace": error.trace[-2000:]}
+        return {**found, "differences": differences(folder, UNDER[1], UNDER[0], "output")}
+
+
+def _written(python: Path, program: Path, under: str, frames: int, cache: Path, limit: float, folder: Path) -> None:
+    with Conversation(python, under, "program", cache, limit) as process:
+        process.tell({"do": "first", "with": {"path": str(program)}})
+        process.tell({"do": "steps", "with": {"count": frames - 1}})
+        process.tell({"do": "outputs", "with": {"to": str(folder / f"{under}.npz")}})
+
+
+def row(found: Mapping[str, Any]) -> str:
+    """Return how an example ended, in words."""
+    if not found:
+        return "not run: the time was up"
+    if "reason" in found:
+        return f"left out: {found['reason']}"
+    if "stops" in found:
+        told = found["error"].replace("`", "'")
+        return f"stops under {'Warp' if found['stops'] == 'warp' else 'diffkern'}: {told}"
+    off = largest(found["differences"])
+    if isinstance(off, str) or off is None:
+        return f"differs: {off or 'no outputs'}"
+    return f"{'agrees' if off <= _TOLERANCE else 'differs'}: {off:.1g} after {found['frames']} frames"
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="survey", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("seconds", type=float, help="after which no example is begun; 0 shows what is known")
+    parser.add_argument("--python", type=Path, required=True, help="the Python of an environment with the package")
+    parser.add_argument("--results", type=Path, default=Path(".neighbours/examples.json"), metavar="FILE")
+    parser.add_argument("--cache", type=Path, default=Path(".neighbours/cache"), metavar="FOLDER")
+    parser.add_argument("--only", default="", metavar="PATTERN", help="examples whose names it is found in")
+    parser.add_argument("--again", action="store_true", help="run examples again whose results there are")
+    parser.add_argument("--frames", type=int, default=3, help="how many are done")
+    parser.add_argument("--rst", type=Path, metavar="FILE", help="where to write the table of the documentation")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds of processor time that a request may take")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
