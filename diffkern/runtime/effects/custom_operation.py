@@ -35,7 +35,15 @@ Rule = Callable[..., Any]
 
 
 class CustomOperation:
-    """A function of arrays with derivatives of its own, as :func:`custom_operation` makes it."""
+    """A function of arrays with derivatives of its own, as :func:`custom_operation` makes it.
+
+    Parameters
+    ----------
+    forward : callable
+        The function.
+    vjp, jvp : callable or None
+        Its derivatives in reverse and forward mode.
+    """
 
     def __init__(self, forward: Rule, vjp: Rule | None, jvp: Rule | None) -> None:
         self.forward, self.vjp, self.jvp = forward, vjp, jvp
