@@ -44,7 +44,7 @@ class Late:
         return found
 
     def find(self) -> Any:
-        """Return the object that the name stands for, looked up anew."""
+        """Return the object that the name stands for, looked up again."""
         module, _, path = self.name.partition(":")
         found: Any = importlib.import_module(module)
         for part in path.split("."):

@@ -17,7 +17,7 @@ def gmres(product: Callable[[Numbers], Numbers], b: Numbers, tol: float, restart
     """Return the vector whose product is nearest to a right side, to a part of its length or as near as is possible.
 
     Saad and Schultz, "GMRES: a generalized minimal residual algorithm", SIAM J. Sci. Stat. Comput. 7 (1986), with a
-    basis that is orthogonalised twice and begun anew when it is large.
+    basis that is orthogonalised twice and restarted when it is large.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ def gmres(product: Callable[[Numbers], Numbers], b: Numbers, tol: float, restart
     tol : float
         The length of the residual that suffices, as a part of the length of `b`.
     restarts : int, optional
-        How often the basis may be begun anew.
+        How often the basis may be restarted.
     """
     x, size = np.zeros_like(b), float(np.linalg.norm(b))
     if size == 0.0:

@@ -391,9 +391,9 @@ def test_second_derivatives_through_the_host():
     both = dk.custom_operation(forward, vjp=on_the_host, jvp=jvp)
     # A gradient of what is carried along tangents takes its first derivative alone.
     equal(*[dk.hvp(loss_of(of), (doubles(X), doubles(W)), (doubles(T), doubles(W)))[-1] for of in (both, forward)])
-    with pytest.raises(LaunchError, match="had been read"):
+    with pytest.raises(LaunchError, match="on the host, where its own derivative is taken"):
         dk.jvp(lambda x, w: inner(dk.grad(loss_of(both))(x, w)), (doubles(X), doubles(W)), (doubles(T), doubles(W)))
-    with pytest.raises(LaunchError, match="had been read"):
+    with pytest.raises(LaunchError, match="on the host, where its own derivative is taken"):
         dk.grad(lambda x, w: inner(dk.grad(loss_of(operation))(x, w)))(doubles(X), doubles(W))
 
 

@@ -11,13 +11,22 @@ from diffkern.library import decompositions
 from diffkern.lower import marks
 from diffkern.opt import cancel_pow2 as halves
 from diffkern.opt import reciprocals, terms
-from diffkern.runtime.effects import custom_operation, influence, inside, second_order, tangents
+from diffkern.runtime.effects import (
+    custom_operation,
+    custom_operations_met,
+    influence,
+    inside,
+    second_order,
+    tangents,
+)
+from diffkern.runtime.memory import operation
 
 from .edits import Fault, edit, func_edit
 
 _ALONG = "tests/grad/test_forward.py::test_along_tangents"
 _FORWARD = "tests/e2e/test_forward_mode.py"
 _CUSTOM = "tests/e2e/test_custom_operations.py"
+_MISTAKES = "tests/e2e/test_custom_operation_mistakes.py"
 _TWICE = "tests/e2e/test_gradients_of_gradients.py"
 _ORDERS = f"{_TWICE}::test_all_orders_agree"
 _GATHER = "tests/grad/test_gather.py"
@@ -45,14 +54,46 @@ DERIVATIVES = [
           (f"{_FORWARD}::test_views_fills_and_constants",)),
     # operations that state their derivatives
     Fault("a custom operation reads what is no argument",
-          edit(inside, "Inside.note_read", "not self._around.is_differentiated(held)", "True"),
+          edit(inside, "Inside._check_read", "not self._around.is_differentiated(held)", "True"),
           (f"{_CUSTOM}::test_an_array_that_is_no_argument",)),
     Fault("a custom operation reads another part of an argument's array",
-          edit(inside, "Inside.note_read", "first <= low and high <= last", "True"),
+          edit(inside, "_is_part", "first <= low and high <= last", "True"),
           (f"{_CUSTOM}::test_a_part_that_is_no_argument",)),
     Fault("a derivative that went through the host is differentiated",
-          edit(influence, "Influence.check_not_read", "self._may_be_read(held)", "False"),
-          (f"{_CUSTOM}::test_second_derivatives_through_the_host",)),
+          edit(custom_operation, "_Application._paired", "handler.check_not_read", "str"),
+          (f"{_MISTAKES}::test_numbers_of_an_argument_that_were_read_before[True]",)),
+    Fault("the host reads numbers in a derivative that is differentiated",
+          edit(influence, "Influence.note_read", "self._derivatives[-1] is not None", "False"),
+          (f"{_MISTAKES}::test_numbers_of_an_argument_in_a_part_of_a_derivative",)),
+    Fault("a derivative uses numbers that were read before it is differentiated",
+          edit(influence, "Influence._check_in_derivative", "self.check_not_read", "str"),
+          (f"{_MISTAKES}::test_numbers_of_an_argument_that_were_read_before",)),
+    Fault("what a custom operation has made and not returned is a constant",
+          edit(custom_operations_met, "CustomOperationsMet._check_not_inside", "began < serial", "False"),
+          (f"{_MISTAKES}::test_an_array_that_is_made_inside_and_used_outside",)),
+    Fault("elements between those of an argument count as the argument's",
+          edit(inside, "_is_part", "view is given or view._same_place(given)", "True"),
+          (f"{_MISTAKES}::test_elements_between_those_of_an_argument",)),
+    Fault("a custom operation looks at vertices that are no argument",
+          edit(inside, "Inside.note_unrecorded", "given_to(launch)", "()"),
+          (f"{_MISTAKES}::test_vertices_that_are_no_argument",)),
+    Fault("derivatives of arguments that share memory are taken for all of them together",
+          edit(custom_operation, "separate", "id(value._memory) in met", "False"),
+          (f"{_MISTAKES}::test_a_vjp_that_takes_derivatives_of_arguments_that_share_memory",)),
+    Fault("a derivative may write to what it reads",
+          edit(custom_operation, "_Application._call", "held._memory.now != version", "False"),
+          (f"{_MISTAKES}::test_a_derivative_that_writes_to_what_it_reads",)),
+    Fault("constants are those of the caller",
+          edit(custom_operation, "kept", "value.copy()", "value"),
+          (f"{_MISTAKES}::test_a_constant_is_what_it_was_when_the_operation_ran",)),
+    Fault("an argument that an operation overwrites keeps its influence",
+          edit(influence, "Influence._feed_by",
+               "elif len(flow.ended) < len(flow.written):\n        ended = [*map(id, flow.ended)]",
+               "else:\n        ended = []"),
+          ("tests/unit/runtime/test_new_effect.py::test_an_argument_that_it_overwrites_has_no_influence",)),
+    Fault("the bytes between the fields of a struct are constants",
+          edit(operation, "_numbers_in", "values.dtype.names is None", "True"),
+          (f"{_MISTAKES}::test_what_lies_between_the_fields_of_a_struct_is_no_constant",)),
     Fault("what a custom operation needs is not kept",
           edit(custom_operation, "_Application.needs", "(*self._given, *self._results)", "()"),
           (f"{_CUSTOM}::test_arguments_and_results_are_as_they_were",)),

@@ -7,12 +7,16 @@ takes derivatives of derivatives, so that one which calls the operation again ha
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import numpy as np
 
 from diffkern.errors import LaunchError, MisuseError, described
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.effects.inside import Inside
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import births
@@ -83,13 +87,18 @@ class CustomOperation:
         given, began = [arg for arg in args if isinstance(arg, array)], births()
         if handler is not None:
             current.tape = Inside(handler, self.name, given, began)  # type: ignore[assignment]  # in a tape's place
+            handler.begin_derivative(None)
         try:
             found = self.forward(*args)
         finally:
             current.tape = handler
+            if handler is not None:
+                handler.end_derivative()
         results = found if isinstance(found, tuple) else (found,)
         self._check_results(results, began)
-        perform(_Application(self, args, results))
+        if handler is not None:
+            handler.hide(began, births(), results, f"the custom operation {self.name!r}")
+        perform(_Application(self, [kept(arg) for arg in args], results))
         return found
 
     def _check_results(self, results: Iterable[Any], began: int) -> None:
@@ -146,8 +155,22 @@ class _Application(Composite):
         return (*self._given, *self._results)
 
     def constants(self) -> bytes:
-        """Return the other arguments, as Python writes them."""
-        return repr([arg for arg in self._args if not isinstance(arg, array)]).encode()
+        """Return the other arguments as bytes.
+
+        Raises
+        ------
+        LaunchError
+            If one of them has none that stay the same, so that nobody can tell whether it is another one.
+        """
+        constant = [None if isinstance(arg, array) else arg for arg in self._args]
+        try:
+            return pickle.dumps(constant)
+        except Exception:  # pickle raises whatever the classes of the objects do
+            raise LaunchError(
+                f"{self._rule!r} has an argument in a step of dk.checkpoint that cannot be pickled, and so not be "
+                "compared when the step runs again",
+                remedy="pass arrays, numbers and NumPy arrays, and let the function know the rest",
+            ) from None
 
     def jvp(self, tangents: OperationTangents) -> Sequence[Operation]:
         """Return the call of the function for tangents."""
@@ -159,7 +182,7 @@ class _Application(Composite):
         goals = [tangents.made(result) if result._smooth else None for result in self._results]
 
         def jvp() -> None:
-            found = function(self._args, self._results, tuple(given))
+            found = self._call("jvp", function, self._args, self._results, tuple(given))
             for goal, tangent in self._paired("jvp", "tangent", self._results, goals, found):
                 perform(Assign(goal, 0) if tangent is None else Copy(goal, tangent))
 
@@ -175,10 +198,12 @@ class _Application(Composite):
         values = tuple([cotangents.value(arg) if isinstance(arg, array) else arg for arg in self._args])
         results = tuple([cotangents.value(result) for result in self._results])
         wanted = [isinstance(arg, array) and cotangents.wants(arg) for arg in self._args]
-        goals = [cotangents.cotangent(arg) if is_wanted else None for arg, is_wanted in zip(self._args, wanted)]  # noqa: B905
+        goals = [
+            cotangents.cotangent(arg) if is_wanted else None for arg, is_wanted in zip(self._args, wanted, strict=True)
+        ]
 
         def vjp() -> None:
-            found = function(values, results, tuple(of_results))
+            found = self._call("vjp", function, separate(values), results, tuple(of_results))
             for goal, cotangent in self._paired("vjp", "cotangent", self._args, goals, found):
                 if cotangent is not None:
                     perform(Add(goal, cotangent))
@@ -187,6 +212,26 @@ class _Application(Composite):
                     perform(Assign(ct, 0))
 
         return (FunctionCall(vjp),)
+
+    def _call(self, name: str, function: Rule, args: Sequence[Any], results: Sequence[array], along: Any) -> Any:
+        """Return what a derivative returns, which must not write to what the operation has read and written."""
+        called, handler = f"{name} of {self._rule!r}", current.tape
+        met = [held for held in (*args, *results) if isinstance(held, array)]
+        versions = [held._memory.now for held in met]
+        if handler is not None:
+            handler.begin_derivative(called)
+        try:
+            found = function(tuple(args), tuple(results), along)
+        finally:
+            if handler is not None:
+                handler.end_derivative()
+        for held, version in zip(met, versions, strict=True):
+            if held._memory.now != version:
+                raise LaunchError(
+                    f"{called} writes to {described(held)}, which it was given to read",
+                    remedy="write to arrays that it makes; dk.clone() makes one of another",
+                )
+        return found
 
     def _paired(
         self, function: str, what: str, of: Sequence[Any], goals: Sequence[array | None], found: Any
@@ -211,7 +256,8 @@ class _Application(Composite):
             pairs.append((goal, value))
         if (handler := current.tape) is not None:
             # Derivatives of this derivative would miss what went through the host.
-            handler.check_not_read([value for _, value in pairs if value is not None], f"{self._rule!r}: {function}")
+            returned = [value for _, value in pairs if value is not None]
+            handler.check_not_read(returned, f"{function} of {self._rule!r} returned")
         return pairs
 
     def _missing(self, mode: str, name: str) -> LaunchError:
@@ -221,22 +267,49 @@ class _Application(Composite):
         )
 
 
+def kept(value: Any) -> Any:
+    """Return an argument as it is now: a copy of NumPy's arrays, also within lists, tuples and dicts."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if type(value) in (list, tuple):
+        return type(value)(map(kept, value))
+    return {key: kept(one) for key, one in value.items()} if type(value) is dict else value
+
+
+def separate(values: Sequence[Any]) -> tuple[Any, ...]:
+    """Return arguments with a copy in place of each array that shares memory with an earlier one.
+
+    A derivative that is taken with respect to arrays of one memory is that with respect to all of them together.
+    """
+    met: set[int] = set()
+    found: list[Any] = []
+    for value in values:
+        if isinstance(value, array):
+            if id(value._memory) in met:
+                value = clone(value)
+            met.add(id(value._memory))
+        found.append(value)
+    return tuple(found)
+
+
 @brief
 def custom_operation(forward: Rule, *, vjp: Rule | None = None, jvp: Rule | None = None) -> CustomOperation:
     """Return a function of arrays with derivatives of its own: on tapes, in functions of arrays, in roll-outs.
 
     Nothing that `forward` does is recorded for derivatives, so that it may iterate, read its arguments and call other
-    libraries; in a recorded sequence its launches are recorded like any others.
+    libraries; in a recorded sequence its launches are recorded like any others. What it keeps for its derivatives it
+    returns as a result.
 
     Parameters
     ----------
     forward : callable
-        Takes the arguments, and returns an array or a tuple of arrays that it has made. Arrays with derivatives that
-        it reads have to be arguments of their own; it may write to arrays that it has made.
+        Takes positional arguments, and returns an array or a tuple of arrays that it has made. Arrays with derivatives
+        that it reads have to be arguments of their own, those of meshes included; it may write to arrays that it has
+        made. Other arguments are constants; objects of other kinds than numbers and NumPy's arrays must not change.
     vjp : callable, optional
         ``vjp(args, results, cotangents)`` returns a cotangent for each argument: an array like it, or None for zero
-        and for what is no array. `args` and `results` hold what they held; there is a cotangent for each result, None
-        for one of integers.
+        and for what is no array. `args` and `results` hold what they held, and are read only; there is a cotangent for
+        each result, None for one of integers. Of arguments that share memory it gets copies.
     jvp : callable, optional
         ``jvp(args, results, tangents)`` returns a tangent for each result, None for zero. There is a tangent for each
         argument, None where it is zero.
@@ -254,7 +327,9 @@ def custom_operation(forward: Rule, *, vjp: Rule | None = None, jvp: Rule | None
     Notes
     -----
     Derivatives of derivatives are those of what `vjp` and `jvp` do: of their launches, copies and operations of arrays,
-    and of custom operations that they call, this one included. They are an error where it used values on the host.
+    and of custom operations that they call, this one included. Where they are taken, reading an array with a derivative
+    on the host is an error in `vjp` and `jvp`. A number that `forward` has read, and keeps in a variable for them, is a
+    constant there: return what they need as an array.
 
     Examples
     --------

@@ -6,7 +6,7 @@ these are recorded by the surrounding tape or tangents like any launch.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from diffkern.runtime.accumulate.cotangents import Cotangents
@@ -89,8 +89,27 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         around = self._around
         return super().is_differentiated(held) or (around is not None and around.is_differentiated(held))
 
+    def begin_derivative(self, name: str | None) -> None:
+        """Begin the derivative of a custom operation."""
+        super().begin_derivative(name)
+        if self._around is not None:
+            self._around.begin_derivative(name)
+
+    def end_derivative(self) -> None:
+        """End it."""
+        super().end_derivative()
+        if self._around is not None:
+            self._around.end_derivative()
+
+    def hide(self, began: int, ended: int, results: Collection[array], name: str) -> None:
+        """Note a custom operation: of what it has made, nothing but its results may be used here."""
+        super().hide(began, ended, results, name)
+        if self._around is not None:
+            self._around.hide(began, ended, results, name)
+
     def check_not_read(self, found: Iterable[array], what: str) -> None:
         """Raise if arrays may have been written from what the host has read."""
+        found = [*found]
         super().check_not_read(found, what)
         if self._around is not None:
             self._around.check_not_read(found, what)

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable
 from diffkern.errors import LaunchError, described
 from diffkern.process.tracebacks import warn
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.effects.custom_operations_met import CustomOperationsMet
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.nested_arrays import nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
@@ -30,7 +31,7 @@ _LEFT_BEHIND = (
 """The remedy where a result depends on no argument."""
 
 
-class Influence:
+class Influence(CustomOperationsMet):
     """The influence of some arrays, which a subclass names."""
 
     def _forget_influence(self) -> None:
@@ -44,6 +45,7 @@ class Influence:
         # When the host first read what depends on such arrays: how much memory there was, and the versions of what had
         # been written.
         self._read: tuple[int, dict[Memory, int]] | None = None
+        self._forget_custom_operations()
 
     @abstractmethod
     def _is_source(self, memory: Memory) -> bool:
@@ -82,7 +84,15 @@ class Influence:
 
     def note_read(self, held: array) -> None:
         """Note that the host reads an array: what it writes from then on may depend on that."""
-        if self._read is None and self._is_fed(held):
+        if not self._is_fed(held):
+            return
+        if self._derivatives and self._derivatives[-1] is not None:
+            raise LaunchError(
+                f"{self._derivatives[-1]} reads {described(held)} on the host, where its own derivative is taken: that "
+                "would miss what comes of the numbers",
+                remedy="compute with launches and operations of arrays there, or call a custom operation that reads it",
+            )
+        if self._read is None:
             # Memory born later, or with a later version, may have been written from what the host has read now.
             self._read = births(), {memory: memory.now for memory in self._written}
 
@@ -108,27 +118,45 @@ class Influence:
             names = ", ".join(map(described, wrong))
             self._refuse(f"what the function returned depends on none of its arguments: {names}")
 
+    def _check_in_derivative(self, operation: Operation) -> None:
+        """Raise if the derivative of a custom operation uses what the host has made of numbers that it has read."""
+        if (name := self._derivatives[-1]) is None:
+            return
+        self.check_not_read(operation.reads(), f"{name} uses")
+        if operation.is_from_host and self._read is not None and (held := next(iter(operation.writes())))._smooth:
+            self._refuse_host(f"{name} assigns numbers to {described(held)}")
+
     def check_not_read(self, found: Iterable[array], what: str) -> None:
-        """Raise if arrays may have been written from what the host has read, so that a derivative would miss that.
+        """Raise for arrays that the host has made when it had read numbers, as a derivative would miss that.
 
         Parameters
         ----------
         found : iterable of array
             The arrays.
         what : str
-            What returned them, for the message.
+            What is done with them, for the message.
 
         Raises
         ------
         LaunchError
-            If so.
+            If there is one.
         """
+        if self._read is None:
+            return
         for held in found:
-            if self._may_be_read(held):
-                self._refuse(
-                    f"{what} returned {described(held)}, which depends on nothing that a derivative is taken for, and "
-                    "was written when what depends on that had been read"
-                )
+            memory = held._memory
+            # What launches and operations of arrays have written depends on what they read alone.
+            is_written = memory in self._written and not memory.lendings
+            is_made = memory.born > self._read[0] and not (is_written or memory.is_zero or self._is_fed(held))
+            if is_made and held._smooth:
+                self._refuse_host(f"{what} {described(held)}, which was made on the host")
+
+    def _refuse_host(self, what: str) -> None:
+        """Raise that numbers of the host are used in a derivative whose own derivative is taken."""
+        raise LaunchError(
+            f"{what} when an array with a derivative had been read, where its own derivative is taken",
+            remedy="make constants in front of that, and the rest with launches, operations of arrays and custom ones",
+        )
 
     def _refuse(self, what: str, remedy: str = _LEFT_BEHIND) -> None:
         """Raise that a result depends on nothing; in a dialect where gradients are zero then, warn instead."""
@@ -194,11 +222,14 @@ class Influence:
             is_fed = is_fed or self._is_fed(held)
         for held in flow.ended:
             self._feed_by_overwrite(held)
-        for held in flow.written if is_fed or flow.ended is not flow.written else ():
-            if is_fed:
+        if is_fed:
+            for held in flow.written:
                 self._fed.add(held._memory)
-            elif self._is_fed(held):
-                self._kept.add(held._memory)
+        elif len(flow.ended) < len(flow.written):
+            ended = [*map(id, flow.ended)]
+            for held in flow.written:
+                if id(held) not in ended and self._is_fed(held):
+                    self._kept.add(held._memory)
 
     def _feed_by_overwrite(self, goal: array) -> None:
         """Note which dependences remain in an array all of whose elements were replaced."""

@@ -6,11 +6,13 @@ it has made: the derivative of the whole would be wrong otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, cast
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.resources import given_to
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.operation import Operation, submit
 from diffkern.runtime.memory.stream import Stream
@@ -40,6 +42,11 @@ class Inside:
         self._around, self._name, self._given, self._began = around, name, given, began
 
     @property
+    def name(self) -> str:
+        """The name of the operation for messages."""
+        return f"the custom operation {self._name!r}"
+
+    @property
     def repeats(self) -> bool:
         """True if what is done here is done again later."""
         return bool(self._around.repeats)
@@ -57,26 +64,33 @@ class Inside:
     def note_unrecorded(self, operation: Operation) -> None:
         """Raise if an operation reads or writes what it must not."""
         for held in operation.reads():
-            self.note_read(held)
+            self._check_read(held)
+        if operation.kind == "launch" and (launch := cast("PackedLaunch", operation)).executable.by_id:
+            for held in given_to(launch):
+                self._check_read(held)
         for held in operation.writes():
             if not self._is_own(held):
                 raise LaunchError(
-                    f"{operation.label} writes to {described(held)} in the custom operation {self._name!r}, which has "
-                    "not made that array",
+                    f"{operation.label} writes to {described(held)} in {self.name}, which has not made that array",
                     remedy="write to arrays that it makes, and return them",
                 )
 
     def note_read(self, held: array) -> None:
-        """Raise if an array is read that has a derivative and is no argument."""
+        """Raise if the host reads an array that has a derivative and is no argument, and note that it has read one."""
+        self._check_read(held)
+        # What the host keeps of it, and uses outside, has no derivative. Of what was made here nothing is known there,
+        # and it depends on the arguments at most.
+        for one in self._given if self._is_own(held) else (held,):
+            self._around.note_read(one)
+
+    def _check_read(self, held: array) -> None:
         if self._is_own(held) or not self._around.is_differentiated(held):
             return
-        low, high = held._range
-        within = [one._range for one in self._given if one._memory is held._memory]
-        if not any(first <= low and high <= last for first, last in within):
+        if not any(_is_part(held, one) for one in self._given):
             raise LaunchError(
-                f"the custom operation {self._name!r} reads {described(held)}, which a derivative is taken for, and "
+                f"{self.name} reads {described(held)}, which a derivative is taken for, and "
                 "which is none of its arguments",
-                remedy="pass it as an argument, with a derivative",
+                remedy="pass it as an argument, with a derivative; of an object with an id the array that it was given",
             )
 
     def is_differentiated(self, held: array) -> bool:
@@ -86,8 +100,33 @@ class Inside:
     def check_not_read(self, found: Iterable[array], what: str) -> None:
         """Do nothing: what is computed here needs no derivative."""
 
+    def begin_derivative(self, name: str | None) -> None:
+        """Do nothing, for the same reason."""
+
+    def end_derivative(self) -> None:
+        """Do nothing, for the same reason."""
+
+    def hide(self, began: int, ended: int, results: Collection[array], name: str) -> None:
+        """Do nothing: all that is made here is hidden from outside."""
+
     def derive(self, found: Iterable[array], sources: Iterable[Memory]) -> None:
         """Do nothing: what depends on what is known from the operation as a whole."""
 
     def _is_own(self, held: array) -> bool:
         return held._memory.serial > self._began and not held._memory.foreign
+
+
+def _is_part(held: array, given: array) -> bool:
+    """Return whether all elements of an array are elements of an argument."""
+    if held._memory is not given._memory:
+        return False
+    if given._type.layout == "C":
+        (low, high), (first, last) = held._range, given._range
+        return first <= low and high <= last
+    # Between elements of an argument with strides lie others: only views of it are known to have none of these.
+    view: array | None = held
+    while view is not None:
+        if view is given or view._same_place(given):
+            return True
+        view = view._parent
+    return False

@@ -62,12 +62,12 @@ class OperationStep(TapeStep):
         return {held._memory for held in self.flow.written}
 
     @property
-    def may_fail(self) -> bool:  # type: ignore[override]
+    def may_fail(self) -> bool:
         """True if its derivative is a function of the user's, which may raise anything."""
         return self.operation.is_composite
 
     @property
-    def can_repeat(self) -> bool:  # type: ignore[override]
+    def can_repeat(self) -> bool:
         """True if its derivative always consists of the same operations."""
         return not self.may_fail
 

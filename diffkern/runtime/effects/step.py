@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence, Set
 
 from diffkern.errors import LaunchError
@@ -13,19 +14,25 @@ from diffkern.runtime.memory.operation import Operation
 __all__ = ["Barrier", "TapeStep"]
 
 
-class TapeStep:
+class TapeStep(ABC):
     """A change of memory while the tape recorded."""
 
     __slots__ = ()
 
-    may_fail = False
-    """True if reversing it runs functions of the user's, so that gradients have to be restored after an error."""
+    @property
+    def may_fail(self) -> bool:
+        """True if reversing it runs functions of the user's, so that gradients have to be restored after an error."""
+        return False
 
-    can_repeat = True
-    """True if sweeps over it always consist of the same operations, which can be compiled."""
+    @property
+    def can_repeat(self) -> bool:
+        """True if sweeps over it always consist of the same operations, which can be compiled."""
+        return True
 
-    nbytes = 0
-    """The bytes that it holds, but for copies that the tape counts itself."""
+    @property
+    def nbytes(self) -> int:
+        """The bytes that it holds, but for copies that the tape counts itself."""
+        return 0
 
     @property
     def written(self) -> Set[Memory]:
@@ -40,9 +47,9 @@ class TapeStep:
         """Return the memory of the arrays themselves, not of copies, that its derivative reads."""
         return []
 
+    @abstractmethod
     def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
         """Return the operations that reverse the step: none if no cotangent reaches it."""
-        raise NotImplementedError
 
 
 class Barrier(TapeStep):

@@ -138,8 +138,27 @@ class Tangents(Influence, Scope, Uncopied):
         """Return whether an array has a tangent, or a derivative on a tape around."""
         return held._memory in self._found.pairs or (self.around is not None and self.around.is_differentiated(held))
 
+    def begin_derivative(self, name: str | None) -> None:
+        """Begin the derivative of a custom operation."""
+        super().begin_derivative(name)
+        if self.around is not None:
+            self.around.begin_derivative(name)
+
+    def end_derivative(self) -> None:
+        """End it."""
+        super().end_derivative()
+        if self.around is not None:
+            self.around.end_derivative()
+
+    def hide(self, began: int, ended: int, results: Collection[array], name: str) -> None:
+        """Note a custom operation: of what it has made, nothing but its results may be used here."""
+        super().hide(began, ended, results, name)
+        if self.around is not None:
+            self.around.hide(began, ended, results, name)
+
     def check_not_read(self, found: Iterable[array], what: str) -> None:
         """Raise if arrays may have been written from what the host has read."""
+        found = [*found]
         super().check_not_read(found, what)
         if self.around is not None:
             self.around.check_not_read(found, what)
@@ -186,6 +205,8 @@ class Tangents(Influence, Scope, Uncopied):
 
     def _look_at(self, held: array) -> None:
         """Raise if somebody else has written to an array with a tangent."""
+        if self._insides and held._memory not in self._found.pairs:
+            self._check_not_inside(held)
         known = self._versions.get(held._memory)
         if known is None:
             return
@@ -236,6 +257,8 @@ class Tangents(Influence, Scope, Uncopied):
 
     def take(self, operation: Operation, stream: Stream | None = None) -> None:
         """Perform an operation, and its derivative along the tangents."""
+        if self._derivatives:
+            self._check_in_derivative(operation)
         if operation.kind == "launch":
             self._take_launch(cast("PackedLaunch", operation))
         elif operation.kind != "adjoint":
@@ -278,8 +301,14 @@ class Tangents(Influence, Scope, Uncopied):
         if operation.tangents_behind:
             self._outside(perform, operation, stream)
         if any(self._tangent(held) is not None for held in read):
-            for each in operation.jvp(_TangentsOf(self._tangent, self._made)):
-                self._outside(perform, each)
+            try:
+                for each in operation.jvp(_TangentsOf(self._tangent, self._made)):
+                    self._outside(perform, each)
+            except BaseException:
+                # What has been written already has no tangent that is known.
+                for held in written if operation.tangents_behind else ():
+                    self._versions[held._memory] = _LOST
+                raise
         else:
             for held in flow.ended:
                 if (old := self._tangent(held)) is not None:

@@ -19,6 +19,7 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.uncopied import Uncopied
 from diffkern.runtime.effects.compiled_backward import Collector, Repeat, Seed
 from diffkern.runtime.effects.gradients import Gradients, gradient_of
+from diffkern.runtime.effects.inside import Inside
 from diffkern.runtime.effects.retained import keeping
 from diffkern.runtime.effects.seeds import Seeds, check_disjoint, seeds_of
 from diffkern.runtime.effects.tape_recording import TapeRecording
@@ -54,6 +55,11 @@ class Tape(TapeRecording, Scope, Uncopied):
         self._repeats = True
 
     def _begin(self) -> tuple[str, Tape, Tape]:
+        if isinstance(current.tape, Inside):
+            raise LaunchError(
+                f"a dk.Tape is entered in {current.tape.name}, which a derivative is taken of",
+                remedy="take the gradient with dk.grad or dk.vjp there",
+            )
         if current.tape is not None:
             raise RuntimeError("a tape is recording already; leave its block before entering another")
         return "tape", self, self
@@ -172,6 +178,11 @@ class Tape(TapeRecording, Scope, Uncopied):
         LaunchError
             If one of them has no gradient, or in a step of :func:`checkpoint`.
         """
+        if isinstance(current.tape, Inside):
+            raise LaunchError(
+                f"{backward!r} is recorded in {current.tape.name}, of which a tape records nothing",
+                remedy="give the custom operation a vjp",
+            )
         if current.tape is not None and current.tape is not self:
             raise LaunchError(
                 f"{backward!r} is recorded in a step of dk.checkpoint, which records it again whenever the step runs",

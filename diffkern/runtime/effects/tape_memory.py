@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.recast import check_passes, is_opaque
+from diffkern.runtime.effects.custom_operations_met import CustomOperationsMet
 from diffkern.runtime.effects.external_writes import Exposures, Place, place_of
 from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.residuals import Needs
@@ -35,7 +36,7 @@ class Followed(Protocol):
         ...
 
 
-class TapeMemory:
+class TapeMemory(CustomOperationsMet):
     """The memory that a tape has met."""
 
     def __init__(self) -> None:
@@ -86,6 +87,8 @@ class TapeMemory:
         """Register an array, and notice changes since the tape last looked."""
         memory = held._memory
         known, now = self._versions.get(memory), memory.now
+        if known is None and self._insides:
+            self._check_not_inside(held)
         # Ordered by cost: this runs for every array of every launch. Without digests a comparison of versions is
         # enough.
         if self._exposures.seen:

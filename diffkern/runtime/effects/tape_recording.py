@@ -55,6 +55,8 @@ class TapeRecording(TapeNeeds, Influence):
 
     def take(self, operation: Operation, stream: Stream | None = None) -> None:
         """Perform an operation, and keep what its derivative will need."""
+        if self._derivatives:
+            self._check_in_derivative(operation)
         try:
             if operation.kind == "launch":
                 launch = cast("PackedLaunch", operation)

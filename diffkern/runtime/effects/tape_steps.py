@@ -158,7 +158,7 @@ class LaunchStep(TapeStep):
         return {held._memory for held in self.launch.writes()}
 
     @property
-    def nbytes(self) -> int:  # type: ignore[override]
+    def nbytes(self) -> int:
         """The bytes of its log."""
         return sum(held._data.nbytes for held in self.launch.log or ())
 
@@ -292,7 +292,10 @@ class AdjointOfObjects(AdjointLaunch):
 class FuncStep(TapeStep):
     """A user's function that carries the gradients of some arrays from one to another."""
 
-    can_repeat = False
+    @property
+    def can_repeat(self) -> bool:
+        """False: what the function does is not known."""
+        return False
 
     def __init__(self, backward: Callable[[], object], arrays: Sequence[array]) -> None:
         self.backward = backward

@@ -109,6 +109,11 @@ class Operation(ABC):
     """True if its tangents are computed behind it, from what it has written; else before it."""
 
     @property
+    def is_from_host(self) -> bool:
+        """True if what it writes are numbers that the host may have made of what it has read."""
+        return False
+
+    @property
     @abstractmethod
     def label(self) -> str:
         """The name of the operation for messages."""
@@ -348,6 +353,11 @@ class Assign(_Change):
         # What the caller does with the values afterwards has no influence.
         self.values = np.array(values, dtype=goal._data.dtype)
 
+    @property
+    def is_from_host(self) -> bool:
+        """True for numbers of several elements, and not for a value that all of them get."""
+        return self.values.ndim > self.goal._data.ndim - self.goal.ndim
+
     label, phrase = "fill", "an assignment"
 
     @property
@@ -376,7 +386,7 @@ class Assign(_Change):
         return Flow(goal, (), goal)
 
     def constants(self) -> bytes:
-        return self.values.tobytes()
+        return _numbers_in(self.values)
 
     def jvp(self, tangents: OperationTangents) -> Sequence[Operation]:
         return ()  # nothing that it reads has a tangent
@@ -393,6 +403,13 @@ class Assign(_Change):
             # Made once: plans that were made before point to it.
             self.values = np.array(np.broadcast_to(self.values, data.shape), order="C")
         return bytewise("dk_copy_bytes", data.nbytes, data.ctypes.data, self.values.ctypes.data)
+
+
+def _numbers_in(values: np.ndarray[Any, Any]) -> bytes:
+    """Return the bytes of numbers, without those between the fields of structs, which may be anything."""
+    if values.dtype.names is None:
+        return values.tobytes()
+    return b"".join(_numbers_in(values[name]) for name in values.dtype.names)
 
 
 class Copy(_Change):

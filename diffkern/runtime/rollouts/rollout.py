@@ -12,7 +12,7 @@ A step that runs again must do what it did at first. It is compared, launch by l
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -381,6 +381,27 @@ class Rollout(Scope):
         """Return whether a derivative is taken for an array, or for what it was computed from."""
         tape = self._tape()
         return tape is not None and tape.is_differentiated(held)
+
+    def begin_derivative(self, name: str | None) -> None:
+        """Begin the derivative of a custom operation."""
+        for tape in self._tapes():
+            tape.begin_derivative(name)
+
+    def end_derivative(self) -> None:
+        """End it."""
+        for tape in self._tapes():
+            tape.end_derivative()
+
+    def hide(self, began: int, ended: int, results: Collection[array], name: str) -> None:
+        """Note a custom operation: of what it has made, nothing but its results may be used here."""
+        # Once on the tape around, although steps run again.
+        for tape in (self._first(), self._inner):
+            if tape is not None:
+                tape.hide(began, ended, results, name)
+
+    def _tapes(self) -> list[TapeRecording]:
+        """Return the tape around, and that of the step if it is recorded to be taken back."""
+        return [tape for tape in (self._tape(), self._inner) if tape is not None]
 
     def check_not_read(self, found: Iterable[array], what: str) -> None:
         """Raise if arrays may have been written from what the host has read."""

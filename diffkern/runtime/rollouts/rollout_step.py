@@ -65,9 +65,6 @@ class RolloutStep(TapeStep):
         Those that were changed where the tape could not see it.
     """
 
-    may_fail = True
-    can_repeat = False  # its states are kept one after the other
-
     def __init__(self, steps: Steps, arrays: Sequence[array]) -> None:
         self.launch = Inputs(arrays)
         self.contents: dict[int, array] = {}
@@ -81,7 +78,17 @@ class RolloutStep(TapeStep):
         return set(self.steps.written)
 
     @property
-    def nbytes(self) -> int:  # type: ignore[override]
+    def may_fail(self) -> bool:
+        """True: the steps are the user's."""
+        return True
+
+    @property
+    def can_repeat(self) -> bool:
+        """False: its states are kept one after the other."""
+        return False
+
+    @property
+    def nbytes(self) -> int:
         """The bytes of the states in memory."""
         return self.steps.nbytes
 

@@ -77,6 +77,23 @@ def test_functions_take_it_in_both_modes_and_any_order(loss: Any) -> None:
     np.testing.assert_allclose(dk.grad(third)(x).numpy(), 6 * FACTORS**3 * T**2)
 
 
+def test_an_argument_that_it_overwrites_has_no_influence(scale: Any) -> None:
+    constant = doubles(X)
+
+    def overwritten(x: Any) -> Any:
+        s = dk.zeros(1, dtype=dk.float64)
+        scale(x, constant, 2.0)
+        dk.launch(cubes_of, 3, [x, s])
+        return s
+
+    for derivative in (
+        lambda: dk.grad(overwritten)(doubles(X)),
+        lambda: dk.jvp(overwritten, (doubles(X),), (doubles(T),)),
+    ):
+        with pytest.raises(LaunchError, match="depends on none of its arguments"):
+            derivative()
+
+
 def test_roll_outs_and_sequences_take_it(scale: Any) -> None:
     x, s = doubles(X, True), doubles([0.0], True)
     with dk.record() as sequence:
