@@ -2,7 +2,7 @@
 
 The input is a function of an array, the array, and the sparsity pattern of the result if it is known. The matrix is
 computed from one directional derivative for each column, row, or group of structurally orthogonal ones. The function is
-called once for each direction, so it has to do the same each time.
+called once for each direction, so it has to do the same each time; the array is restored if it overwrites that.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from diffkern.errors import MisuseError
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.effects.function_tape import FunctionTape
 from diffkern.transforms.higher import hvp, jvp
 from diffkern.transforms.sparsity import colours, find, is_whole
@@ -40,7 +41,7 @@ def jacobian(
     function : callable
         A function of an array that returns an array.
     x : array
-        Where. Its gradient is not changed.
+        Where. Its gradient is not changed, and its contents are restored if the function overwrites them.
     mode : {"forward", "reverse"}, optional
         Column by column, or row by row; by default what takes fewer sweeps.
     sparsity : array_like of bool or "find", optional
@@ -53,7 +54,12 @@ def jacobian(
     ndarray
         Its shape is that of the result followed by that of `x`, as ``numpy()`` has them.
     """
-    given = _Matrix(function, x)
+    with _Start(x) as start:
+        return _jacobian(_Matrix(function, x, start), mode, sparsity)
+
+
+def _jacobian(given: _Matrix, mode: Literal["forward", "reverse"] | None, sparsity: Any) -> Numbers:
+    """Return the Jacobian of a function at an array."""
     is_found = isinstance(sparsity, str)
     if is_found:
         _check(sparsity)
@@ -77,11 +83,37 @@ def _check(sparsity: str) -> None:
         raise MisuseError(f"sparsity is a matrix of booleans or 'find', not {sparsity!r}", remedy="write 'find'")
 
 
+class _Start:
+    """What an array holds when a function is called, for each of several calls and behind them.
+
+    Parameters
+    ----------
+    x : array
+        The array.
+    """
+
+    def __init__(self, x: array) -> None:
+        self._x, self._contents, self._version = x, clone(x), x._memory.now
+
+    def __enter__(self) -> _Start:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
+
+    def restore(self) -> None:
+        """Restore the array if its contents may have changed."""
+        memory = self._x._memory
+        if memory.now != self._version or memory.is_open:
+            copy(self._x, self._contents)
+            self._version = memory.now
+
+
 class _Matrix:
     """The Jacobian of a function at an array."""
 
-    def __init__(self, function: Function, x: array) -> None:
-        self.function, self.x = function, x
+    def __init__(self, function: Function, x: array, start: _Start) -> None:
+        self.function, self.x, self._start = function, x, start
         self.columns = x._data.size
         self._result: array | None = None
         self._taped: tuple[FunctionTape, array] | None = None
@@ -94,6 +126,7 @@ class _Matrix:
             return self._taped[1]
         if self._result is None:
             self._result = self.function(self.x)
+            self._start.restore()
         return self._result
 
     @property
@@ -106,6 +139,7 @@ class _Matrix:
         # Forward mode runs the function for each direction; reverse mode records it once, and sweeps back for each row.
         way = direction.astype(self.x._data.dtype).reshape(self.x._data.shape)
         self._result, change = jvp(self.function, (self.x,), (way,))
+        self._start.restore()
         return np.array(change.numpy(), np.float64).reshape(-1)
 
     def against(self, weights: Numbers) -> Numbers:
@@ -174,7 +208,7 @@ def hessian(function: Function, x: array, *, sparsity: Any = None) -> Numbers:
     function : callable
         A function of an array that returns an array of one element.
     x : array
-        Where. Its gradient is not changed.
+        Where. Its gradient is not changed, and its contents are restored if the function overwrites them.
     sparsity : array_like of bool or "find", optional
         Where the matrix may differ from 0, with a row and a column for each number of `x`; columns without a common
         row are computed together. ``"find"`` as in :func:`jacobian`.
@@ -184,11 +218,18 @@ def hessian(function: Function, x: array, *, sparsity: Any = None) -> Numbers:
     ndarray
         Its shape is that of `x` twice, as ``numpy()`` has it.
     """
+    with _Start(x) as start:
+        return _hessian(function, x, start, sparsity)
+
+
+def _hessian(function: Function, x: array, start: _Start, sparsity: Any) -> Numbers:
+    """Return the Hessian of a function at an array."""
     size, shape = x._data.size, x._data.shape
 
     def product(vector: Numbers) -> Numbers:
         # The matrix is symmetric, so products give columns and rows alike.
         (found,) = hvp(function, (x,), (vector.astype(x._data.dtype).reshape(shape),))
+        start.restore()
         return np.array(found.numpy(), np.float64).reshape(-1)
 
     def by_pattern(pattern: Numbers) -> Numbers:

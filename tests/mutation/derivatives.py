@@ -14,12 +14,14 @@ from diffkern.opt import reciprocals, terms
 from diffkern.runtime.effects import (
     custom_operation,
     custom_operations_met,
+    function_tape,
     influence,
     inside,
     second_order,
     tangents,
 )
 from diffkern.runtime.memory import operation
+from diffkern.transforms import jacobians
 
 from .edits import Fault, edit, func_edit
 
@@ -27,6 +29,7 @@ _ALONG = "tests/grad/test_forward.py::test_along_tangents"
 _FORWARD = "tests/e2e/test_forward_mode.py"
 _CUSTOM = "tests/e2e/test_custom_operations.py"
 _MISTAKES = "tests/e2e/test_custom_operation_mistakes.py"
+_CHANGED = "tests/e2e/test_changed_arguments.py"
 _TWICE = "tests/e2e/test_gradients_of_gradients.py"
 _ORDERS = f"{_TWICE}::test_all_orders_agree"
 _GATHER = "tests/grad/test_gather.py"
@@ -97,6 +100,19 @@ DERIVATIVES = [
     Fault("what a custom operation needs is not kept",
           edit(custom_operation, "_Application.needs", "(*self._given, *self._results)", "()"),
           (f"{_CUSTOM}::test_arguments_and_results_are_as_they_were",)),
+    # functions that change their arguments
+    Fault("a derivative is taken where the function has left its argument",
+          edit(jacobians, "_Start.restore", "copy(self._x, self._contents)", "pass"),
+          (f"{_CHANGED}::test_a_hessian_of_a_function_that_overwrites_its_argument",)),
+    Fault("tangents do not see what NumPy writes",
+          edit(tangents, "Tangents.before_exposure", "memory in self._found.pairs", "False"),
+          (f"{_CHANGED}::test_what_numpy_changes_in_a_function",)),
+    Fault("an argument that no launch has read may be changed",
+          edit(function_tape, "FunctionTape._used", "memory in self._own.pairs", "False"),
+          (f"{_CHANGED}::test_what_numpy_changes_in_a_function",)),
+    Fault("tangents that a step has made are as old as their arrays",
+          edit(tangents, "Tangents._made", "max(root._memory.born, self._born)", "root._memory.born"),
+          (f"{_CHANGED}::test_tangents_in_a_step_of_a_roll_out",)),
     # second order
     Fault("an adjoint takes nothing of what it is given",
           edit(second_order, "AdjointStep.prepare", "for index in written})", "for index in ()})"), (_ORDERS,)),

@@ -47,6 +47,11 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         # The reverse sweep is differentiated by the tape around it, and so reads inputs that a plain sweep would not
         # need.
         self.keeps_inputs = self._around is not None
+        # The derivative is with respect to what the arrays hold now: what others change before a launch reads them is
+        # noticed as well.
+        for held, _ in self._own.pairs.values():
+            self._notice(held, "the function")
+            self._exposures.note(held)
         return "tape", self, self
 
     @property
@@ -65,6 +70,12 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         made = FunctionTape(())
         made._own = self._own
         return made
+
+    def _used(self, memory: Memory) -> list[array]:
+        found = super()._used(memory)
+        if memory in self._own.pairs:
+            found.append(self._own.pairs[memory][0])
+        return found
 
     def _is_source(self, memory: Memory) -> bool:
         return memory in self._own.pairs

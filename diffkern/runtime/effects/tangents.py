@@ -25,7 +25,7 @@ from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.launch.nested_arrays import check_constant
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.resources import check_not_given
-from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.memory import Memory, births, watch
 from diffkern.runtime.memory.operation import Assign, Copy, Operation, perform, submit
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
@@ -64,6 +64,7 @@ class Tangents(Influence, Scope, Uncopied):
 
     def __init__(self, tangents: Mapping[array, Any]) -> None:
         self.around: Any = None  # the tape, or the tangents, around the block
+        self._born = births()
         self._found = Beside("tangent")
         self._versions: dict[Memory, int] = {}
         self._exposures = Exposures()
@@ -74,6 +75,7 @@ class Tangents(Influence, Scope, Uncopied):
         for held, tangent in tangents.items():
             self._given(held, tangent)
         self.follow(tangents)
+        watch(self)
 
     def _given(self, held: array, tangent: Any) -> None:
         if not isinstance(held, array) or not held._smooth:
@@ -200,7 +202,8 @@ class Tangents(Influence, Scope, Uncopied):
                 submit(Assign(tangent, 0))  # whatever an earlier replay has left in it
             # Outer tapes differentiate with respect to a tangent where they do so for its array.
             tangent.requires_grad = root.requires_grad
-            tangent._memory.born = root._memory.born  # to a roll-out it is as old as its array
+            # To a roll-out in the block it is as old as its array; to one around the block all of it is new.
+            tangent._memory.born = max(root._memory.born, self._born)
         return self._found.made(held)
 
     def _look_at(self, held: array) -> None:
@@ -217,6 +220,11 @@ class Tangents(Influence, Scope, Uncopied):
                 "known",
                 remedy="change it with diffkern in the block of the tangents",
             )
+
+    def before_exposure(self, memory: Memory) -> None:
+        """Store a digest of an array with a tangent whose memory is about to be given away."""
+        if memory in self._found.pairs and self._versions.get(memory) == memory.now and current.recorder is None:
+            self._exposures.note_now(self._found.pairs[memory][0])
 
     def _note(self, held: array) -> None:
         """Record the present contents of an array as those that its tangent belongs to."""
