@@ -11,6 +11,7 @@ import copyreg
 import ctypes
 import functools
 import operator
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -156,6 +157,8 @@ class CompositeType(Alternative, type):
     """
 
     ir: T.Composite
+    _pack: Callable[..., bytes] | None = None
+    """Packs components that are numbers of Python; None where these have to be converted."""
 
     def __new__(mcs, name: str, ir: Any, scalar: Any, **keywords: Any) -> CompositeType:
         # A class statement that derives from a type calls the metaclass with the bases in this position;
@@ -224,6 +227,10 @@ class CompositeType(Alternative, type):
         # A view, not a copy: `from_buffer` relies on sharing the memory.
         return held.view(cls)
 
+    def _in_memory(cls, data: bytes) -> Any:
+        """Return the value with a copy of these bytes."""
+        return cls.from_buffer_copy(data)
+
     def from_buffer_copy(cls, buffer: Any, offset: int = 0) -> Any:
         """Return the value whose components lie in a buffer, as types of ctypes do."""
         return cls.wrap(np.frombuffer(buffer, cls.numpy, cls.size, offset).copy())
@@ -268,6 +275,11 @@ def _described_as_warp(ir: T.Composite, scalar: Any) -> dict[str, Any]:
 
 
 _ArrayType: Final = type(ctypes.Array)
+_CODES: Final = {
+    "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q",
+    "float32": "f", "float64": "d",
+}  # fmt: skip
+"""How struct names the numbers that it packs as NumPy converts them, where it does so at all."""
 
 
 class InMemoryType(_ArrayType, CompositeType):  # type: ignore[misc, valid-type]
@@ -300,7 +312,13 @@ class InMemoryType(_ArrayType, CompositeType):  # type: ignore[misc, valid-type]
         _ArrayType.__init__(made, name, bases, body)  # which is what tells ctypes of it from Python 3.13 on
         # Only now: ctypes has read the nested types from the body, and Warp's programs expect the flat ones.
         made._length_, made._type_ = ir.size, _ctype(scalar)
+        if ir.dtype.name in _CODES:
+            # With a byte order stated, struct checks that a number fits.
+            made._pack = struct.Struct(f"={ir.size}{_CODES[ir.dtype.name]}").pack
         return made
+
+    def _in_memory(cls, data: bytes) -> Any:
+        return _ArrayType.from_buffer_copy(cls, data)
 
     def _over(cls, held: Any) -> Any:
         # ctypes needs writable, contiguous memory to share; any other array is copied.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import importlib
 import operator
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn, TypeAlias
 
@@ -31,6 +32,8 @@ else:
 
 _NUMBER: Final = (int, float, np.number, np.bool_)
 _IDENTITY: Final = (0, 0, 0, 1)
+_PYTHON: Final = frozenset({int, float})
+_EXACT: Final = 2**53
 _PLAIN: Final = np.ndarray
 _LETTERS: Final = frozenset("xyzwrgbapq")
 
@@ -307,12 +310,18 @@ class InC:
     """The attributes of NumPy's arrays, for a value that is an array of ctypes."""
 
     __slots__ = ()
+    ir: ClassVar[Composite]
 
     def view(self, kind: Any = _PLAIN) -> Any:
         """Return the components as an array of NumPy, over the same memory."""
         composite: Any = type(self)
         plain = np.frombuffer(self, held_type(composite)).reshape(composite.ir.shape)  # type: ignore[call-overload]
         return plain if kind is _PLAIN else plain.view(kind)
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """Return the bytes of the components."""
+        # Without an array in between: launches ask for them.
+        return memoryview(self).tobytes() if order == "C" else self.view().tobytes(order)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         return np.array(self.view(), dtype, copy=copy)
@@ -493,6 +502,10 @@ def make_value(composite: CompositeType, *components: Any, **named: Any) -> Comp
     Warp.
     """
     t = composite.ir
+    # Programs make values for each launch: numbers of Python are packed at once where that is the same.
+    if composite._pack is not None and not named and (data := _packed(composite, components)) is not None:
+        made: CompositeValue = composite._in_memory(data)
+        return made
     if named:
         components = _in_order(composite, components, named)
     # By shape, not by type: a vector of another width is converted.
@@ -508,6 +521,26 @@ def make_value(composite: CompositeType, *components: Any, **named: Any) -> Comp
     if flat.size != t.size:
         raise ComponentsError(f"{composite.name} has {t.size} components, not {flat.size}")
     return composite.wrap(_converted(composite, flat).reshape(t.shape))
+
+
+def _packed(composite: CompositeType, components: tuple[Any, ...]) -> bytes | None:
+    """Return the bytes of a value that is made of as many numbers of Python, or of values with these components.
+
+    None where components have to be converted or checked.
+    """
+    t, kinds = composite.ir, set(map(type, components))
+    if kinds <= _PYTHON and len(components) == t.size:
+        # Larger integers are not rounded once to their nearest float.
+        if int in kinds and t.dtype.is_float and max(map(abs, components)) > _EXACT:
+            return None
+        try:
+            return composite._pack(*components)  # type: ignore[misc]
+        except (struct.error, OverflowError):
+            return None
+    if kinds and all(issubclass(kind, InC) and kind.ir.dtype == t.dtype for kind in kinds):
+        data = b"".join([part.tobytes() for part in components])
+        return data if len(data) == t.itemsize else None
+    return None
 
 
 def _from_nothing(t: Composite) -> NDArray[Any]:

@@ -37,7 +37,7 @@ from diffkern.ir.types import (
     value_type,
 )
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.lang.dtypes import element_of_value
+from diffkern.lang.dtypes import composite_type, element_of_value
 from diffkern.lang.structs import definition_of
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.arrays.array import array
@@ -51,12 +51,13 @@ from diffkern.runtime.arrays.type_keys import array_type, type_of_key
 from diffkern.runtime.arrays.untyped import Untyped
 from diffkern.runtime.launch.struct_arguments import (
     SeveralDevicesError,
+    StructPacking,
     leaves_of,
     null_bytes,
     null_leaf,
-    packed_struct,
+    packing_of,
 )
-from diffkern.runtime.launch.value_bytes import pack_value, packer, padded, short
+from diffkern.runtime.launch.value_bytes import pack_value, packer, short
 
 __all__ = [
     "NO_DEFAULT", "Bound", "Parameter", "bind", "device_of_keys", "leaves_of", "wrong_count",
@@ -91,7 +92,7 @@ class Parameter:
 
     __slots__ = (
         "annotation", "composite", "composite_key", "default", "index", "is_array", "kernel", "name", "pack",
-        "value_key", "wraps",
+        "padding", "struct", "value_key", "wraps",
     )  # fmt: skip
 
     def __init__(
@@ -118,8 +119,12 @@ class Parameter:
         # Likewise a vector or matrix of the very type.
         self.composite: Vec | Mat | None = None
         if isinstance(annotation, (Vec, Mat)) and annotation.dtype not in STORAGE_ONLY:
-            self.composite = annotation
+            # The very type of the class of its values, which a comparison of identities finds.
+            self.composite = composite_type(annotation).ir
         self.composite_key = "" if self.composite is None else str(annotation)
+        self.padding = b"" if self.composite is None else bytes(-self.composite.itemsize % 8)
+        # And an instance of the struct class that was passed last. Both are set at once: other threads read them.
+        self.struct: tuple[type | None, StructPacking | None] = None, None
 
     def error(self, message: str, remedy: str | None = None) -> LaunchError:
         """Return an error about this parameter."""
@@ -140,7 +145,9 @@ class Parameter:
             wanted = self.annotation
             if wanted is not None and wanted != definition.type:
                 raise self.error(f"takes {_named(wanted)}, not {short(value)}", f"pass {_named(wanted)}")
-            return self._convert_struct(value, definition.type)
+            packing = packing_of(definition.type)
+            self.struct = type(value), packing
+            return self.convert_struct(value, packing)
         if isinstance(self.annotation, Struct):
             raise self.error(f"takes {self.annotation.name}, not {short(value)}", "make one, and set its fields")
         if isinstance(value, SeenThrough):
@@ -168,9 +175,10 @@ class Parameter:
         if None not in (wanted.element, value.element) and wanted.element != value.element:
             raise self.error(f"takes {wanted}, not {value}", "pass an array of this dtype, or None")
 
-    def _convert_struct(self, value: Any, struct: Struct) -> tuple[str, list[bytes], list[array | None]]:
+    def convert_struct(self, value: Any, packing: StructPacking) -> tuple[str, list[bytes], list[array | None]]:
+        """Return the type key of an instance of a struct, and the bytes and arrays of its leaves."""
         try:
-            return packed_struct(value, struct)
+            return packing.packed(value)
         except SeveralDevicesError as error:
             raise self.error(
                 f"the struct holds arrays of several devices ({error})", "copy them to one with .to()"
@@ -339,12 +347,16 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
             held.append(None)
             continue
         wanted = parameter.composite
-        if wanted is not None and isinstance(value, CompositeValue) and (value.ir is wanted or value.ir == wanted):
+        if wanted is not None and isinstance(value, CompositeValue) and value.ir is wanted:
             keys.append(parameter.composite_key)
-            parts.append(padded(value.tobytes()))
+            parts.append(value.tobytes() + parameter.padding)
             held.append(None)
             continue
-        key, packed, made = parameter.convert_leaves(value)
+        of, packing = parameter.struct
+        if packing is not None and kind is of:
+            key, packed, made = parameter.convert_struct(value, packing)
+        else:
+            key, packed, made = parameter.convert_leaves(value)
         keys.append(key)
         parts += packed
         held += made

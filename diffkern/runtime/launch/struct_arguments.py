@@ -12,13 +12,14 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from diffkern.ir.structs import FieldType, Leaf, Struct, StructArray, flatten, null_of
-from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, Element, Scalar, value_type
+from diffkern.ir.types import BOOL, Array, Element, Mat, Scalar, Vec, value_type
+from diffkern.lang.dtypes import composite_type
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.type_keys import is_long, key_of_long, register_type, type_of_key
-from diffkern.runtime.launch.value_bytes import pack_value, packer, padded
+from diffkern.runtime.launch.value_bytes import pack_value, packer
 
-__all__ = ["SeveralDevicesError", "leaves_of", "null_bytes", "null_leaf", "packed_struct"]
+__all__ = ["SeveralDevicesError", "StructPacking", "leaves_of", "null_bytes", "null_leaf", "packing_of"]
 
 _MOST_KEYS: Final = 256
 _PLAIN: Final = frozenset({int, float})
@@ -43,16 +44,19 @@ class _Field(NamedTuple):
         The type of the number, vector or matrix that is passed for it.
     pack
         The function that packs a plain number.
+    padding
+        What follows the bytes of a vector or matrix.
     """
 
     name: str
-    inner: _Struct | None = None
+    inner: StructPacking | None = None
     null: tuple[bytes, ...] = ()
     type: Element | None = None
     pack: Callable[[Any], bytes] | None = None
+    padding: bytes = b""
 
 
-class _Struct:
+class StructPacking:
     """The packing of instances of a struct, and the keys of their types by those of the arrays in them."""
 
     def __init__(self, t: Struct) -> None:
@@ -60,12 +64,36 @@ class _Struct:
         self.fields: Final = tuple(_field(name, of) for name, of in t.fields)
         self.keys: dict[tuple[str, ...], str] = {}
 
+    def packed(self, value: Any) -> tuple[str, list[bytes], list[array | None]]:
+        """Return the key of the type of an instance, and the bytes and arrays of its leaves.
+
+        Raises
+        ------
+        SeveralDevicesError
+            If its arrays are not on one device.
+        TypeError, OverflowError
+            If a field has no value of its type.
+        """
+        parts: list[bytes] = []
+        held: list[array | None] = []
+        keys: list[str] = []
+        self.take(value, parts, held, keys)
+        of = tuple(keys)
+        key = self.keys.get(of)
+        # Numbers do not matter for the type: the keys of the arrays determine the key of the struct.
+        if key is None:
+            key = _key(value, self.type, held)
+            if len(self.keys) >= _MOST_KEYS:
+                self.keys.clear()
+            self.keys[of] = key
+        return key, parts, held
+
     def take(self, value: Any, parts: list[bytes], held: list[array | None], keys: list[str]) -> None:
         """Append the bytes and arrays of the fields, and the keys of the arrays."""
         # The dictionary of the instance: its fields were converted when they were assigned, and no descriptor is in the
         # way.
         given = vars(value)
-        for name, inner, null, t, pack in self.fields:
+        for name, inner, null, t, pack, padding in self.fields:
             item = given[name]
             if pack is not None and type(item) in _PLAIN:
                 try:
@@ -74,10 +102,9 @@ class _Struct:
                     parts.append(pack_value(t, item))  # type: ignore[arg-type]  # which says what is wrong
                 held.append(None)
             elif t is not None:
-                is_given = (
-                    isinstance(item, CompositeValue) and (item.ir is t or item.ir == t) and t.dtype not in STORAGE_ONLY
-                )
-                parts.append(padded(item.tobytes()) if is_given else pack_value(t, item))
+                # The type that a field takes is the very one of the class of its values.
+                is_given = isinstance(item, CompositeValue) and item.ir is t
+                parts.append(item.tobytes() + padding if is_given else pack_value(t, item))
                 held.append(None)
             elif inner is not None:
                 inner.take(item, parts, held, keys)
@@ -94,42 +121,22 @@ class _Struct:
 
 def _field(name: str, t: FieldType) -> _Field:
     if isinstance(t, Struct):
-        return _Field(name, inner=_of(t))
+        return _Field(name, inner=packing_of(t))
     if isinstance(t, (Array, StructArray)):
         leaves = leaves_of(("",), (register_type(null_of(t)),))
         return _Field(name, null=tuple(map(null_leaf, leaves)))
     passed = value_type(t)
+    if isinstance(passed, (Vec, Mat)):
+        passed = composite_type(passed).ir
+        return _Field(name, type=passed, padding=bytes(-passed.itemsize % 8))
     plain = isinstance(passed, Scalar) and passed != BOOL
-    return _Field(name, type=passed, pack=packer(passed) if plain else None)  # type: ignore[arg-type]
+    return _Field(name, type=passed, pack=packer(passed) if plain else None)
 
 
 @functools.cache
-def _of(t: Struct) -> _Struct:
-    return _Struct(t)
-
-
-def packed_struct(value: Any, t: Struct) -> tuple[str, list[bytes], list[array | None]]:
-    """Return the key of the type of an instance of a struct, and the bytes and arrays of its leaves.
-
-    Raises
-    ------
-    SeveralDevicesError
-        If its arrays are not on one device.
-    TypeError, OverflowError
-        If a field has no value of its type.
-    """
-    known, parts, keys = _of(t), [], []  # type: ignore[var-annotated]
-    held: list[array | None] = []
-    known.take(value, parts, held, keys)
-    of = tuple(keys)
-    key = known.keys.get(of)
-    # Numbers do not matter for the type: the keys of the arrays determine the key of the struct.
-    if key is None:
-        key = _key(value, t, held)
-        if len(known.keys) >= _MOST_KEYS:
-            known.keys.clear()
-        known.keys[of] = key
-    return key, parts, held
+def packing_of(t: Struct) -> StructPacking:
+    """Return the packing of instances of a struct."""
+    return StructPacking(t)
 
 
 def _key(value: Any, t: Struct, held: list[array | None]) -> str:
