@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.runtime.accumulate.adjoint import near_pairs
+from diffkern.runtime.accumulate.aliases import near_pairs
 
 
 @dk.kernel

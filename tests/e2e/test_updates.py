@@ -510,6 +510,6 @@ def test_an_adjoint_with_copies_is_native_and_the_same_each_time() -> None:
     assert all((other == found[0]).all() for other in found)
     forward = PackedLaunch(gather, n, [x, at, y])
     adjoint = AdjointLaunch(forward, {0: dk.zeros_like(x), 2: dk.ones(n, dtype=float)})
-    assert adjoint.sweep.plan.private == (0,)
+    assert adjoint.accumulation.private == (0,)
     (step,) = adjoint.steps() or ()
     assert step.copied is not None

@@ -13,6 +13,7 @@ import diffkern as dk
 from diffkern.contracts.options import AdjointForm
 from diffkern.interop.jax import programs as of_jax
 from diffkern.ir.types import scalar_of
+from diffkern.runtime.accumulate.accumulation import Atomic, Coloured, Gathered, Private, Sorted
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.derivative import DerivativePlan
 from diffkern.runtime.launch.packed import PackedLaunch
@@ -52,12 +53,18 @@ def _of_launch(kernel: Any, dims: tuple[int, ...], case: Case) -> str:
 
 def _text(launch: PackedLaunch, adjoint: AdjointLaunch, plain: Executable) -> str:
     """Say how an adjoint accumulates."""
-    if adjoint.gathers:
-        return "gathered"
-    plan = adjoint.sweep.plan
-    if adjoint.executable is not plain:
-        return "atomic" if adjoint.sorting is None else "sorted if indices stay, else atomic"
-    return _how(plan.colours, [launch.leaves[k].name for k in plan.private])
+    found = adjoint.accumulation
+    assert isinstance(found, (Atomic, Sorted, Gathered)) == (adjoint.executable is not plain)
+    match found:
+        case Gathered():
+            return "gathered"
+        case Atomic():
+            return "atomic"
+        case Sorted():
+            return "sorted if indices stay, else atomic"
+        case Private():
+            return _how(found.colours, [launch.leaves[k].name for k in found.private])
+    return _how(2 if isinstance(found, Coloured) else 1, [])
 
 
 def _how(colours: int, private: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diffkern.runtime.accumulate import adjoint, race_checks
+from diffkern.runtime.accumulate import aliases, given_cotangents, race_checks
 from diffkern.runtime.effects import influence, tape_steps
 from diffkern.runtime.launch import plain_launch
 from diffkern.runtime.memory import shared_memory
@@ -58,7 +58,7 @@ EFFECTS = [
           edit(tape_steps, "LaunchStep.keep_log", "or self.launch.merged", ""),
           ("tests/e2e/test_one_array.py::test_values_that_one_array_overwrites_are_logged",)),
     Fault("the gradient of a record's array gets lost",
-          edit(adjoint, "check_not_lost", "if leaf not in cotangents:", "if False:"),
+          edit(given_cotangents, "check_not_lost", "if leaf not in cotangents:", "if False:"),
           ("tests/unit/runtime/test_records.py::test_an_array_without_a_gradient_does_not_take_the_place_of_one_with",)),
     Fault("a refused parameter of a sequence has changed some launches",
           edit(sequence, "Sequence._set_params", "prepared.check(own_values)", "pass"),
@@ -70,7 +70,7 @@ EFFECTS = [
           edit(snapshots, "Randomness.restore", "np.random.set_state(self._numpy)", "pass"),
           ("tests/e2e/test_roll_outs.py::test_generators_go_on_where_they_were",)),
     Fault("arrays whose addresses overlap are one pair",
-          edit(adjoint, "near_pairs", "still.append((position, held))", "still = [(position, held)]"),
+          edit(aliases, "near_pairs", "still.append((position, held))", "still = [(position, held)]"),
           ("tests/e2e/test_adjoint_launch.py::test_pairs_of_near_arrays",)),
     Fault("a launch whose threads race is searched again and again",
           edit(race_checks, "Races.check", "if (dims, found) not in self._found:",

@@ -97,7 +97,7 @@ def test_sorted_sums_are_those_of_the_plain_program(tmp_path: Path) -> None:
         kernel = load_module(program.text, str(tmp_path)).scatter
         expected = gradients(kernel, program.arguments())
         for x in kernel._current.adjoints.values():
-            x.sweeps.clear()
+            x.accumulations.clear()
         with (
             mock.patch.object(partition, "_groups", return_value=1),
             mock.patch.object(schedule, "_CHUNK_WORK", 100.0),

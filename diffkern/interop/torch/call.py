@@ -25,7 +25,7 @@ from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct, carries_gradient, is_null
 from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
-from diffkern.runtime.accumulate.accumulation import choose
+from diffkern.runtime.accumulate.accumulation import NOTHING, Candidates, choose
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.convert import component_shape, stored_type
 from diffkern.runtime.arrays.type_keys import type_of_key
@@ -334,13 +334,11 @@ class Backward:
             self._shapes[k] = (*shape, *inner)
             self._tails[k] = tail_of(as_array(self._zeros(k), element)._packed)
 
-        def atomic() -> Executable:
-            return forward.adjoint(active, ATOMIC)
-
         def sizes() -> dict[int, int]:
             return {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
 
-        self._sweep = choose(self._plain, atomic, forward.dims, tuple(shapes.values()), sizes)
+        programs = Candidates(self._plain, lambda: forward.adjoint(active, ATOMIC))
+        self._accumulation = choose(programs, forward.dims, tuple(shapes.values()), sizes)
         self._places = returned
 
     def perform(self, operations: Sequence[Operation]) -> None:
@@ -393,19 +391,19 @@ class Backward:
             tails, name = self._forward.tails, self._forward.kernel.name
             self._plain.races.check(name, self._forward.dims, lambda k: values.get(k) or _NOWHERE + tails[k])
         # A launch of no threads leaves the cotangents as they were given.
-        if self._sweep.grid.n:
+        if self._accumulation.grid.n:
             # What the forward launch changed was a contiguous copy, and so is what it began with.
             kept = {key: t.contiguous() if key[1] in self._places else t for key, t in kept.items()}
             zeros = {k: self._zeros(k) for k in self._began_as_zeros}
 
             def execute() -> None:
-                copied = {k: as_array(cotangents[k], self._elements[k]) for k in self._sweep.plan.private}
+                copied = {k: as_array(cotangents[k], self._elements[k]) for k in self._accumulation.private}
                 read = log or self._logged(kept, values)
 
-                def pack(own: Mapping[int, bytes]) -> bytes:
+                def pack(_: object, own: Mapping[int, bytes] = NOTHING) -> bytes:
                     return self._pack(kept, zeros, values, cotangents, own, read)
 
-                self._sweep.run(copied, pack)
+                self._accumulation.run(copied, pack)
 
             on_current_stream(self._forward.gpu, execute)
         found: list[torch.Tensor | None] = []
@@ -437,7 +435,7 @@ class Backward:
     ) -> bytes:
         """Return the argument block after the header; `own` replaces some of the cotangents."""
         forward, parts = self._forward, []
-        for role, k in self._sweep.executable.layout.entries:
+        for role, k in self._accumulation.executable.layout.entries:
             if role == "cotangent":
                 parts.append(own.get(k) or pack_address(cotangents[k].data_ptr()) + self._tails[k])
             elif role == "log":

@@ -8,24 +8,18 @@ cotangents of arrays that the forward wrote are consumed and the others are adde
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
-
-import numpy as np
 
 from diffkern.contracts.manifest import Log
 from diffkern.contracts.options import ATOMIC, GATHERING, PLAIN, AdjointForm
-from diffkern.errors import LaunchError, described
-from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
-from diffkern.ir.types import Array, Element, is_differentiable, value_type
-from diffkern.lang.dtypes import element_of_value
+from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
-from diffkern.runtime.accumulate.accumulation import NOTHING, Sweep, choose, copied_of
-from diffkern.runtime.accumulate.sorting import sorting_of
-from diffkern.runtime.arrays.array import _given, array, new, wrap
-from diffkern.runtime.arrays.structured import StructuredArray
-from diffkern.runtime.arrays.type_keys import type_of_key
+from diffkern.runtime.accumulate.accumulation import NOTHING, Candidates, Gathered, choose
+from diffkern.runtime.accumulate.aliases import check_aliases
+from diffkern.runtime.accumulate.gathering import Gathering
+from diffkern.runtime.accumulate.sorting import Sorting, sorting_of
+from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.launch_checks import DIMS
 from diffkern.runtime.launch.nested_arrays import nested_arrays
@@ -34,22 +28,12 @@ from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.resources import check_not_given
 from diffkern.runtime.launch.stamps import with_one_writer
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.memory import overlaps
-from diffkern.runtime.memory.operation import Assign, Copy, Operation, perform
+from diffkern.runtime.memory.operation import Copy, Operation, perform
 from diffkern.runtime.memory.state import current, slow_path_flags
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import Steps
 
-__all__ = [
-    "AdjointLaunch",
-    "check_aliases",
-    "check_not_lost",
-    "cotangent",
-    "match_cotangents",
-    "near_pairs",
-    "values_by_leaf",
-    "with_default_gradients",
-]
+__all__ = ["AdjointLaunch"]
 
 _Held: TypeAlias = "tuple[int, bool, array]"
 """A leaf of a launch, whether it is its cotangent that is meant, and the array."""
@@ -130,21 +114,17 @@ class AdjointLaunch(Operation):
                 self._strided.append(index)
                 shared = shared or _is_repeated(ct)
         self.gathering = program.gathering
-        self.cleared: tuple[array, ...] = ()
+        shapes = tuple([ct.shape for ct in cotangents.values()])
         # Gathering overwrites each element of a cotangent from one thread, which is only right if no other array of the
         # launch can contribute to the same bytes.
-        self.gathers = may_gather and not shared and self._may_gather(launch.parts.__getitem__)
+        candidates = _Programs(self, program, may_gather and not shared)
         try:
-            sweep = self.sweep = self._chosen(shared)
+            self.accumulation = choose(candidates, launch.dims, shapes, self._sizes, shared, launch.blocks)
         except LaunchError:
             raise
         except ValueError as error:
             raise LaunchError(f"the adjoint of kernel {kernel.name!r}: {error}", remedy=DIMS) from None
-        # The sweep replaced the program only because threads collide in it. Sorting by destination may then beat
-        # atomics.
-        is_racing = sweep.executable is not program and not (self.gathers or shared or self.in_elements)
-        self.sorting = sorting_of(launch, program, cotangents, self.contents) if is_racing else None
-        self.executable, self.grid = sweep.executable, sweep.grid
+        self.executable, self.grid = self.accumulation.executable, self.accumulation.grid
         # What was packed for the check, and the parts it is made of, which a record may exchange before it is run.
         self._checked: tuple[list[bytes], bytes] | None = None
         self.executable.check(self._passed)
@@ -220,28 +200,10 @@ class AdjointLaunch(Operation):
     def steps(self) -> Steps | None:
         """Return the adjoint as steps of native code, or None if it cannot be expressed so.
 
-        It cannot if cotangents have to be copied to contiguous buffers, which the steps do not do, or if
-        contributions may be
-        sorted by destination: each launch inspects the destinations again.
+        It cannot if cotangents have to be copied to contiguous buffers, which the steps do not do, or if contributions
+        may be sorted by destination.
         """
-        if self.sorting is not None:
-            return None
-        # The gathering program reads the cotangents that it consumes from several threads, and so cannot zero them
-        # itself.
-        found, behind = self._swept(), [Assign(ct, 0).steps() for ct in self.cleared]
-        if not found or not behind:
-            return found
-        return None if None in behind else [*found, *(step for steps in behind for step in steps or ())]
-
-    def _swept(self) -> Steps | None:
-        plan = self.sweep.plan
-        if self._copies():
-            return None
-        # Private accumulation needs one copy of the cotangents for each worker, which the native steps make and reduce.
-        copied = copied_of(self.executable, plan, self.cotangents) if plan.private else None
-        if copied is not None:
-            return self.executable.copied_steps(self.grid, self._pack(self.cotangents), plan.colours, copied)
-        return None if plan.private else self.executable.steps(self.grid, self._pack(self.cotangents), plan.colours)
+        return None if self._copies() else self.accumulation.steps(self.cotangents, self._pack)
 
     def execute(self) -> None:
         """Run the adjoint once."""
@@ -250,10 +212,7 @@ class AdjointLaunch(Operation):
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         try:
-            if self.sorting is None or not self.sorting.run(self._pack):
-                self.sweep.run(given, partial(self._pack, given))
-            for ct in self.cleared:
-                Assign(ct, 0).execute()
+            self.accumulation.run(given, self._pack)
         except BaseException:
             for ct in self.cotangents.values():
                 # A failed run may have written anything, so that the memory is no longer known to be zero.
@@ -265,55 +224,30 @@ class AdjointLaunch(Operation):
                 if given[index] is not ct:
                     Copy(ct, given[index]).execute()
 
-    def _may_gather(self, part: Callable[[int], bytes]) -> bool:
+    @property
+    def gathers(self) -> bool:
+        """True if the program runs whose threads gather."""
+        return isinstance(self.accumulation, Gathered)
+
+    def may_gather(self, part: Callable[[int], bytes]) -> bool:
         """Return whether the gathering program is right for arguments with these bytes."""
         gathering, launch = self.gathering, self.launch
         if gathering is None or launch.merged or not gathering.holds(launch.dims, part):
             return False
-        cleared = [self.cotangents[k] for k in gathering.cleared]
-        return all(ct.shape == launch.dims and ct._data.flags.c_contiguous for ct in cleared)
+        return all(ct.shape == launch.dims and ct._data.flags.c_contiguous for ct in self.to_clear(gathering))
+
+    def to_clear(self, gathering: Gathering) -> list[array]:
+        """Return the cotangents that have to be cleared behind the gathering program."""
+        return [self.cotangents[k] for k in gathering.cleared]
 
     def gathers_with(self, leaf: int, packed: bytes) -> bool:
         """Return whether the gathering program is still right if one by-value leaf has these bytes."""
-        return self._may_gather(lambda k: packed if k == leaf else self.launch.parts[k])
+        return self.may_gather(lambda k: packed if k == leaf else self.launch.parts[k])
 
     @property
     def form(self) -> AdjointForm:
         """The form of the program that it runs, unless it adds atomically."""
         return GATHERING if self.gathers else PLAIN
-
-    def _chosen(self, shared: bool) -> Sweep:
-        """Choose the program and the sweep, the gathering one if it may run."""
-        if self.gathers:
-            program = self._gathering_program()
-            if program is not None:
-                found = self._choose(program, shared)
-                # The choice may fall back to atomics after all, in which case gathering has no advantage left.
-                if found.executable is program:
-                    assert self.gathering is not None
-                    self.cleared = tuple(self.cotangents[k] for k in self.gathering.cleared)
-                    return found
-            self.gathers = False
-        return self._choose(self.executable, shared)
-
-    def _gathering_program(self) -> Executable | None:
-        """Return the gathering program, or None if it has not been shipped and there is no compiler."""
-        program = self.launch.optional_adjoint(frozenset(self.cotangents), GATHERING)
-        if program is None:
-            self.executable.gathering = self.gathering = None
-        return program
-
-    def _choose(self, program: Executable, shared: bool) -> Sweep:
-        """Return how a program runs, or how the one with atomic additions runs in its place."""
-        launch = self.launch
-        shapes = tuple([ct.shape for ct in self.cotangents.values()])
-        # The choice depends on nothing but extents and sharing, and is cached because training repeats one launch.
-        found = program.sweeps.get((launch.dims, shared, shapes))
-        return found or choose(program, self._atomic, launch.dims, shapes, self._sizes, shared, launch.blocks)
-
-    def _atomic(self) -> Executable:
-        """Return the program that adds atomically."""
-        return self.launch.adjoint(frozenset(self.cotangents), ATOMIC)
 
     def _sizes(self) -> dict[int, int]:
         """Return the number of scalars in each cotangent."""
@@ -355,6 +289,44 @@ class AdjointLaunch(Operation):
             else:
                 parts.append(own.get(index) or cotangents[index]._packed)
         return b"".join(parts)
+
+
+class _Programs(Candidates):
+    """The programs that the adjoint of a launch could run.
+
+    Parameters
+    ----------
+    adjoint : AdjointLaunch
+        The adjoint.
+    plain : Executable
+        Its program that accumulates plainly.
+    may_gather : bool
+        Whether the one that gathers may run, if the arguments are such that it is right.
+    """
+
+    __slots__ = ("_active", "_adjoint", "_may_gather")
+
+    def __init__(self, adjoint: AdjointLaunch, plain: Executable, may_gather: bool) -> None:
+        active = self._active = frozenset(adjoint.cotangents)
+        super().__init__(plain, lambda: adjoint.launch.adjoint(active, ATOMIC))
+        self._adjoint, self._may_gather = adjoint, may_gather
+
+    def gathering(self) -> tuple[Executable, Sequence[array]] | None:
+        adjoint = self._adjoint
+        if not self._may_gather or not adjoint.may_gather(adjoint.launch.parts.__getitem__):
+            return None
+        assert adjoint.gathering is not None
+        program = adjoint.launch.optional_adjoint(self._active, GATHERING)
+        if program is None:  # it has not been shipped, and there is no compiler
+            self.plain.gathering = adjoint.gathering = None
+            return None
+        return program, adjoint.to_clear(adjoint.gathering)
+
+    def sums(self) -> Sorting | None:
+        adjoint = self._adjoint
+        if adjoint.in_elements:
+            return None
+        return sorting_of(adjoint.launch, self.plain, adjoint.cotangents, adjoint.contents)
 
 
 def _is_repeated(ct: array) -> bool:
@@ -421,260 +393,6 @@ def _check_elements(launch: PackedLaunch, cotangents: Mapping[int, array]) -> No
                 loc=place_of(launch.kernel.func),
                 remedy="launch the kernel under a dk.Tape, and call tape.backward(grads={y: ct_y})",
             )
-
-
-def match_cotangents(
-    launch: PackedLaunch, n_inputs: int, n_outputs: int, adj_inputs: Sequence[Any], adj_outputs: Sequence[Any]
-) -> list[array | None]:
-    """Return the checked gradient given by hand for each leaf, or None where none is given."""
-    kernel = launch.kernel
-    given = (
-        *_padded(kernel, "adj_inputs", adj_inputs, "inputs", n_inputs),
-        *_padded(kernel, "adj_outputs", adj_outputs, "outputs", n_outputs),
-    )
-    # The common case, one leaf per argument and gradients of exactly the expected type, takes no look-up of types.
-    if len(launch.arrays) == len(given) == len(launch.keys):  # no structs
-        for held, value in zip(launch.arrays, given, strict=True):
-            if value is not None and not (type(value) is array and _is_usual(launch, held, value)):
-                break
-        else:
-            return list(given)
-    return [None if v is None else cotangent(launch, i, v) for i, v in enumerate(values_by_leaf(launch, given))]
-
-
-def _is_usual(launch: PackedLaunch, held: array | None, given: array) -> bool:
-    """Return whether a gradient fits its argument beyond doubt, so that no further check is needed."""
-    return (
-        held is not None
-        and held._smooth
-        and held._is_like(given)
-        and given._writable
-        and given._memory.device is launch.device
-    )
-
-
-def with_default_gradients(launch: PackedLaunch, given: Sequence[array | None]) -> dict[int, array]:
-    """Return the cotangents of a launch: those given, and the arguments' own gradients.
-
-    Raises
-    ------
-    LaunchError
-        If there is none.
-    """
-    cotangents: dict[int, array] = {}
-    for index, value in enumerate(given):
-        if value is None:
-            held = launch.arrays[index]
-            own = None if held is None else held.grad
-            value = None if own is None else cotangent(launch, index, own)
-        if value is not None:
-            cotangents[index] = value
-    if not cotangents:
-        raise LaunchError(
-            f"kernel {launch.kernel.name!r}: no argument has a gradient, so there is nothing to differentiate for",
-            remedy="pass adj_inputs and adj_outputs, or arrays made with requires_grad=True",
-        )
-    return cotangents
-
-
-def check_not_lost(launch: PackedLaunch, before: Iterable[int], cotangents: Collection[int]) -> None:
-    """Raise if a leaf that had a gradient has none now, as what the record adds to it would be lost."""
-    for leaf in before:
-        if leaf not in cotangents:
-            raise LaunchError(
-                f"kernel {launch.kernel.name!r}, parameter {launch.leaves[leaf].name!r}: this record of an adjoint "
-                "adds to its gradient, and the array has none",
-                remedy="make the array with requires_grad=True, or set it and its gradient together, with "
-                "set_params(values, adj_values); for a launch without this gradient make another record",
-            )
-
-
-def check_aliases(kernel: KernelProtocol, launch: PackedLaunch, cotangents: Mapping[int, array]) -> bool:
-    """Return whether cotangents share memory with each other.
-
-    Raises
-    ------
-    LaunchError
-        If a written array or a cotangent shares memory with another argument, so that the adjoint would be wrong.
-    """
-    # Without structs the ranges of bytes decide the usual case, that all are disjoint, in one sorted pass. Only if two
-    # ranges meet are the strides looked at, which tell interleaved views from views that overlap.
-    if len(launch.arrays) == len(launch.keys):
-        ranges = [held._range for held in launch.arrays if held is not None]
-        ranges += [ct._range for ct in cotangents.values()]
-    else:
-        ranges = _whole_ranges(launch, cotangents)
-    ranges.sort()
-    end = 0
-    for low, high in ranges:
-        if low < end and high > low:
-            return _explain_overlaps(kernel, launch, cotangents)
-        if high > end:
-            end = high
-    return False
-
-
-def _whole_ranges(launch: PackedLaunch, cotangents: Mapping[int, array]) -> list[tuple[int, int]]:
-    """Return the byte ranges of arguments and cotangents, with one range for a whole array of structs.
-
-    The fields of an array of structs are interleaved, so that their ranges always overlap.
-    """
-    found: dict[tuple[int, bool, int], tuple[int, int]] = {}
-    for index, leaf in enumerate(launch.leaves):
-        for a, is_cotangent in ((launch.arrays[index], False), (cotangents.get(index), True)):
-            if a is not None:
-                found[leaf.argument, is_cotangent, id(a._whole)] = a._whole._range
-    return list(found.values())
-
-
-def _explain_overlaps(kernel: KernelProtocol, launch: PackedLaunch, cotangents: Mapping[int, array]) -> bool:
-    names = [leaf.name for leaf in launch.leaves]
-    writes = launch.executable.writes
-    # Of a struct come all fields, also those that the kernel does not touch.
-    used = {i for i, leaf in enumerate(launch.leaves) if not leaf.path} | {*writes, *launch.executable.reads}
-    held = [(i, False, a) for i, a in enumerate(launch.arrays) if a is not None and i in used]
-    every = held + [(i, True, ct) for i, ct in cotangents.items() if i in used]
-    shared, merged = False, launch.merged
-    # Two cotangents may share memory if neither array is written: both are only added to, and the sum of contributions
-    # is the gradient of what they share.
-    for (i, i_is_ct, a), (j, j_is_ct, b) in near_pairs(every):
-        if not (i_is_ct or j_is_ct) and merged.get(i, i) == merged.get(j, j):
-            continue  # one array, which the adjoint takes as such
-        if a._whole is b._whole is not a and a._packed != b._packed:
-            continue  # two fields of one array of structs
-        if not overlaps(a._data, b._data):
-            continue
-        written = i in writes or j in writes
-        if i_is_ct and j_is_ct and not written:
-            shared = True
-        elif i_is_ct or j_is_ct or written:
-            first = f"the gradient of {names[i]!r}" if i_is_ct else repr(names[i])
-            second = f"the gradient of {names[j]!r}" if j_is_ct else repr(names[j])
-            raise LaunchError(
-                f"kernel {kernel.name!r}: {first} and {second} share memory, and one of them is written; such a "
-                "launch cannot be differentiated",
-                remedy="pass arrays that do not overlap, for example dk.clone() of one of them",
-            )
-    return shared
-
-
-def near_pairs(every: list[_Held]) -> Iterator[tuple[_Held, _Held]]:
-    """Yield the pairs of arrays whose ranges of addresses overlap, each pair in the order of the parameters."""
-    # A sweep over the ranges by their lower end. `still` holds those that have not ended, so that only candidates are
-    # compared instead of all pairs.
-    ordered = sorted(enumerate(every), key=lambda entry: entry[1][2]._range)
-    still: list[tuple[int, _Held]] = []
-    for position, held in ordered:
-        low, _ = held[2]._range
-        still = [entry for entry in still if entry[1][2]._range[1] > low]
-        for other, earlier in still:
-            yield (earlier, held) if other < position else (held, earlier)
-        still.append((position, held))
-
-
-def _padded(kernel: KernelProtocol, label: str, values: Sequence[Any], of: str, count: int) -> Sequence[Any]:
-    if len(values) not in (0, count):
-        raise LaunchError(
-            f"kernel {kernel.name!r}: {label} has {len(values)} entries for {count} {of}",
-            remedy="give one entry for each argument, None where the argument's own gradient or none is meant",
-        )
-    return values or (None,) * count
-
-
-def values_by_leaf(launch: PackedLaunch, given: Sequence[Any]) -> list[Any]:
-    """Return the gradient of each leaf of a launch, from those given for each argument.
-
-    For an array of structs that is an array of the same structs; for a struct by value an array of one struct, or a
-    mapping from names of fields (with dots for those of nested structs) to arrays.
-    """
-    if all(value is None or type(value) is array for value in given) and not any(leaf.path for leaf in launch.leaves):
-        return [given[leaf.argument] if leaf.argument < len(given) else None for leaf in launch.leaves]
-    for argument, value in enumerate(given):
-        if isinstance(value, Mapping):
-            known = [".".join(leaf.path) for leaf in launch.leaves if leaf.argument == argument]
-            unknown = [name for name in value if name not in known]
-            if unknown:
-                name = launch.kernel.parameters[argument].name
-                raise LaunchError(
-                    f"kernel {launch.kernel.name!r}, parameter {name!r}: a gradient is given for {unknown[0]!r}, which "
-                    "is no field",
-                    remedy=f"the fields are {', '.join(known)}",
-                )
-    out: list[Any] = []
-    for leaf in launch.leaves:
-        value = given[leaf.argument] if leaf.argument < len(given) else None  # it may be a parameter with a default
-        out.append(_of_field(launch, leaf, value) if leaf.path and value is not None else value)
-    # A number or vector in the place of the gradient of a value: there is nothing that it could be added to.
-    pairs = zip(out, launch.arrays, strict=True)
-    return [None if held is None and element_of_value(value) is not None else value for value, held in pairs]
-
-
-def _of_field(launch: PackedLaunch, leaf: Leaf, value: Any) -> array | None:
-    if isinstance(value, Mapping):
-        found: array | None = value.get(".".join(leaf.path))
-        return found
-    if isinstance(value, np.ndarray) and value.dtype.names is not None:
-        t = declared(type_of_key(launch.keys[leaf.argument]))
-        if isinstance(t, Struct) and not holds_arrays(t):
-            value = wrap(value, t)
-        elif isinstance(t, StructArray):
-            value = wrap(value, t.dtype)
-    in_elements = isinstance(leaf.type, Array) and leaf.type.outer > 0
-    if isinstance(value, StructuredArray) and is_differentiable(leaf.type) and not in_elements:
-        return value.field(".".join(leaf.path))
-    if isinstance(value, StructuredArray):
-        return None
-    raise LaunchError(
-        f"kernel {launch.kernel.name!r}, parameter {launch.kernel.parameters[leaf.argument].name!r}: the gradient of a "
-        f"struct cannot be {described(value)}",
-        remedy="pass an array of structs (of one, for a struct by value), or a dict of arrays by names of fields",
-    )
-
-
-def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
-    """Return a gradient as an array, checked against the argument it belongs to."""
-    held = launch.arrays[index]
-    if isinstance(given, array) and _is_usual(launch, held, given):
-        return given
-    leaf = launch.leaves[index]
-    where = f"kernel {launch.kernel.name!r}, parameter {leaf.name!r}"
-    t = leaf.type
-    if not is_differentiable(t):
-        raise LaunchError(f"{where}: an argument of type {t} has no gradient", remedy="pass None in its place")
-    element: Element = t.dtype if isinstance(t, Array) else value_type(t)  # type: ignore[arg-type]
-    if isinstance(given, array):
-        value: array = given
-    elif isinstance(given, np.ndarray) or hasattr(given, "__cuda_array_interface__"):
-        try:
-            value = _given(given, element)
-        except (TypeError, ValueError) as error:
-            raise LaunchError(
-                f"{where}: its gradient does not fit: {error}",
-                remedy=f"pass an array of {element}, as dk.zeros makes it",
-            ) from None
-    else:
-        raise LaunchError(
-            f"{where}: its gradient must be an array, not {described(given)}",
-            remedy="pass an array of one element for a value, or None",
-        )
-    # A value by value has a gradient of one element, to which all threads add.
-    shape = (1,) if held is None else held.shape
-    if value.shape != shape or value._element != element:
-        raise LaunchError(
-            f"{where}: its gradient must have shape {shape} and type {element}, not {described(value)}",
-            remedy="make it with dk.zeros_like(argument), which has both",
-        )
-    if not value._writable:
-        raise LaunchError(
-            f"{where}: its gradient is read-only memory",
-            remedy="pass a copy that may be written, as in dk.array(gradient)",
-        )
-    if value._memory.device is not launch.device:
-        raise LaunchError(
-            f"{where}: its gradient is on {value.device}, and the launch on {launch.device}",
-            remedy="allocate it on the same device",
-        )
-    return value
 
 
 def _contiguous(ct: array) -> array:

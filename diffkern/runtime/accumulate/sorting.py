@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -44,12 +44,6 @@ _MOST_DESTINATIONS = 2
 _MOST_ORDERS = 4  # for one array
 
 
-class Pack(Protocol):
-    """A function that makes an argument block in which other bytes stand for some cotangents."""
-
-    def __call__(self, cotangents: Mapping[int, array], own: Mapping[int, bytes], /) -> bytes: ...
-
-
 class Sorting:
     """The sums of one launch whose destinations can be sorted.
 
@@ -76,7 +70,7 @@ class Sorting:
     ) -> None:
         self._launch, self._plain, self._arrays, self._cotangents = launch, plain, arrays, cotangents
 
-    def run(self, pack: Pack) -> bool:
+    def run(self, pack: Callable[[Mapping[int, array], Mapping[int, bytes]], bytes]) -> bool:
         """Run the adjoint, if its destinations are sorted or should now be; return whether it has run."""
         n, sums = self._launch.dims[0], self._plain.manifest.sums
         orders = [

@@ -12,7 +12,8 @@ from typing import cast
 
 from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
-from diffkern.runtime.accumulate.adjoint import AdjointLaunch, check_aliases
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.aliases import check_aliases
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.effects.influence import Influence

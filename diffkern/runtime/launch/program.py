@@ -30,7 +30,7 @@ from diffkern.runtime.native.replay import Step, Steps, copied
 
 if TYPE_CHECKING:
     from diffkern.errors import AutodiffError
-    from diffkern.runtime.accumulate.accumulation import Sweep
+    from diffkern.runtime.accumulate.accumulation import Accumulation
     from diffkern.runtime.native.loader import Code
 
 __all__ = ["Executable"]
@@ -124,6 +124,7 @@ class Executable:
         "_derivative",
         "_grouped",
         "_sizes",
+        "accumulations",
         "address",
         "block_dim",
         "blockwise",
@@ -152,7 +153,6 @@ class Executable:
         "sorts",
         "stamped",
         "stampers",
-        "sweeps",
         "updates",
         "uses",
         "writes",
@@ -193,7 +193,7 @@ class Executable:
         if manifest.added:
             self._note_added(manifest)
         self._derivative: DerivativePlan | None = None
-        self.sweeps: dict[Any, Sweep] = {}
+        self.accumulations: dict[Any, Accumulation] = {}
         self.extents = Extents(manifest, self.layout) if manifest.accesses else None
         self.regions = Regions(manifest)
         self.races = Races(manifest) if manifest.races else None
@@ -302,11 +302,11 @@ class Executable:
         """Return the program for these arguments: on a GPU there may be several."""
         return self
 
-    def remember(self, key: Any, found: Sweep) -> None:
+    def remember(self, key: Any, found: Accumulation) -> None:
         """Cache the choice for launches of one shape."""
-        if len(self.sweeps) >= _CACHED_DIMS:
-            self.sweeps.clear()
-        self.sweeps[key] = found
+        if len(self.accumulations) >= _CACHED_DIMS:
+            self.accumulations.clear()
+        self.accumulations[key] = found
 
     def run(self, grid: Grid, arguments: bytes) -> None:
         """Run all threads of a launch; `arguments` are the packed parameters without the header."""

@@ -101,7 +101,7 @@ def fit_adjoint(place: Place, forms: list[Steps]) -> None:
     """Exchange the forms of an adjoint, and of the changes in front of it, for those of a program that does less."""
     adjoint, form = place.adjoint, forms[place.index]
     executable, active = adjoint.executable, frozenset(adjoint.cotangents)
-    if len(form) != 1 + len(adjoint.cleared) or executable.manifest.checks is not None:
+    if len(form) != 1 + len(adjoint.accumulation.cleared) or executable.manifest.checks is not None:
         return  # nothing to run, or every access is looked at
     if adjoint.launch.adjoint(active, adjoint.form) is not executable:
         return  # with atomic additions
@@ -161,7 +161,7 @@ def _spared(place: Place) -> list[int]:
     for k, ct in _goals(adjoint, {p.of: p.once for p in adjoint.executable.manifest.params}).items():
         fill = place.change_of(ct)
         # Chunks have no copies of it.
-        if fill is None or k in adjoint.sweep.plan.private or not _is_alone(adjoint, ct):
+        if fill is None or k in adjoint.accumulation.private or not _is_alone(adjoint, ct):
             return []
         change = place.changes[fill]
         if not isinstance(change, Assign) or change.values.dtype.names is not None or np.any(change.values):

@@ -17,8 +17,8 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import SCALARS, composite_type
 from diffkern.lang.structs import class_of
 from diffkern.process.tracebacks import brief
-from diffkern.runtime.accumulate.adjoint import (
-    AdjointLaunch,
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.given_cotangents import (
     check_not_lost,
     cotangent,
     values_by_leaf,

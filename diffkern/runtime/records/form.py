@@ -101,7 +101,7 @@ class Packed(Operation):
             program.enqueue(self._of.grid, form.block)
             # Gathering reads cotangents from several threads, so that they can only be cleared once all threads have
             # ended.
-            for ct in form.adjoint.cleared if form.adjoint is not None else ():
+            for ct in form.adjoint.accumulation.cleared if form.adjoint is not None else ():
                 Assign(ct, 0).execute()
 
     def reads(self) -> Iterable[array]:

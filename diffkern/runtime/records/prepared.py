@@ -25,8 +25,8 @@ from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, scalar_of
 from diffkern.lang.dtypes import SCALARS, element_of_value
 from diffkern.process.tracebacks import brief, place_of
-from diffkern.runtime.accumulate.adjoint import (
-    AdjointLaunch,
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.given_cotangents import (
     check_not_lost,
     cotangent,
     values_by_leaf,

@@ -16,8 +16,8 @@ from typing import Any
 from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.types import Mat, Scalar, Vec, value_type
 from diffkern.process.tracebacks import brief
-from diffkern.runtime.accumulate.adjoint import (
-    AdjointLaunch,
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.given_cotangents import (
     cotangent,
     match_cotangents,
     values_by_leaf,

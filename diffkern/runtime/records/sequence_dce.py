@@ -150,7 +150,7 @@ def _program_of_both(adjoint: AdjointLaunch, launched: Steps, swept: Steps) -> E
     # A program that reports errors reports those of the launch at the launch's position, and has to run there.
     if work is None or work > _LESS_WORK or launch.merged or adjoint.contents or own.manifest.reports:
         return None
-    if len(launched) != 1 or len(swept) != 1 + len(adjoint.cleared):
+    if len(launched) != 1 or len(swept) != 1 + len(adjoint.accumulation.cleared):
         return None  # nothing to run
     step = launched[0]
     if not isinstance(step, Step) or step.copied is not None:
