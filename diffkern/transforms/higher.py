@@ -68,6 +68,12 @@ def _along(function: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
             f"dk.jvp takes a tangent for each of the {len(given)} primals, None where it is constant",
             remedy="pass as many tangents as primals",
         )
+    moved = [x for x, t in zip(given, tangents, strict=True) if t is not None]
+    if len({x._memory for x in moved}) < len(moved):
+        raise MisuseError(
+            "dk.jvp is given several tangents for arrays that share memory",
+            remedy="pass dk.clone() of an array that is an argument twice, or one tangent for the whole of it",
+        )
     with Tangents({x: t for x, t in zip(given, tangents, strict=True) if t is not None}) as found:
         # Constant primals are noted as well: the function may overwrite one with a value that varies.
         found.follow(given)
@@ -118,7 +124,8 @@ value where there is one. What a kernel makes of it is differentiated like anyth
 
 ``dk.grad(loss)(x, y)`` of a function of arrays that returns an array of one element is ``(grad_x, grad_y)``, new
 arrays, one for each argument that is an array of floats; the bare array where there is one. What is computed with them
-is differentiated again by ``dk.grad``, and by tapes and tangents around it.
+is differentiated again by ``dk.grad``, and by tapes and tangents around it. The gradient of an array that is an
+argument twice is that of all its uses, for both.
 
 Parameters
 ----------

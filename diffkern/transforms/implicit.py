@@ -15,12 +15,16 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError, MisuseError, described
+from diffkern.ir.structs import Struct
+from diffkern.ir.types import FLOAT32, FLOAT64, is_complex, scalar_of
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.arrays.create import zeros_like
 from diffkern.runtime.effects.custom_operation import custom_operation
+from diffkern.runtime.effects.no_grad import no_grad
 from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.memory.state import current
 from diffkern.transforms.gmres import Numbers, gmres
 from diffkern.transforms.higher import jvp, vjp
 from diffkern.utils.kernels import matrix_vector
@@ -59,17 +63,63 @@ class _Equation:
         return tol * first if self.linear else tol
 
 
+class _Probe:
+    """The numbers of a residual near a solution, by which a derivative tells whether it is still the same function.
+
+    A residual may read numbers and arrays that are no parameters; where these change, its derivative would be that of
+    another equation.
+    """
+
+    def __init__(self, equation: _Equation) -> None:
+        self._equation = equation
+        self._known: Numbers | None = None
+
+    def take(self, x: array, theta: Sequence[Any]) -> None:
+        """Store them."""
+        self._known = self._numbers(x, theta)
+
+    def check(self, x: array, theta: Sequence[Any]) -> None:
+        """Raise if they are others."""
+        known = self._known
+        if known is None:
+            return
+        with no_grad():
+            found = self._numbers(x, theta)
+        # Sums of many threads may be rounded otherwise each time.
+        rounding = float(np.finfo(x._data.dtype).eps) ** 0.5
+        size = float(np.abs(known, where=np.isfinite(known), out=np.zeros_like(known)).max(initial=0.0))
+        if not np.allclose(found, known, rtol=rounding, atol=rounding * size, equal_nan=True):
+            raise LaunchError(
+                f"{self._equation.name}: the residual is not what it was when it was solved: a number or an array "
+                "that it reads has changed since",
+                remedy="pass what changes as parameters behind the unknown; a function in a loop keeps a number by "
+                "def residual(x, *theta, k=k)",
+            )
+
+    def _numbers(self, x: array, theta: Sequence[Any]) -> Numbers:
+        # Not at the solution, where the residual is zero whatever its factors are.
+        near = _numbers(x)
+        near = near + (0.1 + 0.1 * np.abs(near)) * np.sin(1.0 + np.arange(near.size))
+        moved = clone(x)
+        moved.assign(near.astype(x._data.dtype).reshape(x._data.shape))
+        return _residual(self._equation, moved, theta, may_overflow=True)
+
+
 def _apply(solve: Function, equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
     """Return the solution that a function finds, with the derivatives of the solution of an equation."""
+    probe = _Probe(equation)
 
     def forward(x0: array, *theta: Any) -> array:
         found: array = solve(x0, *theta)
+        if current.tape is not None:
+            probe.take(found, theta)
         return found
 
     forward.__name__ = equation.name
 
     def backward(args: Any, results: Any, cotangents: Any) -> Any:
         (_, *theta), (x,), (ct,) = args, results, cotangents
+        probe.check(x, theta)
         given, smooth, merged = _parted(theta)
         # With r(x, θ) = 0: (∂r/∂x)ᵀ λ = ct, and the cotangent of θ is -(∂r/∂θ)ᵀ λ.
         adjoint = _Equation(
@@ -84,6 +134,7 @@ def _apply(solve: Function, equation: _Equation, x0: array, theta: Sequence[Any]
 
     def along(args: Any, results: Any, tangents: Any) -> Any:
         (_, *theta), (x,), (_, *changes) = args, results, tangents
+        probe.check(x, theta)
         moved = [k for k, change in enumerate(changes) if change is not None]
         if not moved:
             return None
@@ -142,7 +193,7 @@ def _newton(equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
             return _numbers(jvp(lambda x: equation.residual(x, *theta), (x,), (way,))[1])
 
         # Newton's steps need not be exact but for linear equations, which are solved in one.
-        part = 0.1 * bound / float(np.linalg.norm(value)) if equation.linear else 1e-3
+        part = 0.1 * bound / _length(value) if equation.linear else 1e-3
         step = gmres(product, -value, part)
         x, value = _shorter(equation, x, theta, value, step)
     if np.abs(value).max(initial=0.0) <= bound:
@@ -154,19 +205,25 @@ def _shorter(
     equation: _Equation, x: array, theta: Sequence[Any], value: Numbers, step: Numbers
 ) -> tuple[array, Numbers]:
     """Return the unknown behind a step, which is halved until the residual becomes smaller, and the residual there."""
-    size = float(np.linalg.norm(value))
+    size = _length(value)
     for _ in range(12):
         moved = clone(x)
         moved.assign((_numbers(x) + step).astype(x._data.dtype).reshape(x._data.shape))
         found = _residual(equation, moved, theta, may_overflow=True)
-        if np.linalg.norm(found) < size:
+        if _length(found) < size:
             return moved, found
         step = step / 2
     raise _not_solved(equation, float(np.abs(value).max()), None, "a step of Newton's method that makes it smaller")
 
 
 def _residual(equation: _Equation, x: array, theta: Sequence[Any], may_overflow: bool = False) -> Numbers:
+    version = x._memory.now
     found = equation.residual(x, *theta)
+    if x._memory.now != version:
+        raise LaunchError(
+            f"the function of {equation.name} writes to the unknown, {described(x)}",
+            remedy="write to an array that it makes, and return that",
+        )
     if not isinstance(found, array) or not x._is_like(found):
         raise LaunchError(
             f"the residual of {equation.name} is {described(found)}, and the unknown {described(x)}",
@@ -178,6 +235,12 @@ def _residual(equation: _Equation, x: array, theta: Sequence[Any], may_overflow:
             f"the residual of {equation.name} is not finite", remedy="begin where the equation can be evaluated"
         )
     return value
+
+
+def _length(value: Numbers) -> float:
+    """Return the length of a vector, whose squares may be too small or too large for a number."""
+    largest = float(np.abs(value).max(initial=0.0))
+    return largest * float(np.linalg.norm(value / largest)) if 0.0 < largest < np.inf else largest
 
 
 def _numbers(held: array) -> Numbers:
@@ -199,6 +262,13 @@ def _checked(name: str, function: Any, x0: Any) -> None:
         )
     if not isinstance(x0, array) or not x0._smooth:
         raise MisuseError(f"{name} begins with an array of floats, not {described(x0)}", remedy="make it with dk.array")
+    is_plain = not isinstance(x0._element, Struct) and scalar_of(x0._element) in (FLOAT32, FLOAT64)
+    if not is_plain or is_complex(x0._element):
+        raise MisuseError(
+            f"{name} solves for arrays of float32 and float64, and of vectors and matrices of these, not for "
+            f"{described(x0)}",
+            remedy="convert it with astype(); a complex unknown is two real ones",
+        )
 
 
 @brief
@@ -308,18 +378,24 @@ def fixed_point(step: Function, x0: array, *theta: Any, tol: float | None = None
     equation = _Equation(lambda x, *theta: step(x, *theta) - x, "dk.fixed_point", tol, maxiter)
 
     def iterate(x0: array, *theta: Any) -> array:
-        x, size, bound = x0, np.inf, equation.tolerance(x0, 0.0)
+        x, size, bound = clone(x0), np.inf, equation.tolerance(x0, 0.0)
         for _ in range(maxiter):
+            version = x._memory.now
             moved = step(x, *theta)
+            if x._memory.now != version:
+                raise LaunchError(
+                    f"the step of dk.fixed_point writes to the unknown, {described(x)}",
+                    remedy="write to an array that it makes, and return that",
+                )
             if not isinstance(moved, array) or not x._is_like(moved):
                 raise LaunchError(
                     f"the step of dk.fixed_point returned {described(moved)}, and the unknown is {described(x)}",
                     remedy="return a new array like the unknown",
                 )
             size = float(np.abs(_numbers(moved) - _numbers(x)).max(initial=0.0))
-            x = moved
+            x = clone(moved)  # a step may return the same array each time
             if size <= bound:
-                return clone(x)
+                return x
         raise LaunchError(
             f"dk.fixed_point does not come to rest: step {maxiter} changes the unknown by {size:.3g}, not {bound:.3g}",
             remedy="begin nearer to the fixed point, allow a larger tol or maxiter, or solve with dk.root",

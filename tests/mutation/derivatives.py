@@ -12,6 +12,7 @@ from diffkern.lower import marks
 from diffkern.opt import cancel_pow2 as halves
 from diffkern.opt import reciprocals, terms
 from diffkern.runtime.effects import (
+    checked_call,
     custom_operation,
     custom_operations_met,
     function_tape,
@@ -19,9 +20,10 @@ from diffkern.runtime.effects import (
     inside,
     second_order,
     tangents,
+    unchanged,
 )
 from diffkern.runtime.memory import operation
-from diffkern.transforms import jacobians
+from diffkern.transforms import implicit, jacobians
 
 from .edits import Fault, edit, func_edit
 
@@ -100,6 +102,28 @@ DERIVATIVES = [
     Fault("what a custom operation needs is not kept",
           edit(custom_operation, "_Application.needs", "(*self._given, *self._results)", "()"),
           (f"{_CUSTOM}::test_arguments_and_results_are_as_they_were",)),
+    Fault("a constant that a custom operation has read may change before its derivative",
+          edit(unchanged, "Contents.are_there", "digest(self.held) == self._digest", "True"),
+          (f"{_MISTAKES}::test_an_array_without_derivative_that_changes_before_the_derivative",)),
+    Fault("what a custom operation has read is no state of a roll-out",
+          edit(custom_operation, "_Application.reads", "if self._constants", "if False"),
+          (f"{_MISTAKES}::test_an_array_without_derivative_that_changes_before_the_derivative",)),
+    Fault("a residual may be another one when its derivative is taken",
+          edit(implicit, "_Probe.check", "known is None", "True"),
+          (f"{_MISTAKES}::test_a_residual_that_is_another_one_in_the_sweep",)),
+    Fault("a function may write to what the rest of a sweep reads",
+          edit(checked_call, "CheckedCall.execute", "memory.now == version", "True"),
+          (f"{_MISTAKES}::test_a_vjp_that_writes_to_what_the_gradient_needs",)),
+    Fault("what NumPy writes in a derivative is not seen",
+          edit(unchanged, "Unchanged.before_exposure", "key not in self._digests", "False"),
+          (f"{_MISTAKES}::test_functions_that_write_to_arguments_through_numpy",)),
+    Fault("what an error carries out of a custom operation is a constant",
+          edit(custom_operation, "CustomOperation.__call__",
+               "handler.hide(began, births(), results,", "results and handler.hide(began, births(), results,"),
+          (f"{_MISTAKES}::test_an_array_that_an_error_carries_out",)),
+    Fault("the host reads what a custom operation has made and not returned",
+          edit(influence, "Influence.note_read", "self._insides", "False"),
+          (f"{_MISTAKES}::test_an_array_that_is_made_inside_and_read_on_the_host",)),
     # functions that change their arguments
     Fault("a derivative is taken where the function has left its argument",
           edit(jacobians, "_Start.restore", "copy(self._x, self._contents)", "pass"),

@@ -114,6 +114,15 @@ class _Recorder(Scope):
     def _begin(self) -> tuple[str, _Recorder, _Recorder]:
         return "recorder", self, self
 
+    allows_reads = False
+
+    def check_read(self, held: array) -> None:
+        """Raise: when the function runs the arrays are others."""
+        raise LaunchError(
+            f"{held._summary()} is read on the host in a function for JAX, which is recorded once for all its calls",
+            remedy="use launches, copies and fills in it; compute with numbers in JAX",
+        )
+
     def check_parts(self, operation: Operation) -> None:
         """Raise for an operation with a derivative of its own, of which JAX would see the parts alone."""
         raise LaunchError(

@@ -6,6 +6,7 @@ For every array on the tape they give the array that holds its cotangent: its ow
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from diffkern.ir.types import UINT8
 from diffkern.runtime.arrays.alias import gradient_of_alias
@@ -15,6 +16,9 @@ from diffkern.runtime.memory.kept import Rooms
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.operation import Assign, Copy, Operation, submit
 from diffkern.runtime.memory.state import current
+
+if TYPE_CHECKING:
+    from diffkern.runtime.effects.residuals import Needs
 
 __all__ = ["Cotangents", "may_differ_from_zero", "take"]
 
@@ -40,6 +44,8 @@ class Cotangents:
         Memory whose cotangent may differ from zero.
     rooms : Rooms
         The rooms where adjoints find copies of parts of arrays.
+    relied : list of mapping
+        Of each tape that is swept the needs by memory: what functions of the user's must not write to.
     """
 
     def __init__(
@@ -47,6 +53,7 @@ class Cotangents:
     ) -> None:
         self.live: set[Memory] = set()
         self.rooms = Rooms()
+        self.relied: list[Mapping[Memory, Needs]] = []
         self._owners, self._gradient, self._views = owners, gradient, views
         self._temporary: dict[Memory, array] = {}
         # The parts of them that stand beside arrays, which are kept so that their ids stay theirs.

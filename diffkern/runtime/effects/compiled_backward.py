@@ -35,6 +35,8 @@ class Collector(Scope):
     """Collects the operations of a sweep in its block instead of running them."""
 
     runs = False
+    allows_reads = True
+    """True: no read by a sweep is the user's."""
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []

@@ -14,10 +14,12 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError, MisuseError, described
+from diffkern.lang.values import CompositeValue
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone
-from diffkern.runtime.effects.inside import Inside
+from diffkern.runtime.effects.inside import Inside, InsideRecorded
+from diffkern.runtime.effects.unchanged import Contents, Unchanged
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import births
 from diffkern.runtime.memory.operation import (
@@ -85,23 +87,38 @@ class CustomOperation:
         if handler is None and current.recorder is None:
             return self.forward(*args)
         given, began = [arg for arg in args if isinstance(arg, array)], births()
-        if handler is not None:
-            current.tape = Inside(handler, self.name, given, began)  # type: ignore[assignment]  # in a tape's place
+        if handler is None:
+            found, constants = self._recorded(args), []
+            results = self._checked_results(found, began)
+        else:
+            inside, unchanged, results = Inside(handler, self.name, given, began), Unchanged(given), ()
+            _check_tensors(self, args)
+            current.tape = inside  # type: ignore[assignment]  # in a tape's place
             handler.begin_derivative(None)
-        try:
-            found = self.forward(*args)
-        finally:
-            current.tape = handler
-            if handler is not None:
+            try:
+                found = self.forward(*args)
+                results = self._checked_results(found, began)
+            finally:
+                current.tape = handler
                 handler.end_derivative()
-        results = found if isinstance(found, tuple) else (found,)
-        self._check_results(results, began)
-        if handler is not None:
-            handler.hide(began, births(), results, f"the custom operation {self.name!r}")
-        perform(_Application(self, [kept(arg) for arg in args], results))
+                # Also behind an error: what was made is no constant.
+                handler.hide(began, births(), results, f"the custom operation {self.name!r}")
+            constants = inside.constants
+            if (held := unchanged.changed()) is not None:
+                raise _writes(repr(self), held)
+        perform(_Application(self, [kept(arg) for arg in args], results, constants))
         return found
 
-    def _check_results(self, results: Iterable[Any], began: int) -> None:
+    def _recorded(self, args: Sequence[Any]) -> Any:
+        """Return what the function returns in a sequence that is recorded."""
+        current.tape = InsideRecorded(self.name)  # type: ignore[assignment]  # in a tape's place
+        try:
+            return self.forward(*args)
+        finally:
+            current.tape = None
+
+    def _checked_results(self, found: Any, began: int) -> tuple[array, ...]:
+        results = found if isinstance(found, tuple) else (found,)
         seen: set[int] = set()
         for result in results:
             if not isinstance(result, array):
@@ -114,20 +131,30 @@ class CustomOperation:
                     f"{self!r} returned {described(result)}, whose memory is not its own",
                     remedy="return arrays that it has made, each once; dk.clone() makes one of another",
                 )
+            if result._data.nbytes < result._memory.nbytes:
+                raise LaunchError(
+                    f"{self!r} returned {described(result)}, a part of a larger array",
+                    remedy="return dk.clone() of it: nothing would be known of what the rest depends on",
+                )
             seen.add(id(result._memory))
+        return results
 
 
 class _Application(Composite):
     """A custom operation, applied: it has run when it is handed on."""
 
-    __slots__ = ("_args", "_given", "_results", "_rule")
+    __slots__ = ("_args", "_constants", "_given", "_pickled", "_results", "_rule")
 
     phrase = "a custom operation"
     tangents_behind = True
 
-    def __init__(self, rule: CustomOperation, args: Sequence[Any], results: tuple[array, ...]) -> None:
+    def __init__(
+        self, rule: CustomOperation, args: Sequence[Any], results: tuple[array, ...], constants: Sequence[array]
+    ) -> None:
         self._rule, self._args, self._results = rule, tuple(args), results
         self._given = tuple([arg for arg in args if isinstance(arg, array)])
+        self._constants = [Contents(held) for held in constants]
+        self._pickled = {k: pickled(arg) for k, arg in enumerate(args) if may_change(arg)}
 
     @property
     def label(self) -> str:
@@ -143,8 +170,8 @@ class _Application(Composite):
         """Do nothing: what it consists of ran before."""
 
     def reads(self) -> Iterable[array]:
-        """Return the arrays among its arguments."""
-        return self._given
+        """Return the arrays among its arguments, and others that the function has read."""
+        return (*self._given, *[one.held for one in self._constants]) if self._constants else self._given
 
     def writes(self) -> Iterable[array]:
         """Return its results."""
@@ -179,10 +206,11 @@ class _Application(Composite):
             raise self._missing("forward", "jvp")
         function = rule.jvp
         given = [tangents.tangent(arg) if isinstance(arg, array) else None for arg in self._args]
+        args = separate(self._args)
         goals = [tangents.made(result) if result._smooth else None for result in self._results]
 
         def jvp() -> None:
-            found = self._call("jvp", function, self._args, self._results, tuple(given))
+            found = self._call("jvp", function, args, self._results, tuple(given))
             for goal, tangent in self._paired("jvp", "tangent", self._results, goals, found):
                 perform(Assign(goal, 0) if tangent is None else Copy(goal, tangent))
 
@@ -216,8 +244,11 @@ class _Application(Composite):
     def _call(self, name: str, function: Rule, args: Sequence[Any], results: Sequence[array], along: Any) -> Any:
         """Return what a derivative returns, which must not write to what the operation has read and written."""
         called, handler = f"{name} of {self._rule!r}", current.tape
-        met = [held for held in (*args, *results) if isinstance(held, array)]
-        versions = [held._memory.now for held in met]
+        self._check_constants(called)
+        # A cotangent is zero afterwards, so that a vjp may work in it; a tangent belongs to the argument.
+        unchanged = Unchanged(
+            held for held in (*args, *results, *(along if name == "jvp" else ())) if isinstance(held, array)
+        )
         if handler is not None:
             handler.begin_derivative(called)
         try:
@@ -225,13 +256,19 @@ class _Application(Composite):
         finally:
             if handler is not None:
                 handler.end_derivative()
-        for held, version in zip(met, versions, strict=True):
-            if held._memory.now != version:
-                raise LaunchError(
-                    f"{called} writes to {described(held)}, which it was given to read",
-                    remedy="write to arrays that it makes; dk.clone() makes one of another",
-                )
+        if (held := unchanged.changed()) is not None:
+            raise _writes(called, held)
         return found
+
+    def _check_constants(self, called: str) -> None:
+        """Raise if something that the function has read is not what it was."""
+        changed = [described(one.held) for one in self._constants if not one.are_there()]
+        changed += [described(self._args[k]) for k, known in self._pickled.items() if pickled(self._args[k]) != known]
+        if changed:
+            raise LaunchError(
+                f"{called} would be that of other numbers: the function has read {changed[0]}, which has changed since",
+                remedy="pass it as an argument of its own if it is an array, else a copy of it",
+            )
 
     def _paired(
         self, function: str, what: str, of: Sequence[Any], goals: Sequence[array | None], found: Any
@@ -267,9 +304,46 @@ class _Application(Composite):
         )
 
 
+def _writes(called: str, held: array) -> LaunchError:
+    return LaunchError(
+        f"{called} writes to {described(held)}, which it was given to read",
+        remedy="write to arrays that it makes; dk.clone() makes one of another",
+    )
+
+
+def _check_tensors(rule: CustomOperation, args: Sequence[Any]) -> None:
+    """Raise for an argument of another library that has a gradient there."""
+    for arg in args:
+        if not isinstance(arg, array) and getattr(arg, "requires_grad", False):
+            raise LaunchError(
+                f"{rule!r} has an argument with a gradient that is no array: {described(arg)}",
+                remedy="pass dk.from_torch(tensor), or make a function of tensors with dk.torch_function",
+            )
+
+
+_PLAIN = (int, float, complex, str, bytes, type(None), np.generic, np.dtype, type)
+
+
+def may_change(value: Any) -> bool:
+    """Return whether an argument that was kept may be changed by others."""
+    if type(value) in (list, tuple):
+        return any(map(may_change, value))
+    if type(value) is dict:
+        return any(map(may_change, value.values()))
+    return not isinstance(value, (array, np.ndarray, CompositeValue, *_PLAIN)) and not callable(value)
+
+
+def pickled(value: Any) -> bytes | None:
+    """Return an object as bytes; None if it has none."""
+    try:
+        return pickle.dumps(value)
+    except Exception:  # pickle raises whatever the classes of the objects do
+        return None
+
+
 def kept(value: Any) -> Any:
-    """Return an argument as it is now: a copy of NumPy's arrays, also within lists, tuples and dicts."""
-    if isinstance(value, np.ndarray):
+    """Return an argument as it is now: a copy of NumPy's arrays and of vectors, also within lists, tuples and dicts."""
+    if isinstance(value, (np.ndarray, CompositeValue)):
         return value.copy()
     if type(value) in (list, tuple):
         return type(value)(map(kept, value))

@@ -168,6 +168,7 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
         self._lose_changed()
         found = tuple([self._own.made(held) for held in arrays])
         sweep = Cotangents(self._owners, self._gradient, Beside("cotangent"))
+        sweep.relied.append(self._needs)
         # A result may be an argument that no launch has touched.
         sweep.own({held._memory: self._owner(held) for held in arrays if held._memory not in self._owners})
         sweep.live = {goal._memory for goal, _ in seeds}

@@ -84,7 +84,10 @@ class Influence(CustomOperationsMet):
 
     def note_read(self, held: array) -> None:
         """Note that the host reads an array: what it writes from then on may depend on that."""
-        if not self._is_fed(held):
+        if self._insides:
+            self._check_not_inside(held)
+        # An array that has not been met yet may have a derivative as well.
+        if not (self._is_fed(held) or (held._memory not in self._written and self._has_derivative(held))):
             return
         if self._derivatives and self._derivatives[-1] is not None:
             raise LaunchError(
@@ -147,7 +150,8 @@ class Influence(CustomOperationsMet):
             memory = held._memory
             # What launches and operations of arrays have written depends on what they read alone.
             is_written = memory in self._written and not memory.lendings
-            is_made = memory.born > self._read[0] and not (is_written or memory.is_zero or self._is_fed(held))
+            is_late = memory.born > self._read[0] or memory.is_open
+            is_made = is_late and not (is_written or memory.is_zero or self._is_fed(held))
             if is_made and held._smooth:
                 self._refuse_host(f"{what} {described(held)}, which was made on the host")
 

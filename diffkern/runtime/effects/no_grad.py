@@ -21,6 +21,9 @@ class no_grad:
     def __enter__(self) -> no_grad:
         self._tape: Tape | None = current.tape
         self._left: Tape | None = current.left
+        # Inside of a custom operation nothing is recorded, and what it reads is looked at.
+        if self._tape is not None and not self._tape.records:
+            return self
         # The tape that was left is still told of operations: what they change, no gradient may pass.
         if self._tape is not None:
             put("left", self._tape)

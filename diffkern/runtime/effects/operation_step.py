@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.effects.checked_call import CheckedCall
 from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.launch.regions import Region
 from diffkern.runtime.memory.device import Device
@@ -110,6 +111,9 @@ class OperationStep(TapeStep):
         work = self.operation.vjp(_CotangentsOf(cotangents, self.varied, values))
         for held in self.varied:
             live.add(held._memory)
+        if self.operation.is_composite:
+            name = f"the derivative of {self.operation.label!r}"
+            work = [CheckedCall(each.execute, name, cotangents.relied) for each in work]
         return [*fill, *work] if fill else work
 
 

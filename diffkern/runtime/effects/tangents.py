@@ -24,7 +24,7 @@ from diffkern.runtime.effects.tangent_map import Beside, launch_along, root_of
 from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.launch.nested_arrays import check_constant
 from diffkern.runtime.launch.packed import PackedLaunch
-from diffkern.runtime.launch.resources import check_not_given
+from diffkern.runtime.launch.resources import check_not_given, given_to
 from diffkern.runtime.memory.memory import Memory, births, watch
 from diffkern.runtime.memory.operation import Assign, Copy, Operation, perform, submit
 from diffkern.runtime.memory.scope import Scope
@@ -279,7 +279,7 @@ class Tangents(Influence, Scope, Uncopied):
     def _take_launch(self, launch: PackedLaunch) -> None:
         """Run a launch, with tangents if one of its arrays has one."""
         held = [a for a in launch.arrays if a is not None]
-        for one in held:
+        for one in (*held, *given_to(launch)) if launch.executable.by_id else held:
             self._look_at(one)
         # Influence first: it is about the arrays as the launch reads them.
         self._feed(launch)

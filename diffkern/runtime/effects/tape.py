@@ -380,6 +380,7 @@ class Tape(TapeRecording, Scope, Uncopied):
         self._check_gradients()
         self._lose_changed()
         sweep = Cotangents(self._owners, self._gradient)
+        sweep.relied.append(self._needs)
         if seeds is None:
             owners = self._owners.items()
             sweep.live = {m for m, owner in owners if (grad := owner.grad) is not None and may_differ_from_zero(grad)}

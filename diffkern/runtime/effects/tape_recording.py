@@ -367,6 +367,7 @@ class TapeRecording(TapeNeeds, Influence):
     def taken_back(self, sweep: Cotangents) -> list[Sequence[Operation]]:
         """Return the work that reverses the steps of this tape, within the sweep of another."""
         sweep.own(self._owners)
+        sweep.relied.append(self._needs)
         return [step.prepare(sweep) for step in reversed(self._steps)]
 
     def _passes(self, held: array) -> bool:
@@ -375,7 +376,12 @@ class TapeRecording(TapeNeeds, Influence):
 
     def is_differentiated(self, held: array) -> bool:
         """Return whether a derivative is taken for an array, or for what it was computed from."""
-        return self._carries(held) or self._has_derivative(held)
+        whole: array | None = held
+        while whole is not None:
+            if self._carries(whole) or self._has_derivative(whole):
+                return True
+            whole = whole._parent  # a view of its bytes shows no gradient
+        return False
 
     def _is_source(self, memory: Memory) -> bool:
         return memory in self._owners

@@ -13,6 +13,7 @@ from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.effects.checked_call import CheckedCall
 from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
@@ -21,7 +22,7 @@ from diffkern.runtime.launch.resources import PutBack, Use, used
 from diffkern.runtime.launch.stamps import checked_by_stamps, with_one_writer
 from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Assign, FunctionCall, Operation, submit
+from diffkern.runtime.memory.operation import Add, Assign, Operation, submit
 
 __all__ = ["FuncStep", "LaunchStep", "carry_out"]
 
@@ -309,7 +310,7 @@ class FuncStep(TapeStep):
     def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
         # The function may write to any of these gradients, so that all of them have to count as live before it.
         cotangents.live.update(a._memory for a in self.arrays)
-        return [FunctionCall(self.backward)]
+        return [CheckedCall(self.backward, f"{self.name!r}, which tape.record_func has recorded,", cotangents.relied)]
 
 
 def carry_out(work: Sequence[Sequence[Operation]]) -> None:

@@ -179,8 +179,8 @@ class Code:
         return self.b.atomic_rmw(how, self.pointer(base), self.word(value), ordering)
 
     def bump(self, base: Word, change: int) -> None:
-        """Add to a word that no other thread changes meanwhile."""
-        self.store(self.add(self.load(base), change), base)
+        """Add to a word that no other thread changes meanwhile, though some may read it."""
+        self.atomic_store(self.add(self.load(base), change), base)
 
     def add_numbers(self, to: Word, source: Word, kind: Any, size: int, count: Word) -> None:
         """Add `count` numbers of a kind to those at another place: vectors of them, and the rest one by one."""

@@ -250,9 +250,10 @@ def expected(c: Code, fields: list[Word], count: Word) -> tuple[Any, Word]:
 
 def is_due(c: Code, is_known: Any, lone: Word) -> Any:
     """Return whether to measure the time of a thread alone: now and then, and before a lone job is first shared."""
-    runs = c.named("runs")
-    c.store(c.add(c.load(runs), 1), runs)
-    is_turn = c.compare("==", c.b.and_(c.load(runs), c.word(_SELDOM - 1)), 0)
+    # Counted roughly: two threads may count one run.
+    count = c.add(c.atomic_load(c.named("runs")), 1)
+    c.atomic_store(count, c.named("runs"))
+    is_turn = c.compare("==", c.b.and_(count, c.word(_SELDOM - 1)), 0)
     return c.choose(is_known, is_turn, c.compare("!=", lone, 0))
 
 

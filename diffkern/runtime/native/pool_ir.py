@@ -158,8 +158,10 @@ def _configure(m: Module) -> None:
     c.atomic_store(workers, c.named("workers"))
     c.atomic_store(spin_ns, c.named("spin_ns"))
     # Times per element were measured with the previous number of threads.
+    # Other threads read and write them meanwhile.
     for table in (ALONE, SHARED):
-        c.clear(c.named(table), RATES_BYTES)
+        with c.loop(RATES_BYTES, 0, 8) as at:
+            c.atomic_store(0, c.add(c.named(table), at))
     # Spinning workers watch the ticket, sleeping ones the condition: both learn of the new number.
     c.atomic("add", c.named("ticket"), 1, "release")
     unlock(c)

@@ -164,8 +164,12 @@ def _run(m: Module, steps: Any) -> None:
     """A built-in function without arguments that runs the plan, whatever its flags."""
     made, c = m.routine("dk_replay_run", 3, is_exported=True)
     plan, watch = _plan(c, made.args[0]), c.words(_WATCH_WORDS)
+    running = c.add(plan, _RUNNING)
+    # A call in progress as any other: whoever changes a block waits for it.
+    c.atomic("add", running, 1, "acquire")
     c.invoke("dk_let_python_run", watch)
     status = c.invoke(steps, plan, watch)
+    c.atomic("sub", running, 1, "release")
     c.invoke("dk_come_back", watch)
     _leave(c, status)
 

@@ -166,6 +166,11 @@ class Recorder(Scope):
         for prepared in self._prepared.get(id(launch), ()):
             prepared.settle(leaves)
 
+    @property
+    def allows_reads(self) -> bool:
+        """True if the host may read arrays that were written while recording."""
+        return self._allow_reads
+
     def check_read(self, held: array) -> None:
         """Raise if the host reads what was recorded to be written: a replay would not read it again."""
         label = self.written.get(held._memory)
