@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 from diffkern.lang.called import evaluated
 from diffkern.lang.generic import Cast, Generic
 from diffkern.lang.reference import described
-from diffkern.lang.reference_entries import Family
+from diffkern.ops.function import Family
 from diffkern.ops.row import Entry
 from diffkern.process.forks import cached_property
 
