@@ -136,6 +136,8 @@ class StructFields(enum.Enum):
     REFUSED = "refused"
     MOVED = "moved"  # for one field after the other
     ADDED = "added"  # for one field after the other, of those that add up
+    SUMMED = "summed"  # the same; of the others, the first elements come back
+    ORDERED = "ordered"  # all fields in one order, found once
     WHOLE = "whole"  # as they are
 
 
@@ -157,3 +159,8 @@ class TileFunction(FunctionRow):
     structs: StructFields = StructFields.REFUSED
     stores: bool = False
     is_view: bool = False
+
+    @property
+    def changed(self) -> dict[str, int]:
+        """The parameters whose variables a call changes, and their positions."""
+        return {p.name: k for k, p in enumerate(self.listed()) if p.is_changed}

@@ -24,6 +24,7 @@ _STORAGE: Final = "storage='register' : str"
 def _rows() -> tuple[TileFunction, ...]:
     # Many rows share parameters and the first lines of their examples.
     moved, added, whole = StructFields.MOVED, StructFields.ADDED, StructFields.WHOLE
+    summed, ordered = StructFields.SUMMED, StructFields.ORDERED
     made = f"{_SHAPE}; dtype=float : type of number; {_STORAGE}"
     drawn = f"{_SHAPE}; rng : uint32; [min, max] : {{}}; {_STORAGE}"
     unchecked = "bounds_check=True, aligned=False : bool"
@@ -164,7 +165,7 @@ def _rows() -> tuple[TileFunction, ...]:
             f"{load}; t = dk.tile_ones(shape=(4, 4), dtype=float); dk.tile_sub_inplace(t, s); {store.format('t')}",
             structs=added),
         TileFunction("tile_sum", reduced, "The sum of the elements, of all as a tile of shape (1,).", _TILE,
-            "1 for each element.", f"{load}; y[i] = dk.tile_extract(dk.tile_sum(s), 0)", structs=added),
+            "1 for each element.", f"{load}; y[i] = dk.tile_extract(dk.tile_sum(s), 0)", structs=summed),
         TileFunction("tile_min", reduced,
             "The smallest element, of all as a tile of shape (1,); of vectors each component's.", _TILE, TAKEN,
             f"{load}; y[i] = dk.tile_extract(dk.tile_min(s), 0)", FIRST),
@@ -203,7 +204,7 @@ def _rows() -> tuple[TileFunction, ...]:
         TileFunction("tile_sort", "keys!, values! : tile of one axis, of one length",
             "Sort both tiles by the keys, ascending; equal keys keep their order.", "",
             "Cotangents go back where the elements stood.",
-            f"{line}; t = dk.tile_arange(4, dtype=int); dk.tile_sort(r, t); dk.tile_store(y, r)"),
+            f"{line}; t = dk.tile_arange(4, dtype=int); dk.tile_sort(r, t); dk.tile_store(y, r)", structs=ordered),
         TileFunction("tile_matmul",
             "a, b : tile of two axes; [out!] : tile; alpha=1.0, beta=1.0 : number; precision='default' : str",
             "The matrix product; with out, out = alpha * a @ b + beta * out.", "A tile; with out, nothing.",

@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn, TypeAlias
 
-from diffkern.frontend.syntax.flow import UPDATES, Liveness
+from diffkern.frontend.syntax.flow import Liveness
 from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context, TileView
 from diffkern.frontend.terms.terms import Const, Field, Rec, Static, Term, TileStruct, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang import definition_of, resolve_dtype
+from diffkern.ops.function import TileFunction
 from diffkern.ops.tile import MAX_NDIM
 
 __all__ = [
     "Call",
     "StructMet",
-    "arguments",
+    "TileCall",
     "as_indices",
     "axis_argument",
+    "bound",
     "change",
     "check_update",
     "checked_size",
@@ -56,8 +58,6 @@ __all__ = [
     "word",
 ]
 
-Call: TypeAlias = Callable[[Context, str, ast.Call], Term]
-
 # Far more than the shared memory of any GPU, so a mistake rather than a tile.
 MAX_BYTES: Final = 64 * 1024 * 1024
 _STORAGE: Final = ("register", "shared")
@@ -86,11 +86,70 @@ def shape_text(shape: Sequence[int]) -> str:
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def arguments(
-    cx: Context, name: str, node: ast.Call, names: Sequence[str], optional: Sequence[str] = ()
-) -> Mapping[str, ast.expr]:
-    """Return the syntax of each argument by its parameter's name; those in ``optional`` may be missing."""
-    every = [*names, *optional]
+@dataclass(frozen=True, slots=True)
+class TileCall:
+    """A call of a function of tiles.
+
+    Attributes
+    ----------
+    row
+        The function, and its parameters.
+    name
+        The function as messages call it.
+    node
+        The syntax of the call.
+    given
+        The syntax of each argument by its parameter's name; those that may be left out may be missing.
+    """
+
+    row: TileFunction
+    name: str
+    node: ast.Call
+    given: Mapping[str, ast.expr]
+
+    def __getitem__(self, parameter: str) -> ast.expr:
+        return self.given[parameter]
+
+    def __contains__(self, parameter: str) -> bool:
+        return parameter in self.given
+
+    def get(self, parameter: str) -> ast.expr | None:
+        """Return an argument that may be left out."""
+        return self.given.get(parameter)
+
+    def refuse(self, cx: Context, message: str, remedy: str | None = None) -> NoReturn:
+        """Refuse the call."""
+        cx.type_error(self.node, message, remedy)
+
+    def tile(self, cx: Context, parameter: str) -> Value:
+        """Return an argument that must be a tile."""
+        return tile_argument(cx, self.given[parameter], f"the argument {parameter} of {self.name}")
+
+    def only_tile(self, cx: Context) -> Value:
+        """Return the first argument of a function about one tile, which messages need not name."""
+        return tile_argument(cx, self.given[self.row.listed()[0].name], f"the argument of {self.name}")
+
+    def variable(self, cx: Context, parameter: str) -> tuple[str, Value]:
+        """Return an argument that is changed: it must be a variable that holds a tile."""
+        return variable(cx, self.given[parameter], f"the argument {parameter} of {self.name}")
+
+    def shape(self, cx: Context, *, infer: bool = False) -> tuple[int, ...]:
+        """Return the argument ``shape`` of a tile."""
+        return shape_argument(cx, self.given["shape"], "a tile", infer=infer)
+
+
+Call: TypeAlias = Callable[[Context, TileCall], Term]
+
+
+def bound(cx: Context, row: TileFunction, name: str, node: ast.Call, axes: int = 0) -> TileCall:
+    """Return a call with its arguments by the parameters of its row; ``axes``: with an index for each of these.
+
+    A function that takes any number of arguments, or whose first one may be left out, reads them itself.
+    """
+    parameters = row.listed(axes)
+    every = [parameter.name for parameter in parameters]
+    if "..." in every or (parameters and parameters[0].is_optional):
+        return TileCall(row, name, node, {})
     if len(node.args) > len(every):
         cx.type_error(
             node,
@@ -104,10 +163,14 @@ def arguments(
         if keyword.arg in given:
             cx.type_error(node, f"{name} got {keyword.arg} twice", "give it by position or by name")
         given[keyword.arg] = keyword.value
-    for parameter in names:
-        if parameter not in given:
-            cx.type_error(node, f"{name} needs {parameter}", f"its parameters are {', '.join(every)}")
-    return given
+    for parameter in parameters:
+        if not parameter.is_optional and parameter.name not in given:
+            cx.type_error(node, f"{name} needs {parameter.name}", f"its parameters are {', '.join(every)}")
+    storage(cx, given)
+    # Bounds are checked in any case, and alignment is found by the compiler.
+    flag(cx, given, "bounds_check")
+    flag(cx, given, "aligned")
+    return TileCall(row, name, node, given)
 
 
 def constant_int(cx: Context, term: Term, node: ast.AST, what: str) -> int:
@@ -175,9 +238,9 @@ def flag(cx: Context, given: Mapping[str, ast.expr], name: str) -> None:
         cx.type_error(node, f"{name} must be True or False", "write the constant itself")
 
 
-def word(cx: Context, given: Mapping[str, ast.expr], name: str, among: Sequence[str]) -> str:
+def word(cx: Context, call: TileCall, name: str, among: Sequence[str]) -> str:
     """Return an argument that is one of some words; the first one by default."""
-    node = given.get(name)
+    node = call.get(name)
     if node is None:
         return among[0]
     if isinstance(node, ast.Constant) and node.value in among:
@@ -248,9 +311,9 @@ def as_indices(cx: Context, v: Value, node: ast.AST, what: str) -> Value:
     return cx.b.one("tile_map", v, shape=t.shape, dtypes=(T.INT32,), body=body, indexed=False)
 
 
-def axis_argument(cx: Context, given: Mapping[str, ast.expr], shape: Sequence[int]) -> int | None:
+def axis_argument(cx: Context, call: TileCall, shape: Sequence[int]) -> int | None:
     """Return the argument ``axis``, counted from the front; None if it is not given, or None."""
-    node = given.get("axis")
+    node = call.get("axis")
     if node is None or (isinstance(node, ast.Constant) and node.value is None):
         return None
     axis = constant_int(cx, cx.expr(node), node, "axis")
@@ -542,15 +605,18 @@ def variable(cx: Context, node: ast.expr, what: str) -> tuple[str, Value]:
     return node.id, value
 
 
-def update(cx: Context, call: ast.Call, key: str, node: ast.expr, new: Value) -> None:
+def update(cx: Context, call: TileCall, parameter: str, new: Value) -> Static:
     """Let the variable that was passed to a function hold the tile that the function made of it."""
-    # Which calls change a variable is found by their names, before the function is lowered (`UPDATES`).
-    if cx.builtin(call.func) != key:
+    # Which calls change a variable is found by their names, before the function is lowered.
+    if cx.builtin(call.node.func) != call.row.name:
         cx.type_error(
-            call.func,
-            f"{key} changes its argument and must be called by its own name, or one that it has outside of the kernel",
-            f"write dk.{key}(…)",
+            call.node.func,
+            f"{call.row.name} changes its argument and must be called by its own name, or one that it has outside of "
+            "the kernel",
+            f"write dk.{call.row.name}(…)",
         )
-    assert key in UPDATES
+    assert parameter in call.row.changed
+    node = call[parameter]
     assert isinstance(node, ast.Name)
     change(cx, node.id, new, node, node.term.value if isinstance(node, Field) else None)
+    return Static(None, "None")
