@@ -86,8 +86,8 @@ def _decides(op: Op) -> Iterable[Value]:
     row = lookup(op.name)
     if op.name in ACCESSES:
         return Access(op).places
-    if op.name == "tile_map":
-        alone = all(lookup(inner.name).effect is Effect.PURE for inner in walk(op.attrs["body"]))
+    if (body := op.attrs.get("body")) is not None:
+        alone = all(lookup(inner.name).effect is Effect.PURE for inner in walk(body))
         return () if alone else op.operands
     if op.regions:
         return deciding(op)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from diffkern.ir.nodes import Function, Op, Region
 from diffkern.ir.types import Tile
 from diffkern.ir.views import is_loop
+from diffkern.ops.row import TileWork
 from diffkern.ops.table import lookup
 
 UNKNOWN_TRIPS = 16.0
@@ -31,13 +32,17 @@ def _tile(op: Op) -> float:
     """Return the work of an operation on tiles, most of which is vectorised."""
     sizes = [v.type.size for v in (*op.operands, *op.results) if isinstance(v.type, Tile)]
     largest = float(max(sizes, default=1))
-    if op.name == "tile_map":
-        return largest * (1.0 + _region(op.attrs["body"])) / 4.0
-    if op.name in ("tile_matmul", "tile_cholesky", "tile_triangular_solve", "tile_sort"):
-        first = op.operands[0].type
-        inner = first.shape[-1] if isinstance(first, Tile) else 1
-        return largest * inner / 8.0
-    return 1.0 if op.name in ("tile_extract", "tile_reshape", "tile_permute", "tile_broadcast") else largest / 2.0
+    match lookup(op.name).work:
+        case TileWork.BODIES:
+            return largest * (1.0 + _region(op.attrs["body"])) / 4.0
+        case TileWork.PRODUCTS:
+            first = op.operands[0].type
+            inner = first.shape[-1] if isinstance(first, Tile) else 1
+            return largest * inner / 8.0
+        case TileWork.ELEMENTS:
+            return largest / 2.0
+        case TileWork.NONE:
+            return 1.0
 
 
 def _region(region: Region) -> float:

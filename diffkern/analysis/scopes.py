@@ -107,7 +107,7 @@ def _of_tiles(fn: Function, rows: bool = False) -> set[Value]:
         if rows and op.name == "tid":
             return bool(op.attrs["axis"] == fn.tid_arity - 1)
         own = is_per_thread(op) or lookup(op.name).effect is Effect.ATOMIC
-        return own or (op.name in ("tile_extract", "tile_reduce") and not OF_THREADS.isdisjoint(op.attrs))
+        return own or ("share" in lookup(op.name).optional and not OF_THREADS.isdisjoint(op.attrs))
 
     return _varying(fn, differs, counts=lambda t: not isinstance(t, Tile), same=_block_indices(fn))
 

@@ -376,7 +376,7 @@ class Writer:
 
     def tile_operand(self, op: Op, v: Value) -> Expr:
         """Return an operand; the elements of tiles have their exact type."""
-        return self.typed(v) if op.name in ("tile_fill", "tile_replace", "tile_add_at") else self.exprs[v]
+        return self.typed(v) if lookup(op.name).element is not None else self.exprs[v]
 
     def primitive_argument(self, text: str) -> str:
         """Return an argument that may name a type: the source has to import it."""

@@ -24,6 +24,7 @@ from diffkern.ir.types import Array, Buffer, Element, Scalar, Stack, Tile, Type
 from diffkern.ir.views import For, If, Slot, While, is_loop, loop
 from diffkern.lower.tiles.source import Leaf, Maker, Source, Stored, elements
 from diffkern.lower.tiles.uses import Uses
+from diffkern.ops.table import lookup
 
 LibraryCall = Callable[[Value, Value, Value, TileProduct, bool], None]
 """Computes a product of two buffers in a third by a library, or adds it to that."""
@@ -289,7 +290,7 @@ class Lowering(Cloner):
         """Iterate over the arrays from which a branch's result is made by changing elements, the last one first."""
         made = {r: inner for sub in op.regions for inner in sub.ops for r in inner.results}
         yield v
-        while v in made and made[v].name in ("tile_replace", "tile_add_at"):
+        while v in made and lookup(made[v].name).element:
             v = made[v].operands[0]
             yield v
 
