@@ -29,6 +29,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Kind, Scalar, Tile
 from diffkern.ir.views import Access, For, If
 from diffkern.ops.memory import ACCESSES, WRITES
+from diffkern.ops.scalar import SUMS
 from diffkern.opt.dce import eliminate
 
 __all__ = ["gathered", "gathering_pays"]
@@ -373,7 +374,7 @@ class _Sums:
         k = self.op.results.index(result)
         carried, after = self.op.regions[0].params[1 + k], self.op.regions[0].yields[k]
         adding = next((x for x in self.body.ops if after in x.results), None)
-        if adding is None or adding.name not in ("add", "sub") or carried not in adding.operands:
+        if adding is None or adding.name not in SUMS or carried not in adding.operands:
             return False
         # The partial sum must not be visible elsewhere: each of the carried value, its update and the result has one
         # use.

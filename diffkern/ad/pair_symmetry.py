@@ -18,6 +18,7 @@ from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, If
+from diffkern.ops.scalar import SUMS
 from diffkern.ops.table import lookup
 from diffkern.opt.cse import freeze
 
@@ -181,7 +182,7 @@ class Exchange:
         # so sums of products count as rounded differently.
         if op.name in _PRODUCTS or (op.name in _PARTS and not self._products.isdisjoint(op.operands)):
             self._products.add(op.result)
-        is_sum = op.name in ("add", "sub") and self._products.isdisjoint(op.operands)
+        is_sum = op.name in SUMS and self._products.isdisjoint(op.operands)
         if (is_sum or op.name in _ROUNDED_ALIKE) and all(map(self._is_alike, op.operands)):
             self._alike.add(op.result)
 
@@ -219,7 +220,7 @@ class Exchange:
         values, signs = tuple(v for v, _ in pairs), [sign for _, sign in pairs]
         if op.name == "neg":
             return values[0], not signs[0]
-        if op.name in ("add", "sub"):
+        if op.name in SUMS:
             # Subtraction negates its second operand: fold that into the operand's sign.
             return self._sum(values, (signs[0], signs[1] != (op.name == "sub")))
         if op.name in _BILINEAR:

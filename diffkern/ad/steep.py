@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Scalar, is_differentiable
-from diffkern.ir.views import For, If, While
+from diffkern.ir.views import For, If, While, is_loop
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
@@ -117,7 +117,7 @@ def _flow(fn: Function) -> tuple[Mapping[Value, list[Value]], Mapping[Value, lis
 def _edges(op: Op) -> list[tuple[Value, Value]]:
     if op.name == "if":
         return [(v, result) for result, *ways in If(op).choices for v in ways]
-    if op.name in ("for", "while"):
+    if is_loop(op):
         # before the first trip or after one: into the next, and out
         return [(v, w) for first, *inside, end, out in _chains(op) for v in (first, end) for w in (*inside, out)]
     if op.regions or lookup(op.name).effect is not Effect.PURE:

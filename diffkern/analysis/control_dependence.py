@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import BOOL, Array, Scalar, is_differentiable
-from diffkern.ir.views import Access, If, Slot, deciding, loop
+from diffkern.ir.views import Access, If, Slot, deciding, is_loop, loop
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
 from diffkern.ops.row import Diff, Effect
 from diffkern.ops.table import lookup
@@ -74,7 +74,7 @@ def _made(op: Op) -> set[Value]:
     if op.name in WRITES:
         # Memory is tracked per array: a store to any element makes the stored value a source of every load from it.
         made.add(Access(op).array)
-    elif op.name in ("for", "while"):
+    elif is_loop(op):
         made.update(v for chain in loop(op).chains for v in chain)
     elif op.name == "stack_set":
         made.add(Slot(op).stack)
@@ -113,7 +113,7 @@ def _sources(op: Op, found: set[Value]) -> Iterable[Value]:
         return (written.value,) if written.array in found else ()
     if op.name == "if":
         return [v for result, *either in If(op).choices if result in found for v in either]
-    if op.name in ("for", "while"):
+    if is_loop(op):
         return [v for chain in loop(op).chains if not found.isdisjoint(chain) for v in chain]
     if op.name == "stack_set":
         return Slot(op).values if Slot(op).stack in found else ()

@@ -28,6 +28,7 @@ from diffkern.contracts.manifest import RaceCheck, Unproved
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, For
+from diffkern.ops.scalar import SUMS
 
 
 class Source(enum.Enum):
@@ -141,7 +142,7 @@ class _Classes:
             elif not is_atomic and self.implied(load, write):
                 if self.checks.by_index and not self.keeps_the_rest(load, write):
                     trusted.append(Unproved(self.position[Access(load).array], load.loc, write.loc))
-            elif self.stamped and (not is_atomic or write.attrs["kind"] in ("add", "sub")):
+            elif self.stamped and (not is_atomic or write.attrs["kind"] in SUMS):
                 is_atomic = False  # where one thread alone adds, it does so in the order of its program
                 unproved.append(Unproved(self.position[Access(load).array], load.loc, write.loc))
             else:

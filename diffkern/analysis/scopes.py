@@ -20,6 +20,7 @@ from diffkern.analysis.uniformity import is_per_thread
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile, Type
 from diffkern.ir.views import If, Loop, Slot, While, deciding, loop
+from diffkern.ops.memory import SLOTS
 from diffkern.ops.row import Effect
 from diffkern.ops.row import Uniformity as Level
 from diffkern.ops.table import lookup
@@ -186,7 +187,7 @@ def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
         if has_barrier(op):
             inside = [inner for sub in op.regions for inner in walk(sub)]
             own = {inner.result for inner in inside if inner.name == "stack_new"}
-            used = (Slot(inner).stack for inner in inside if inner.name in ("stack_get", "stack_set"))
+            used = (Slot(inner).stack for inner in inside if inner.name in SLOTS)
             found.update((v, made[v]) for v in used if v not in own)
     return found
 
@@ -242,7 +243,7 @@ class _Spread:
             if self.differs(op):
                 changed |= not self.varying.issuperset(op.results)
                 self.varying.update(op.results)
-            elif self.stacks is not None and op.name in ("stack_get", "stack_set"):
+            elif self.stacks is not None and op.name in SLOTS:
                 changed |= self.stack(op)
             elif not op.regions or op.name == "ruled":
                 changed |= self.spread(op.results, op.operands)

@@ -208,6 +208,11 @@ def is_loop(op: Op) -> bool:
     return op.name in ("for", "while")
 
 
+def is_control(op: Op) -> bool:
+    """Return whether an op is a branch or a loop."""
+    return op.name == "if" or is_loop(op)
+
+
 def loop(op: Op) -> Loop:
     """Return the view of a loop of either kind."""
     return For(op) if op.name == "for" else While(op)

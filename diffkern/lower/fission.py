@@ -27,6 +27,7 @@ from diffkern.ir.clone import Cloner, defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Scalar, Stack
 from diffkern.ir.views import For, If, Slot, While, loop
+from diffkern.ops.memory import SLOTS
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 from diffkern.opt.dce import has_effect
@@ -339,7 +340,7 @@ class _Common(Cloner):
         self.blocks = blocks
 
     def op(self, op: Op) -> None:
-        if op.name in ("stack_get", "stack_set") and op.operands[0] in self.blocks.stacks:
+        if op.name in SLOTS and op.operands[0] in self.blocks.stacks:
             self.stack(op)
             return
         known = {"block_dim": self.blocks.n, "block_index": self.blocks.block}.get(op.name)

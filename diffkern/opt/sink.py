@@ -28,6 +28,7 @@ from diffkern.ir.clone import Cloner, free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile, is_differentiable
 from diffkern.ops.row import Diff, Effect
+from diffkern.ops.scalar import BOUNDS
 from diffkern.ops.table import lookup
 from diffkern.ops.tile import of_block
 
@@ -86,7 +87,7 @@ class _Sinker:
         for op in region.ops:
             if op.name == "select" and is_differentiable(op.result.type):
                 self.select(op)
-            if op.name in ("min", "max") and is_differentiable(op.result.type):
+            if op.name in BOUNDS and is_differentiable(op.result.type):
                 self.guard_values(op.operands)
             if op.name == "if":
                 for sub in op.regions:

@@ -46,6 +46,7 @@ from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import FieldType, Struct, StructArray, holds_arrays
 from diffkern.lang import definition_of
 from diffkern.ops.function import StructFields, TileFunction
+from diffkern.ops.scalar import SUMS
 from diffkern.ops.tile import reduced_shape
 
 __all__ = ["attribute", "by_fields", "combined", "evaluated_once", "refuse", "replace", "rows"]
@@ -114,7 +115,7 @@ def replace(cx: Context, name: str, owner: Val | Rec, made: Sequence[Value], nod
 
 def combined(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
     """Lower ``a + b`` or ``a - b`` of tiles of structs, or of two elements of such, field by field."""
-    if op not in ("add", "sub"):
+    if op not in SUMS:
         refuse(cx, arith.SIGN[op], node)
     if not (isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct):
         cx.type_error(

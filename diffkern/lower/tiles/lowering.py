@@ -207,7 +207,7 @@ class Lowering(Cloner):
             self.carried(op)
         elif self.is_tile_op(op):
             self.tile_op(op)
-        elif op.name in ("stack_new", "stack_get", "stack_set") and self.with_tiles(op):
+        elif lookup(op.name).family == "stack" and self.with_tiles(op):
             self.stack(op)
         else:
             if op.name == "const" and not isinstance(op.attrs["value"], float):
