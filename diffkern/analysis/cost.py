@@ -32,17 +32,14 @@ def _tile(op: Op) -> float:
     """Return the work of an operation on tiles, most of which is vectorised."""
     sizes = [v.type.size for v in (*op.operands, *op.results) if isinstance(v.type, Tile)]
     largest = float(max(sizes, default=1))
-    match lookup(op.name).work:
-        case TileWork.BODIES:
-            return largest * (1.0 + _region(op.attrs["body"])) / 4.0
-        case TileWork.PRODUCTS:
-            first = op.operands[0].type
-            inner = first.shape[-1] if isinstance(first, Tile) else 1
-            return largest * inner / 8.0
-        case TileWork.ELEMENTS:
-            return largest / 2.0
-        case TileWork.NONE:
-            return 1.0
+    work = lookup(op.name).work
+    if work is TileWork.BODIES:
+        return largest * (1.0 + _region(op.attrs["body"])) / 4.0
+    if work is TileWork.PRODUCTS:
+        first = op.operands[0].type
+        inner = first.shape[-1] if isinstance(first, Tile) else 1
+        return largest * inner / 8.0
+    return 1.0 if work is TileWork.NONE else largest / 2.0
 
 
 def _region(region: Region) -> float:

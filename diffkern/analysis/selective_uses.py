@@ -63,15 +63,10 @@ def _through_loop(op: Op, chosen: set[Value], found: dict[Op, None]) -> None:
 
 def _keeps_all(op: Op) -> bool:
     """Return whether all elements of the tiles that an op takes contribute to its results."""
-    match lookup(op.name).use:
-        case TileUse.ALL:
-            return True
-        case TileUse.OF_SUMS:
-            return str(op.attrs.get("kind", "add")) == "add"
-        case TileUse.OF_BODIES:
-            return not any(_chooses(inner) for inner in walk(op.attrs["body"]))
-        case TileUse.SOME:
-            return False
+    use = lookup(op.name).use
+    if use is TileUse.OF_BODIES:
+        return not any(_chooses(inner) for inner in walk(op.attrs["body"]))
+    return use is TileUse.ALL or (use is TileUse.OF_SUMS and op.attrs.get("kind", "add") == "add")
 
 
 def _chooses(op: Op) -> bool:

@@ -21,7 +21,8 @@ from diffkern.lang.annotations import TileAnnotation, tile_annotation
 from diffkern.lang.called import evaluated
 from diffkern.lang.function_rows import ROWS
 from diffkern.lang.library import COMPOSED, Composed
-from diffkern.lang.reference import docstring, entry_of, family_of
+from diffkern.lang.reference import described as documented
+from diffkern.lang.reference import entry_of, family_of
 from diffkern.lang.values import CompositeValue
 from diffkern.ops import composite, scalar
 from diffkern.ops.function import Family, FunctionRow
@@ -65,7 +66,7 @@ class Intrinsic:
     @property
     def __doc__(self) -> str:  # type: ignore[override]
         # Made when it is asked for: there are hundreds of built-ins, and most programs never look.
-        return docstring(self.name, self.signature, self.summary, self._row, self._host)
+        return documented(self.name, self.signature, self.summary, self.entry)
 
     @property
     def signatures(self) -> tuple[str, ...]:
@@ -153,28 +154,22 @@ INTRINSICS: Final[Mapping[str, Intrinsic | Composed]] = _make()
 
 
 INTERNAL: Final[Mapping[str, Intrinsic]] = {
-    f"peek_{t}": Intrinsic(f"peek_{t}", "address, index", f"An element of memory of {t}.", in_kernels_alone=True)
-    for t in ("int32", "uint64", "float32", "float64")
-} | {
-    "fetch": Intrinsic(
-        "fetch",
-        "address, cotangents, index",
-        "A float32 of memory, and where its cotangent goes.",
-        in_kernels_alone=True,
-    ),
-    "own_zeros": Intrinsic("own_zeros", "shape, dtype", "An array of the thread's own.", in_kernels_alone=True),
-    **{
-        name: Intrinsic(name, signature, doc, in_kernels_alone=True)
-        for name, signature, doc in (
-            ("block_barrier", "", "The threads of the block that come here wait for each other, on a GPU."),
-            ("warp_thread", "", "The thread's index in its block, on a GPU."),
-            ("warp_shuffle", "mask, value, lane", "What another lane of the warp has as the value."),
-            ("warp_ballot", "mask, condition", "For which lanes of the warp a condition holds, as bits."),
-            ("warp_active", "", "Which lanes of the warp are here, as bits."),
-            ("warp_barrier", "mask", "The lanes of the warp wait for each other."),
-            ("warp_fence", "", "What was written is seen by other blocks before what is written next."),
-        )
-    },
+    name: Intrinsic(name, signature, doc, in_kernels_alone=True)
+    for name, signature, doc in (
+        *(
+            (f"peek_{t}", "address, index", f"An element of memory of {t}.")
+            for t in ("int32", "uint64", "float32", "float64")
+        ),
+        ("fetch", "address, cotangents, index", "A float32 of memory, and where its cotangent goes."),
+        ("own_zeros", "shape, dtype", "An array of the thread's own."),
+        ("block_barrier", "", "The threads of the block that come here wait for each other, on a GPU."),
+        ("warp_thread", "", "The thread's index in its block, on a GPU."),
+        ("warp_shuffle", "mask, value, lane", "What another lane of the warp has as the value."),
+        ("warp_ballot", "mask, condition", "For which lanes of the warp a condition holds, as bits."),
+        ("warp_active", "", "Which lanes of the warp are here, as bits."),
+        ("warp_barrier", "mask", "The lanes of the warp wait for each other."),
+        ("warp_fence", "", "What was written is seen by other blocks before what is written next."),
+    )
 }
 """Built-ins that only library functions call, by name: what no array of a launch stands for, at its address; and what
 is a function of the run time elsewhere.

@@ -16,7 +16,7 @@ from diffkern.ir.types import BOOL, FLOAT64, INT32, UINT32, Scalar
 from diffkern.ops.function import NONE, Family, FunctionRow
 from diffkern.ops.row import Diff, Entry, OpDef, TypeRuleError
 
-__all__ = ["PRELUDE", "described", "docstring", "entry_of", "family_of"]
+__all__ = ["PRELUDE", "described", "entry_of", "family_of"]
 
 PRELUDE: Final = """\
 @dk.kernel
@@ -49,35 +49,8 @@ _KINDS: Final[Mapping[frozenset[Scalar], str]] = {
 }
 
 
-def docstring(
-    name: str, signature: str, doc: str, row: OpDef | FunctionRow | None, host: Callable[..., Any] | None
-) -> str:
-    """Return the docstring of a built-in.
-
-    Parameters
-    ----------
-    name, signature, doc : str
-        Its name, its parameters, and what it does in a sentence.
-    row : OpDef, FunctionRow or None
-        Its row.
-    host : callable or None
-        The function of Python's numbers.
-    """
-    return described(name, signature, doc, entry_of(name, signature, row, host))
-
-
 def entry_of(name: str, signature: str, row: OpDef | FunctionRow | None, host: Callable[..., Any] | None) -> Entry:
-    """Return the entry of a built-in, as it is stated or as it follows from a row.
-
-    Parameters
-    ----------
-    name, signature : str
-        Its name and its parameters.
-    row : OpDef, FunctionRow or None
-        Its row.
-    host : callable or None
-        The function of Python's numbers.
-    """
+    """Return the entry of a built-in, as its row states it or as it follows from the row."""
     if isinstance(row, FunctionRow):
         return row.entry
     known = row.built_in.entry if row is not None and row.built_in is not None else None
@@ -85,15 +58,7 @@ def entry_of(name: str, signature: str, row: OpDef | FunctionRow | None, host: C
 
 
 def family_of(name: str, row: OpDef | FunctionRow | None) -> Family:
-    """Return the family of a built-in.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    row : OpDef, FunctionRow or None
-        Its row.
-    """
+    """Return the family of a built-in."""
     assert row is not None, name
     if isinstance(row, FunctionRow):
         return row.family

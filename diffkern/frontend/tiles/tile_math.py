@@ -36,6 +36,7 @@ from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Region, Value, walk
 from diffkern.lang import Func
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.ops.memory import ELEMENTS
 
 __all__ = ["CALLS", "apply", "binary", "compare", "map_any", "map_terms", "negate", "storage_dtype"]
 
@@ -103,7 +104,7 @@ def map_any(
     finally:
         cx.in_map = False
     region.yields = tuple(value for value, _ in parts)
-    if any(op.name.startswith("tile") or op.name in ("load", "store", "atomic") for op in walk(region)):
+    if any(op.name.startswith("tile") or op.name in ELEMENTS for op in walk(region)):
         cx.type_error(node, f"{what}: the function uses more than its arguments", "pass what it needs as arguments")
     # A local function may read numbers around it.
     values += _closed(region)

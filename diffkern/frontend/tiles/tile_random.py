@@ -24,7 +24,7 @@ __all__ = ["CALLS"]
 
 def _drawn(draw: str, dtype: T.Scalar) -> Call:
     def lowered(cx: Context, call: TileCall) -> Term:
-        low, high = ("min", "max")
+        low, high = (parameter.name for parameter in call.row.listed()[2:4])
         if (low in call) != (high in call):
             call.refuse(cx, f"{call.name} takes both bounds or none", f"write {call.name}(shape, rng, min, max)")
         shape = call.shape(cx)

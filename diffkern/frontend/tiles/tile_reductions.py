@@ -30,7 +30,7 @@ from diffkern.frontend.tiles.tile_terms import (
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang.intrinsics import lowering_key
-from diffkern.ops.tile import reduced_shape
+from diffkern.ops.tile import REDUCTIONS, reduced_shape
 
 __all__ = ["CALLS"]
 
@@ -65,7 +65,7 @@ def _reduce(cx: Context, call: TileCall) -> Term:
     axis = axis_argument(cx, call, tile_type(whole).shape)
     key = lowering_key(function.obj) if isinstance(function, Static) else None
     # A known function has an op, with a derivative of its own.
-    if key in ("add", "min", "max"):
+    if key in REDUCTIONS:
         return _reduced(cx, key, call.tile(cx, "a"), axis, call.node, call.name)
     return _folded(cx, lambda x: apply(cx, function, x, call.node), term, axis, call.node, call.name)
 
