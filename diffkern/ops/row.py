@@ -236,14 +236,11 @@ class OpDef:
     lazy
         Of tiles: whether the result has no memory of its own, but its elements are computed from the operands' where
         they are read.
-    use, work
-        Of tiles: the elements of operands that have their part in the result; the way in which its work grows.
-    once
-        Of tiles: whether it reads each element once, so that a map whose result it alone reads is as good as lazy.
-    apart
-        Of tiles: whether each thread of a block may do it with numbers of its own.
-    element
-        Of tiles: the position of the operand that becomes an element of the result; 0 if it becomes all elements.
+    use, work, once, apart, element
+        Of tiles: the elements of operands that have their part in the result; the way in which its work grows; whether
+        it reads each element once, so that a map whose result it alone reads is as good as lazy; whether each thread of
+        a block may do it with numbers of its own; the position of the operand that becomes an element of the result, 0
+        if it becomes all elements.
     """
 
     name: str

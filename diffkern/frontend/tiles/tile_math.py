@@ -232,11 +232,8 @@ def _axpy(cx: Context, call: TileCall) -> Term:
     new = map_terms(cx, (alpha, Val(src), Val(dest)), body, call.node, call.name).value
     # In place, the variable's type cannot change.
     if new.type != dest.type:
-        call.refuse(
-            cx,
-            f"{call.name}: alpha makes the sum {new.type}, and dest is {dest.type}",
-            "convert alpha to the type of the tile's elements",
-        )
+        remedy = "convert alpha to the type of the tile's elements"
+        call.refuse(cx, f"{call.name}: alpha makes the sum {new.type}, and dest is {dest.type}", remedy)
     return update(cx, call, "dest", new)
 
 
@@ -312,11 +309,8 @@ def _matmul(cx: Context, call: TileCall) -> Term:
             result = binary(cx, "add", result, _kept(cx, beta, Val(out), call.node), call.node)
         new = result.value
         if new.type != t:
-            call.refuse(
-                cx,
-                f"alpha and beta make the result {new.type}, and out is {t}",
-                "convert alpha and beta to the type of out's elements",
-            )
+            remedy = "convert alpha and beta to the type of out's elements"
+            call.refuse(cx, f"alpha and beta make the result {new.type}, and out is {t}", remedy)
     return update(cx, call, "out", new)
 
 

@@ -21,9 +21,9 @@ from diffkern.frontend.tiles.tile_terms import (
     Call,
     StructMet,
     TileCall,
+    as_indices,
     axis_argument,
     checked_size,
-    index_argument,
     index_values,
     origin,
     reshaped,
@@ -367,7 +367,7 @@ def _atomic_add(cx: Context, call: TileCall) -> Term:
 def _chosen(cx: Context, call: TileCall, shape: tuple[int, ...]) -> _Chosen:
     """Return the axis along which indices say where elements stand, and the indices, one for each."""
     axis = axis_argument(cx, call, shape) or 0
-    indices = index_argument(cx, call["indices"], f"the argument indices of {call.name}")
+    indices = as_indices(cx, call.tile(cx, "indices"), call["indices"], f"the argument indices of {call.name}")
     if tile_type(indices).shape != (shape[axis],):
         call.refuse(
             cx,

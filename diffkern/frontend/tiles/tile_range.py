@@ -36,11 +36,8 @@ def tile_arange(cx: Context, call: TileCall) -> Term:
             "write start, stop, step",
         )
     if not call.node.args or any(k not in ("dtype", "storage") for k in options):
-        call.refuse(
-            cx,
-            f"{call.name} takes stop, or start and stop, or start, stop and step, and dtype",
-            "write dk.tile_arange(stop)",
-        )
+        remedy = "write dk.tile_arange(stop)"
+        call.refuse(cx, f"{call.name} takes stop, or start and stop, or start, stop and step, and dtype", remedy)
     storage(cx, options)
     names = _PARAMETERS[len(call.node.args) - 1]
     numbers = {key: _constant(cx, call.name, key, arg) for key, arg in zip(names, call.node.args, strict=True)}

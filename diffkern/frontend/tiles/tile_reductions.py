@@ -117,13 +117,16 @@ def _folded(
     return out if axis is None else each(out, lambda v: Val(reshaped(cx, v.value, reduced_shape(t, axis))))
 
 
+def _of_numbers(cx: Context, call: TileCall, remedy: str) -> Value:
+    a = call.only_tile(cx)
+    if not isinstance(tile_type(a).dtype, T.Scalar) or tile_type(a).dtype == T.BOOL:
+        call.refuse(cx, f"{call.name} of a tile of {tile_type(a).dtype}", remedy)
+    return a
+
+
 def _arg(kind: str) -> Call:
     def lowered(cx: Context, call: TileCall) -> Term:
-        a = call.only_tile(cx)
-        if not isinstance(tile_type(a).dtype, T.Scalar) or tile_type(a).dtype == T.BOOL:
-            call.refuse(
-                cx, f"{call.name} of a tile of {tile_type(a).dtype}", "convert it with dk.tile_astype(t, dtype=...)"
-            )
+        a = _of_numbers(cx, call, "convert it with dk.tile_astype(t, dtype=...)")
         return Val(cx.b.one("tile_argreduce", a, kind=kind, axis=None))
 
     return lowered
@@ -131,9 +134,7 @@ def _arg(kind: str) -> Call:
 
 def _scan(exclusive: bool, kind: str = "add") -> Call:
     def lowered(cx: Context, call: TileCall) -> Term:
-        a = call.only_tile(cx)
-        if not isinstance(tile_type(a).dtype, T.Scalar) or tile_type(a).dtype == T.BOOL:
-            call.refuse(cx, f"{call.name} of a tile of {tile_type(a).dtype}", "a scan takes a tile of numbers")
+        a = _of_numbers(cx, call, "a scan takes a tile of numbers")
         # Sums are the default, and a program of them stays as it was.
         kept = {} if kind == "add" else {"kind": kind}
         return Val(cx.b.one("tile_scan", a, exclusive=exclusive, backwards=False, **kept))
@@ -144,11 +145,8 @@ def _scan(exclusive: bool, kind: str = "add") -> Call:
 def _sort(cx: Context, call: TileCall) -> Term:
     held = [call.variable(cx, k) for k in ("keys", "values")]
     if held[0][0] == held[1][0]:
-        call.refuse(
-            cx,
-            f"{call.name} of one tile as keys and as values",
-            "make a copy of the keys for the values, as in values = 1 * keys",
-        )
+        remedy = "make a copy of the keys for the values, as in values = 1 * keys"
+        call.refuse(cx, f"{call.name} of one tile as keys and as values", remedy)
     (_, keys), (_, values) = held
     if tile_type(keys).shape != tile_type(values).shape:
         mismatch(cx, f"{call.name} of tiles of two shapes", keys, values, call.node)

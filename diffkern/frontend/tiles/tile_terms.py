@@ -36,7 +36,6 @@ __all__ = [
     "dtype_argument",
     "flag",
     "holds_tiles",
-    "index_argument",
     "index_value",
     "index_values",
     "is_tile",
@@ -88,19 +87,7 @@ def shape_text(shape: Sequence[int]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TileCall:
-    """A call of a function of tiles.
-
-    Attributes
-    ----------
-    row
-        The function, and its parameters.
-    name
-        The function as messages call it.
-    node
-        The syntax of the call.
-    given
-        The syntax of each argument by its parameter's name; those that may be left out may be missing.
-    """
+    """A call of a function: its row, its name in messages, its syntax, and that of each given argument by parameter."""
 
     row: TileFunction
     name: str
@@ -287,11 +274,6 @@ def index_value(cx: Context, item: Term, node: ast.AST, what: str) -> Value:
             "write int(...) around it, or // for an integer quotient",
         )
     return cx.b.cast(coerce.value(cx, item, node), T.INT32)
-
-
-def index_argument(cx: Context, node: ast.expr, what: str) -> Value:
-    """Return an argument that is a tile of indices, as int32."""
-    return as_indices(cx, tile_argument(cx, node, what), node, what)
 
 
 def as_indices(cx: Context, v: Value, node: ast.AST, what: str) -> Value:

@@ -117,9 +117,8 @@ def _reshape(cx: Context, call: TileCall) -> Term:
     if shape.count(-1) == 1 and size % -math.prod(shape) == 0:
         shape = tuple(size // -math.prod(shape) if n == -1 else n for n in shape)
     if -1 in shape or math.prod(shape) != size:
-        call.refuse(
-            cx, f"{call.name} to {shape_text(shape)}: {origin(cx, v)}", "the number of elements must be the same"
-        )
+        remedy = "the number of elements must be the same"
+        call.refuse(cx, f"{call.name} to {shape_text(shape)}: {origin(cx, v)}", remedy)
     return Val(_in_shape(cx, v, shape))
 
 
@@ -247,9 +246,8 @@ def _as_elements_of(cx: Context, t: T.Tile, v: Value, node: ast.AST) -> Value:
 
 def _extract(cx: Context, call: TileCall) -> Term:
     if call.node.keywords or not call.node.args:
-        call.refuse(
-            cx, f"{call.name} takes a tile and an index for each axis", "write one index for each axis of the tile"
-        )
+        remedy = "write one index for each axis of the tile"
+        call.refuse(cx, f"{call.name} takes a tile and an index for each axis", remedy)
     v = tile_argument(cx, call.node.args[0], f"the first argument of {call.name}")
     items: list[Term] = []
     for arg in call.node.args[1:]:

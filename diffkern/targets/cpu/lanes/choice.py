@@ -69,12 +69,7 @@ _DIVERGENCE = 1.7
 _BY_ITSELF = 2.0
 """The cost of a scalar access of one lane relative to a vector access."""
 
-_WITH_LANES = frozenset(
-    {
-        "construct", "extract", "tid", "extent", "shape", "load", "store", "atomic", "accumulate", "stack_new",
-        "stack_get", "stack_set", "buffer_new", "buffer_get", "buffer_set", "if", "for", "while",
-    }
-)  # fmt: skip
+_WITH_LANES = ELEMENTS | {"construct", "extract", "tid", "extent", "shape", "buffer_new", "buffer_get", "buffer_set"}
 
 
 def refusal(fn: Function, lanes: int) -> str | None:
@@ -90,7 +85,7 @@ def refusal(fn: Function, lanes: int) -> str | None:
     if fn.tid_arity == 0:
         return "its threads have no index"
     for op in walk(fn.body):
-        if op.name not in _WITH_LANES and lookup(op.name).family != "scalar":
+        if op.name not in _WITH_LANES and lookup(op.name).family not in ("scalar", "stack", "control"):
             return f"{op.name} has no form in lanes"
     if _own_bytes(fn) * lanes > STACK_BYTES:
         return "its threads have too much memory of their own"
