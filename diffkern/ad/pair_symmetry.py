@@ -17,7 +17,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import Mat, Scalar, Vec, scalar_of
-from diffkern.ir.views import Access, If
+from diffkern.ir.views import Access, If, is_branch
 from diffkern.ops.scalar import SUMS
 from diffkern.ops.table import lookup
 from diffkern.opt.cse import freeze
@@ -157,7 +157,7 @@ class Exchange:
             if op in self.found:
                 value = Access(op).value
                 found[op] = None if self._of(value) is None else self._sign(value)
-            elif op.name == "if" and any(inner in self.found for inner in walk_all(op)):
+            elif is_branch(op) and any(inner in self.found for inner in walk_all(op)):
                 found.update(self._branch(op))
             else:
                 self._op(op)
@@ -166,7 +166,7 @@ class Exchange:
     def _op(self, op: Op) -> None:
         if op.name == "tid":
             self._exact[op.result] = self._thread
-        elif op.name == "if":
+        elif is_branch(op):
             self._branch(op)
         elif op.regions or not self._is_repeatable(op) or len(op.results) != 1:
             self._exact.update(dict.fromkeys(op.results))
@@ -301,7 +301,7 @@ class Exchange:
     def _is_shared(self, op: Op) -> bool:
         """Return whether an ``if`` is the same for both threads of the pair."""
         inner = [x for x in walk_all(op) if x is not op]
-        if not all(x.name == "if" or self._is_repeatable(x) for x in inner):
+        if not all(is_branch(x) or self._is_repeatable(x) for x in inner):
             return False
         used = [*op.operands, *(v for region in op.regions for v in free_values(region))]
         return all(self._of(v) is v for v in used)

@@ -14,7 +14,7 @@ from typing import Final
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import BOOL, INT64, Mat, Scalar, Vec, is_differentiable
-from diffkern.ir.views import Access, For, is_control, is_loop
+from diffkern.ir.views import Access, For, is_branch, is_control, is_loop
 from diffkern.ops.memory import WRITES
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
@@ -76,7 +76,7 @@ class Sources:
                 continue
             elif is_loop(op):
                 left += _around(op, op.results.index(v))
-            elif op.name == "if":
+            elif is_branch(op):
                 left += [sub.yields[op.results.index(v)] for sub in op.regions]
             elif op.name == "load" and Access(op).array in self.position:
                 self.loads.add(op)
@@ -111,7 +111,7 @@ class Sources:
                 region.yields = (*region.yields, *(self.of(b, region.yields[k]) for k in places))
         added = tuple(Value(INT64) for _ in places)
         op.results = (*results, *added)
-        if op.name == "if":
+        if is_branch(op):
             op.attrs = {**op.attrs, "types": (*op.attrs["types"], *(v.type for v in added))}
         self.numbers.update((results[k], number) for k, number in zip(places, added, strict=True))
 

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from diffkern.analysis.affine import enclosing_loops
 from diffkern.analysis.dependence import Positions
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.views import Access
+from diffkern.ir.views import Access, is_branch
 from diffkern.ops.memory import WRITES
 
 __all__ = ["Component", "Components"]
@@ -127,7 +127,7 @@ class Components:
                 continue
             seen.add(v)
             for op, place in self._yielded.get(v, ()):
-                if op.name != "if":
+                if not is_branch(op):
                     return None
                 left.append(op.results[place])
             for op in self._uses.get(v, ()):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import BOOL, Array, Scalar, is_differentiable
-from diffkern.ir.views import Access, If, Slot, deciding, is_loop, loop
+from diffkern.ir.views import Access, If, Slot, deciding, is_branch, is_loop, loop
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
 from diffkern.ops.row import Diff, Effect
 from diffkern.ops.table import lookup
@@ -111,7 +111,7 @@ def _sources(op: Op, found: set[Value]) -> Iterable[Value]:
         if op.name in ATOMICS and is_found:
             return written.array, written.value
         return (written.value,) if written.array in found else ()
-    if op.name == "if":
+    if is_branch(op):
         return [v for result, *either in If(op).choices if result in found for v in either]
     if is_loop(op):
         return [v for chain in loop(op).chains if not found.isdisjoint(chain) for v in chain]

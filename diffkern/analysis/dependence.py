@@ -27,7 +27,7 @@ from diffkern.analysis.tile_access import shadow
 from diffkern.contracts.manifest import RaceCheck, Unproved
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
-from diffkern.ir.views import Access, For
+from diffkern.ir.views import Access, For, is_branch
 from diffkern.ops.scalar import SUMS
 
 
@@ -76,7 +76,7 @@ class Positions:
             self.number[op] = len(self.number)
             self.branches[op] = branches
             for k, sub in enumerate(op.regions):
-                self.visit(sub, (*branches, (op, k)) if op.name == "if" else branches)
+                self.visit(sub, (*branches, (op, k)) if is_branch(op) else branches)
 
     def exclusive(self, a: Op, b: Op) -> bool:
         """Return whether two ops are in different branches of one if (within one iteration of all common loops)."""

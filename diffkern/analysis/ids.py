@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from diffkern.contracts.manifest import Ids
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Scalar
-from diffkern.ir.views import If, is_loop, loop
+from diffkern.ir.views import If, is_branch, is_loop, loop
 from diffkern.lang.queries import ADDRESS_BITS
 
 __all__ = ["ids_of"]
@@ -53,7 +53,7 @@ def _sources(ops: Iterable[Op], numbers: Mapping[Value, int]) -> dict[Value, Seq
     """
     found: dict[Value, Sequence[Value]] = {}
     for op in ops:
-        if op.name == "if":
+        if is_branch(op):
             found.update((result, either) for result, *either in If(op).choices)
         elif is_loop(op):
             for first, *inside, last, result in loop(op).chains:

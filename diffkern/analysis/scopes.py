@@ -19,7 +19,7 @@ from diffkern.analysis.affine import AffineForms, tid_term
 from diffkern.analysis.uniformity import is_per_thread
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile, Type
-from diffkern.ir.views import If, Loop, Slot, While, deciding, loop
+from diffkern.ir.views import If, Loop, Slot, While, deciding, is_branch, loop
 from diffkern.ops.memory import SLOTS
 from diffkern.ops.row import Effect
 from diffkern.ops.row import Uniformity as Level
@@ -247,7 +247,7 @@ class _Spread:
                 changed |= self.stack(op)
             elif not op.regions or op.name == "ruled":
                 changed |= self.spread(op.results, op.operands)
-            elif op.name == "if":
+            elif is_branch(op):
                 # The result of an if differs if the values do, or if the condition chooses differently.
                 for r, a, b in If(op).choices:
                     changed |= self.spread([r], (a, b, If(op).condition))

@@ -10,6 +10,7 @@ from __future__ import annotations
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile
+from diffkern.ir.views import is_branch
 from diffkern.ops.row import TileUse
 from diffkern.ops.table import lookup
 
@@ -29,7 +30,7 @@ def maps_with_choices(fn: Function) -> list[Op]:
 def _backwards(region: Region, chosen: set[Value], found: dict[Op, None]) -> None:
     """Collect the tiles that are used selectively, from the end of a region to its beginning."""
     for op in reversed(region.ops):
-        if op.name == "if":
+        if is_branch(op):
             for sub in op.regions:
                 # In the trip that takes the other branch, the yields and all outer values used here get no cotangent.
                 chosen.update(sub.yields)

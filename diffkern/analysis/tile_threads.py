@@ -14,7 +14,7 @@ from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.errors import KernelTypeError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Stack, Tile
-from diffkern.ir.views import deciding
+from diffkern.ir.views import deciding, is_branch
 from diffkern.ops import tile, warps
 from diffkern.ops.table import lookup
 from diffkern.ops.tile import of_block
@@ -85,7 +85,7 @@ def _only_reads(op: Op, divergent: Op) -> bool:
 def _check(op: Op, varying: set[Value], divergent: Op | None) -> None:
     if divergent is not None:
         where = f" in line {divergent.loc.line}" if divergent.loc is not None else ""
-        what = "the condition" if divergent.name == "if" else "the loop"
+        what = "the condition" if is_branch(divergent) else "the loop"
         raise KernelTypeError(
             f"some threads of a block may miss this work on a tile: {what}{where} depends on the thread",
             loc=op.loc,

@@ -208,9 +208,14 @@ def is_loop(op: Op) -> bool:
     return op.name in ("for", "while")
 
 
+def is_branch(op: Op) -> bool:
+    """Return whether an op is an ``if``."""
+    return op.name == "if"
+
+
 def is_control(op: Op) -> bool:
     """Return whether an op is a branch or a loop."""
-    return op.name == "if" or is_loop(op)
+    return is_branch(op) or is_loop(op)
 
 
 def loop(op: Op) -> Loop:
@@ -220,7 +225,7 @@ def loop(op: Op) -> Loop:
 
 def control(op: Op) -> If | For | While:
     """Return the view of a branch or loop."""
-    return If(op) if op.name == "if" else loop(op)
+    return If(op) if is_branch(op) else loop(op)
 
 
 def deciding(op: Op) -> tuple[Value, ...]:

@@ -20,7 +20,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT64, SHARED, STORAGE_ONLY, Array, Scalar, scalar_of
-from diffkern.ir.views import Access, If, Ruled, is_loop, loop
+from diffkern.ir.views import Access, If, Ruled, is_branch, is_loop, loop
 from diffkern.ops.memory import WRITES
 from diffkern.opt.cse import written_arrays
 
@@ -108,7 +108,7 @@ class _Promoter:
 
     def op(self, op: Op, contents: Contents) -> list[Op]:
         op.operands = tuple(self.resolve(v) for v in op.operands)
-        if op.name == "if":
+        if is_branch(op):
             self.branch(op, contents)
         elif is_loop(op):
             return self.loop(op, contents)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Kind, Scalar, is_exact_index
-from diffkern.ir.views import Access, For, If, Loop, While
+from diffkern.ir.views import Access, For, If, Loop, While, is_branch
 from diffkern.ops.memory import ELEMENTS
 from diffkern.ops.scalar import BOUNDS
 from diffkern.ops.table import lookup
@@ -70,7 +70,7 @@ class Ranges:
         """Visit an op; return the lower bound of its single integer result where one is known."""
         if op.name in ELEMENTS:
             self.access(op, facts)
-        elif op.name == "if":
+        elif is_branch(op):
             return self.visit_if(op, facts)
         elif op.name == "for":
             self.visit_for(op, facts)
@@ -333,7 +333,7 @@ class Ranges:
         elif op.name == "and" and truth or op.name == "or" and not truth:
             for v in op.operands:
                 self.assume(v, truth, facts)
-        elif op.name == "if" and len(op.results) == 1:
+        elif is_branch(op) and len(op.results) == 1:
             self.assume_branches(op, truth, facts)
         elif negated := lookup(op.name).negated:
             name = op.name if truth else negated

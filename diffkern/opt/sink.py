@@ -27,6 +27,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile, is_differentiable
+from diffkern.ir.views import is_branch
 from diffkern.ops.row import Diff, Effect
 from diffkern.ops.scalar import BOUNDS
 from diffkern.ops.table import lookup
@@ -89,7 +90,7 @@ class _Sinker:
                 self.select(op)
             if op.name in BOUNDS and is_differentiable(op.result.type):
                 self.guard_values(op.operands)
-            if op.name == "if":
+            if is_branch(op):
                 for sub in op.regions:
                     self.sink_into(sub)
                     self.region(sub)
@@ -299,7 +300,7 @@ def _used(op: Op) -> tuple[Value, ...]:
 def _is_pure(op: Op) -> bool:
     """Return whether an ``if`` only computes values."""
     return all(
-        inner.name == "if" or lookup(inner.name).effect is Effect.PURE for sub in op.regions for inner in walk(sub)
+        is_branch(inner) or lookup(inner.name).effect is Effect.PURE for sub in op.regions for inner in walk(sub)
     )
 
 

@@ -153,11 +153,8 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
     """Lower ``a op b`` where one of the two is a tile."""
     for x in (a, b):
         if not isinstance(x, (Const, Val)):
-            cx.type_error(
-                node,
-                f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}",
-                "write it for two tiles of one shape, or for a tile and a number",
-            )
+            remedy = "write it for two tiles of one shape, or for a tile and a number"
+            cx.type_error(node, f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}", remedy)
     if op == "matmul":
         # ``@`` is the matrix product, everything else goes element by element.
         if is_tile(a) and is_tile(b):
@@ -256,11 +253,8 @@ def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST, p
     ta, tb = tile_type(a), tile_type(b)
     for v, t in ((a, ta), (b, tb)):
         if t.ndim != 2 or not (isinstance(t.dtype, T.Scalar) and t.dtype.is_float):
-            cx.type_error(
-                node,
-                f"a matrix product needs tiles of floats with two axes: {origin(cx, v)}",
-                "load tiles with two axes, or give one another shape with dk.tile_reshape",
-            )
+            remedy = "load tiles with two axes, or give one another shape with dk.tile_reshape"
+            cx.type_error(node, f"a matrix product needs tiles of floats with two axes: {origin(cx, v)}", remedy)
     if ta.shape[1] != tb.shape[0]:
         mismatch(cx, f"a matrix product of {ta.shape[1]} columns and {tb.shape[0]} rows", a, b, node)
     wide = T.Tile(ta.dtype, (ta.shape[0], tb.shape[1]))
@@ -340,11 +334,8 @@ def _square(cx: Context, node: ast.expr, what: str) -> Value:
     v = tile_argument(cx, node, what)
     t = tile_type(v)
     if t.ndim != 2 or t.shape[0] != t.shape[1] or t.dtype not in (T.FLOAT32, T.FLOAT64):
-        cx.type_error(
-            node,
-            f"{what} must be a square tile of float32 or float64: {origin(cx, v)}",
-            "load a tile with as many rows as columns",
-        )
+        remedy = "load a tile with as many rows as columns"
+        cx.type_error(node, f"{what} must be a square tile of float32 or float64: {origin(cx, v)}", remedy)
     return v
 
 

@@ -54,11 +54,8 @@ __all__ = ["attribute", "by_fields", "combined", "evaluated_once", "refuse", "re
 
 def refuse(cx: Context, what: str, node: ast.AST) -> NoReturn:
     """Refuse what there is for tiles of numbers alone."""
-    cx.type_error(
-        node,
-        f"{what} of a tile of structs",
-        "take a field, as in t.x, which is a tile; or write a func of elements, as in dk.tile_map(f, t)",
-    )
+    remedy = "take a field, as in t.x, which is a tile; or write a func of elements, as in dk.tile_map(f, t)"
+    cx.type_error(node, f"{what} of a tile of structs", remedy)
 
 
 def rows(cx: Context, a: Val | Rec, b: Term, node: ast.AST) -> list[tuple[Val, Term]]:
@@ -68,11 +65,8 @@ def rows(cx: Context, a: Val | Rec, b: Term, node: ast.AST) -> list[tuple[Val, T
     assert isinstance(a.struct, TileStruct)
     struct = a.struct.element
     if not isinstance(b, Rec) or (b.struct.element if isinstance(b.struct, TileStruct) else b.struct) != struct:
-        cx.type_error(
-            node,
-            f"{describe(a)} and {describe(b)}",
-            f"write it for two tiles of {struct.name}, or for a tile and a value of {struct.name}",
-        )
+        remedy = f"write it for two tiles of {struct.name}, or for a tile and a value of {struct.name}"
+        cx.type_error(node, f"{describe(a)} and {describe(b)}", remedy)
     found = []
     for path, _ in paths(struct):
         leaf = at(a, path)
@@ -118,11 +112,8 @@ def combined(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
     if op not in SUMS:
         refuse(cx, arith.SIGN[op], node)
     if not (isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct):
-        cx.type_error(
-            node,
-            f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}",
-            "write it for two tiles of one struct and one shape, or for two structs",
-        )
+        remedy = "write it for two tiles of one struct and one shape, or for two structs"
+        cx.type_error(node, f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}", remedy)
     struct = a.struct.element if isinstance(a.struct, TileStruct) else a.struct
     made = []
     for path, t in paths(struct):
@@ -173,11 +164,8 @@ def by_fields(cx: Context, lower: Call, row: TileFunction, name: str, node: ast.
         cx.type_error(node, f"{name} of {names}", "give it values, tiles and arrays of one struct")
     (struct,) = kinds
     if holds_arrays(struct) and row.stores:
-        cx.type_error(
-            node,
-            f"{name} of {struct.name}, which has an array among its fields",
-            "elements with array fields are assigned on the host",
-        )
+        remedy = "elements with array fields are assigned on the host"
+        cx.type_error(node, f"{name} of {struct.name}, which has an array among its fields", remedy)
     made: list[Term] = []
     for path, t in paths(struct):
         # Moving works for every field, adding for some.

@@ -164,11 +164,8 @@ def constant_int(cx: Context, term: Term, node: ast.AST, what: str) -> int:
     """Return an integer known while compiling."""
     if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
         return term.value
-    cx.type_error(
-        node,
-        f"{what} must be an integer known when the kernel is compiled, not {describe(term)}",
-        "write a number, or a global or closure variable, as in TILE = dk.constant(16)",
-    )
+    remedy = "write a number, or a global or closure variable, as in TILE = dk.constant(16)"
+    cx.type_error(node, f"{what} must be an integer known when the kernel is compiled, not {describe(term)}", remedy)
 
 
 def shape_argument(cx: Context, node: ast.expr, what: str, *, infer: bool = False) -> tuple[int, ...]:
@@ -268,11 +265,8 @@ def index_value(cx: Context, item: Term, node: ast.AST, what: str) -> Value:
     """Return one offset or index."""
     t = coerce.default_type(item) if isinstance(item, Const) else item.type if isinstance(item, Val) else None
     if not (isinstance(t, T.Scalar) and t.is_integer):
-        cx.type_error(
-            node,
-            f"{what} must be made of integers, not {t or describe(item)}",
-            "write int(...) around it, or // for an integer quotient",
-        )
+        remedy = "write int(...) around it, or // for an integer quotient"
+        cx.type_error(node, f"{what} must be made of integers, not {t or describe(item)}", remedy)
     return cx.b.cast(coerce.value(cx, item, node), T.INT32)
 
 
@@ -280,11 +274,8 @@ def as_indices(cx: Context, v: Value, node: ast.AST, what: str) -> Value:
     """Return a tile of indices, as int32."""
     t = tile_type(v)
     if t.ndim != 1 or not (isinstance(t.dtype, T.Scalar) and t.dtype.is_integer):
-        cx.type_error(
-            node,
-            f"{what} must be a tile of integers with one axis: {origin(cx, v)}",
-            "load one with dk.tile_load from an array of ints",
-        )
+        remedy = "load one with dk.tile_load from an array of ints"
+        cx.type_error(node, f"{what} must be a tile of integers with one axis: {origin(cx, v)}", remedy)
     if t.dtype == T.INT32:
         return v
     body = Region((Value(T.value_type(t.dtype)),))
@@ -476,11 +467,8 @@ def check_update(cx: Context, name: str, node: ast.AST) -> None:
     assert binding.term is not None
     own = tiles_in(binding.term)
     if name in cx.frame.tile_parameters:
-        cx.type_error(
-            node,
-            f"{name} is the caller's tile, which a func cannot change",
-            "make a tile of its own, as in t = 1.0 * t, change that one and return it",
-        )
+        remedy = "make a tile of its own, as in t = 1.0 * t, change that one and return it"
+        cx.type_error(node, f"{name} is the caller's tile, which a func cannot change", remedy)
     for v in own:
         _check_view(cx, name, v, node)
     for other, known in cx.env.items():
@@ -493,11 +481,8 @@ def check_update(cx: Context, name: str, node: ast.AST) -> None:
         if not is_one or any(len(views[0].names & set(_holders(cx, v))) > 1 for v in own):
             line = f" (line {known.loc.line})" if known.loc is not None else ""
             verb, copy = ("is", f"{other} = 1.0 * …") if holds_tiles(known.term) else ("holds", "1.0 * …")
-            cx.type_error(
-                node,
-                f"{name} is changed while {other}{line} {verb} a view of it",
-                f"make a copy instead, as in {copy}, or make the view after the change",
-            )
+            remedy = f"make a copy instead, as in {copy}, or make the view after the change"
+            cx.type_error(node, f"{name} is changed while {other}{line} {verb} a view of it", remedy)
 
 
 def tiles_in(term: Term) -> list[Value]:

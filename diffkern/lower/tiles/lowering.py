@@ -21,7 +21,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import Array, Buffer, Element, Scalar, Stack, Tile, Type
-from diffkern.ir.views import For, If, Slot, While, is_loop, loop
+from diffkern.ir.views import For, If, Slot, While, is_branch, is_loop, loop
 from diffkern.lower.tiles.source import Leaf, Maker, Source, Stored, elements
 from diffkern.lower.tiles.uses import Uses
 from diffkern.ops.table import lookup
@@ -201,7 +201,7 @@ class Lowering(Cloner):
         self.here, self.position = outer
 
     def op(self, op: Op) -> None:
-        if op.name == "if" and any(self.takes(r.type) for r in op.results):
+        if is_branch(op) and any(self.takes(r.type) for r in op.results):
             self.branch(op)
         elif is_loop(op) and any(self.takes(r.type) for r in op.results):
             self.carried(op)

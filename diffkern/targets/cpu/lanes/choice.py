@@ -21,7 +21,7 @@ from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
-from diffkern.ir.views import Access, deciding, is_loop
+from diffkern.ir.views import Access, deciding, is_branch, is_loop
 from diffkern.ops.memory import ELEMENTS, UPDATES, WRITES
 from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.memory import MOST_SHUFFLED
@@ -351,7 +351,7 @@ def _seldom_pays(ops: Sequence[Op]) -> str | None:
 
 def _keeps_memory(op: Op) -> bool:
     """Return whether an op is a branch that accesses memory, which keeps LLVM from vectorising."""
-    return op.name == "if" and any(inner.name in ELEMENTS for region in op.regions for inner in walk(region))
+    return is_branch(op) and any(inner.name in ELEMENTS for region in op.regions for inner in walk(region))
 
 
 class _Work:
