@@ -28,6 +28,7 @@ from diffkern.contracts.manifest import RaceCheck, Unproved
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, For, is_branch
+from diffkern.ops.composite import INSERTS
 from diffkern.ops.scalar import SUMS
 
 
@@ -186,7 +187,7 @@ class _Classes:
         """Return whether a store only sets components of the loaded value: threads may then share an element."""
         value, made = Access(write).value, self.forms.producer
         is_changed = False
-        while (op := made.get(value)) is not None and op.name in ("insert", "insert_dyn"):
+        while (op := made.get(value)) is not None and op.name in INSERTS:
             value, is_changed = op.operands[0], True
         return is_changed and value is load.result
 

@@ -28,6 +28,7 @@ from diffkern.ir.clone import Cloner, free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile, is_differentiable
 from diffkern.ir.views import is_branch
+from diffkern.ops.composite import PRODUCTS, QUOTIENTS
 from diffkern.ops.row import Diff, Effect
 from diffkern.ops.scalar import BOUNDS
 from diffkern.ops.table import lookup
@@ -246,9 +247,9 @@ class _Sinker:
             return False
         if not is_differentiable(op.result.type):
             return False
-        if op.name in ("mul", "scale", "div", "unscale"):
+        if op.name in PRODUCTS | QUOTIENTS:
             # A product with a literal has one factor that varies; a quotient by one has its numerator.
-            factors = op.operands[1:] if op.name in ("div", "unscale") else op.operands
+            factors = op.operands[1:] if op.name in QUOTIENTS else op.operands
             return not any(self.is_finite(v) for v in factors)
         return True
 

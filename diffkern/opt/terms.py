@@ -18,11 +18,11 @@ from diffkern.analysis.control_dependence import compared
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Scalar, Vec, scalar_of
+from diffkern.ops.composite import PRODUCTS
 from diffkern.ops.scalar import SUMS
 
 __all__ = ["collect_terms"]
 
-_PRODUCTS = frozenset({"mul", "scale"})
 _LARGEST = 16
 """Factors beyond which products are not compared."""
 _SMALLEST = 1e-30
@@ -54,7 +54,7 @@ class _Collector:
             self.uses.update(op.operands)
             for region in op.regions:
                 self.uses.update(region.yields)
-            for names in (SUMS, _PRODUCTS):
+            for names in (SUMS, PRODUCTS):
                 if op.name in names and self.carried.isdisjoint(op.operands):
                     self.within.update((v, names) for v in op.operands)
         self.fn = fn
@@ -75,7 +75,7 @@ class _Collector:
                 op.operands = tuple(map(self.resolved, op.operands))
             for sub in op.regions:
                 self.region(sub)
-            if op.name in (*SUMS, *_PRODUCTS) and self.is_whole(op) and op.result not in self.decisive:
+            if op.name in (*SUMS, *PRODUCTS) and self.is_whole(op) and op.result not in self.decisive:
                 with self.b.into(Region()) as made, self.b.at(op.loc):
                     new = (self.collected if op.name in SUMS else self.multiplied)(op.result, here)
                 if new is not None:
@@ -100,7 +100,7 @@ class _Collector:
         v = op.result
         if not isinstance(v.type, (Scalar, Vec)) or not scalar_of(v.type).is_float:
             return False
-        names = SUMS if op.name in SUMS else _PRODUCTS
+        names = SUMS if op.name in SUMS else PRODUCTS
         return self.carried.isdisjoint(op.operands) and not ((v, names) in self.within and self.uses[v] == 1)
 
     def collected(self, v: Value, here: set[Value]) -> Value | None:
@@ -130,7 +130,7 @@ class _Collector:
         op = self.source.get(v)
         if op is None or (op.name != "const" and not (v in here and self.uses[v] == 1)):
             return 0
-        own = sum(self.numbers(x, here) for x in op.operands) if op.name in (*_PRODUCTS, "neg") else 0
+        own = sum(self.numbers(x, here) for x in op.operands) if op.name in (*PRODUCTS, "neg") else 0
         return own + (op.name in ("const", "neg"))
 
     # -- taking apart ------------------------------------------------------------------------------------------------
@@ -153,7 +153,7 @@ class _Collector:
             if op.name == "neg":
                 term = self.product(op.operands[0], here)
                 return replace(term, number=-term.number)
-            if op.name in ("mul", "scale"):
+            if op.name in PRODUCTS:
                 a, b = (self.product(x, here) for x in op.operands)
                 number = a.number * b.number
                 if _SMALLEST < abs(number) < 1.0 / _SMALLEST:

@@ -19,6 +19,7 @@ import numpy as np
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
 from diffkern.ir.views import Access, For, If, Slot, While
+from diffkern.ops.memory import WRITES
 from diffkern.ops.table import lookup
 from diffkern.printing import prims, tiles
 from diffkern.printing.expression import ATOM, COMPARED, NOT, Expr, literal, sign_of
@@ -242,7 +243,7 @@ class Writer:
                 self.tile_map(op, region, position)
             case "tile_sort":
                 self.several(op, self.expression(op).text, region, position)
-            case name if name in tiles.STATEMENTS or (name == "tile_atomic" and not self.is_used(op.result)):
+            case name if name.startswith("tile_") and name in WRITES and not any(map(self.is_used, op.results)):
                 self.emit(self.expression(op).text, op)
             case "output":
                 self.output(op)

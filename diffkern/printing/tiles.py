@@ -15,11 +15,10 @@ from diffkern.ir.views import Part
 from diffkern.ops.table import lookup
 from diffkern.printing import tile_prims
 
-__all__ = ["PRIMITIVES", "STATEMENTS", "call", "function_names"]
+__all__ = ["PRIMITIVES", "call", "function_names"]
 
 MODULE = "diffkern.printing.tile_prims"
 PRIMITIVES = frozenset(n for n in vars(tile_prims) if n.startswith("tile_")) | {"float16", "bfloat16"}
-STATEMENTS = frozenset({"tile_store", "tile_accumulate"})
 
 Spelled = tuple[str, list[str]]
 
