@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_differentiable
-from diffkern.ir.views import Access, Loop, Ruled, Slot, While, loop
+from diffkern.ir.views import Access, Loop, Ruled, Slot, While, is_branch, loop
 from diffkern.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup
@@ -52,7 +52,7 @@ class Activity:
                     self.varied.add(op.results[0])
             elif op.name == "fetch":
                 self.varied.add(op.result)
-            elif op.name == "if":
+            elif is_branch(op):
                 # A result of a branch is varied if either arm yields a varied value, so both arms are joined.
                 for sub in op.regions:
                     self._forward(sub)
@@ -103,7 +103,7 @@ class Activity:
             if op.name in STORES | ATOMICS:
                 if Access(op).array in self.roots and not op.attrs.get("opaque"):
                     self.useful.add(Access(op).value)
-            elif op.name == "if":
+            elif is_branch(op):
                 for sub in op.regions:
                     self._use(sub.yields, op.results)
                     self._backward(sub)

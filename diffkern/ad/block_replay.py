@@ -13,7 +13,7 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import is_shared
-from diffkern.ir.views import Access, If, is_loop
+from diffkern.ir.views import Access, If, is_branch, is_loop
 from diffkern.ops.memory import ATOMICS, STORES
 
 __all__ = ["BlockReplay", "LiveReplay"]
@@ -77,7 +77,7 @@ class LiveReplay(Replay):
             # The update itself is executed for its effect, which later loads of the replay see. Its result depends on
             # the order of threads; super().op poisons it.
             super().op(op)
-        elif op.name == "if" and self.sweep:
+        elif is_branch(op) and self.sweep:
             with self.b.at(op.loc):
                 self.branch(op)
         elif is_loop(op):
@@ -122,7 +122,7 @@ class LiveReplay(Replay):
                 # The trip count is needed to reverse the loop, and it is known only where the loop was executed.
                 if op.name == "while":
                     found.append(self.context.counters[op])
-            elif op.name == "if":
+            elif is_branch(op):
                 found += [v for sub in op.regions for v in self.kept(sub)]
         return found
 

@@ -30,7 +30,7 @@ from diffkern.analysis.scopes import has_barrier
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import INT32, SHARED, Array, is_shared, value_type
-from diffkern.ir.views import Access, For, If, is_loop
+from diffkern.ir.views import Access, For, If, is_branch, is_loop
 from diffkern.ops.memory import ATOMICS, LOADS, WRITES
 
 __all__ = ["BlockMemory", "BlockPlan", "LoopMemory"]
@@ -116,7 +116,7 @@ class BlockPlan:
             self.place[op] = Place(len(self.place), scope, own, loops, branches, around)
             for sub in op.regions:
                 self.loop_of.update(dict.fromkeys(sub.params, op))
-                if op.name == "if":
+                if is_branch(op):
                     # Under a branch a load executes at most once per scope, so its value can be carried out; in a loop
                     # it can not.
                     self._visit(sub, scope, own, loops, not loops, (*around, op))
@@ -196,7 +196,7 @@ class BlockPlan:
             # The number of trips of an inner while, and so the elements it visits, may differ from trip to trip.
             if control.name == "while":
                 return False
-            index = (*index, *((If(control).condition,) if control.name == "if" else For(control).bounds))
+            index = (*index, *((If(control).condition,) if is_branch(control) else For(control).bounds))
         return all(self._fixed(v, loop, known) for v in index)
 
     def _fixed(self, v: Value, loop: Op, known: dict[Value, bool]) -> bool:

@@ -34,6 +34,7 @@ from diffkern.ir.types import Array, Mat, Scalar, Type, Vec, is_differentiable
 from diffkern.ir.views import Access, Ruled, Slot, While, loop
 from diffkern.ops.memory import ATOMICS, EXTREMA, HOLDING, LOADS, STORES
 from diffkern.ops.row import Diff, Tangent
+from diffkern.ops.scalar import SUMS
 from diffkern.ops.table import lookup
 
 __all__ = ["Tools", "by_tangents", "forward_func", "with_tangents"]
@@ -305,7 +306,7 @@ class _Forward(Cloner):
             self.holding(op, twin)
             return
         self.check_result(op)
-        if kind not in ("add", "sub"):
+        if kind not in SUMS:
             raise AutodiffError(
                 f"{op.name}_{kind} has no derivative in forward mode", loc=op.loc,
                 remedy=f"keep it out of arrays with tangents, or use {op.name}_add",

@@ -27,8 +27,9 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Kind, Scalar, Tile
-from diffkern.ir.views import Access, For, If
+from diffkern.ir.views import Access, For, If, is_branch
 from diffkern.ops.memory import ACCESSES, WRITES
+from diffkern.ops.scalar import SUMS
 from diffkern.opt.dce import eliminate
 
 __all__ = ["gathered", "gathering_pays"]
@@ -156,7 +157,7 @@ class _Search:
         k = 0
         while k < len(body.ops):
             op = body.ops[k]
-            taken = self._taken(op, count) if op.name == "if" else None
+            taken = self._taken(op, count) if is_branch(op) else None
             if taken is None:
                 k += 1
                 continue
@@ -265,7 +266,7 @@ class _Search:
     def _is_kept(self, v: Value, carried: Value) -> bool:
         """Return whether a value is a carried one, whichever branches were taken."""
         op = self.source.get(v)
-        if op is None or op.name != "if":
+        if op is None or not is_branch(op):
             return v is carried
         k = op.results.index(v)
         return all(self._is_kept(region.yields[k], carried) for region in op.regions)
@@ -373,7 +374,7 @@ class _Sums:
         k = self.op.results.index(result)
         carried, after = self.op.regions[0].params[1 + k], self.op.regions[0].yields[k]
         adding = next((x for x in self.body.ops if after in x.results), None)
-        if adding is None or adding.name not in ("add", "sub") or carried not in adding.operands:
+        if adding is None or adding.name not in SUMS or carried not in adding.operands:
             return False
         # The partial sum must not be visible elsewhere: each of the carried value, its update and the result has one
         # use.
@@ -413,7 +414,7 @@ def _accumulations(region: Region) -> Iterator[Op]:
     for op in region.ops:
         if op.name == "accumulate":
             yield op
-        elif op.name == "if":
+        elif is_branch(op):
             for sub in op.regions:
                 yield from _accumulations(sub)
 

@@ -17,7 +17,7 @@ from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.trip_count import count_trips, trip_of
 from diffkern.ir.types import INT32, INT64, Array, Mat, Scalar, Vec
-from diffkern.ir.views import For, While, is_loop, loop
+from diffkern.ir.views import For, While, is_branch, is_loop, loop
 
 __all__ = ["Logged", "Numbered", "Sites", "ops_of_thread", "thread_number", "width"]
 
@@ -68,7 +68,7 @@ class Sites:
         """Return the number of slots that an op takes, its regions included."""
         if op in self.ops:
             return width(op)
-        if op.name == "if":
+        if is_branch(op):
             then, orelse = map(self.of, op.regions)
             # Reserving the maximum for both arms wastes slots, but keeps the position a constant instead of a variable.
             return None if then is None or orelse is None else max(then, orelse)
@@ -108,7 +108,7 @@ class Numbered(Cloner):
                 self.at = self.b.add(self.at, self.slots(width(op)))
             elif not self.sites.in_it(op):
                 super().op(op)
-            elif op.name == "if":
+            elif is_branch(op):
                 self.branch(op)
             elif op.name == "for" and self.sites.of(For(op).body) is not None:
                 self.even(op)

@@ -17,7 +17,8 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import Mat, Scalar, Vec, scalar_of
-from diffkern.ir.views import Access, If
+from diffkern.ir.views import Access, If, is_branch
+from diffkern.ops.scalar import SUMS
 from diffkern.ops.table import lookup
 from diffkern.opt.cse import freeze
 
@@ -156,7 +157,7 @@ class Exchange:
             if op in self.found:
                 value = Access(op).value
                 found[op] = None if self._of(value) is None else self._sign(value)
-            elif op.name == "if" and any(inner in self.found for inner in walk_all(op)):
+            elif is_branch(op) and any(inner in self.found for inner in walk_all(op)):
                 found.update(self._branch(op))
             else:
                 self._op(op)
@@ -165,7 +166,7 @@ class Exchange:
     def _op(self, op: Op) -> None:
         if op.name == "tid":
             self._exact[op.result] = self._thread
-        elif op.name == "if":
+        elif is_branch(op):
             self._branch(op)
         elif op.regions or not self._is_repeatable(op) or len(op.results) != 1:
             self._exact.update(dict.fromkeys(op.results))
@@ -181,7 +182,7 @@ class Exchange:
         # so sums of products count as rounded differently.
         if op.name in _PRODUCTS or (op.name in _PARTS and not self._products.isdisjoint(op.operands)):
             self._products.add(op.result)
-        is_sum = op.name in ("add", "sub") and self._products.isdisjoint(op.operands)
+        is_sum = op.name in SUMS and self._products.isdisjoint(op.operands)
         if (is_sum or op.name in _ROUNDED_ALIKE) and all(map(self._is_alike, op.operands)):
             self._alike.add(op.result)
 
@@ -219,7 +220,7 @@ class Exchange:
         values, signs = tuple(v for v, _ in pairs), [sign for _, sign in pairs]
         if op.name == "neg":
             return values[0], not signs[0]
-        if op.name in ("add", "sub"):
+        if op.name in SUMS:
             # Subtraction negates its second operand: fold that into the operand's sign.
             return self._sum(values, (signs[0], signs[1] != (op.name == "sub")))
         if op.name in _BILINEAR:
@@ -300,7 +301,7 @@ class Exchange:
     def _is_shared(self, op: Op) -> bool:
         """Return whether an ``if`` is the same for both threads of the pair."""
         inner = [x for x in walk_all(op) if x is not op]
-        if not all(x.name == "if" or self._is_repeatable(x) for x in inner):
+        if not all(is_branch(x) or self._is_repeatable(x) for x in inner):
             return False
         used = [*op.operands, *(v for region in op.regions for v in free_values(region))]
         return all(self._of(v) is v for v in used)

@@ -21,6 +21,7 @@ from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import INT32, Scalar
 from diffkern.ir.views import Access, Ruled, While
 from diffkern.ops.memory import ACCESSES, ACCUMULATES, ATOMICS, LOADS, STORES
+from diffkern.ops.scalar import SUMS
 
 __all__ = ["Replay", "ReplayContext", "refuse"]
 
@@ -99,7 +100,7 @@ class Replay(Cloner):
         if buffer is None:
             return
         operands = (buffer, *self.values(op.operands[1:]))
-        if op.attrs.get("kind") not in ("add", "sub"):
+        if op.attrs.get("kind") not in SUMS:
             self.emit(op, operands, ())
             return
         value = operands[-1] if op.attrs["kind"] == "add" else self.b.neg(operands[-1])

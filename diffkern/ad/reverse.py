@@ -50,7 +50,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Scalar, Tile, is_differentiable, is_shared
-from diffkern.ir.views import Access, If, Ruled, loop
+from diffkern.ir.views import Access, If, Ruled, is_branch, loop
 from diffkern.ops.memory import ATOMICS, EXTREMA, LOADS, STORES
 from diffkern.ops.row import Diff
 from diffkern.ops.table import lookup
@@ -335,7 +335,7 @@ class _Reverse:
             return
         if op.name in special:
             special[op.name](op, env, cts)
-        elif op.name == "if":
+        elif is_branch(op):
             self.branch(op, env, cts, level)
         elif op.name in _BY_TILES:
             _BY_TILES[op.name](self.b, op, env, cts, self.activity, self.ct_params)

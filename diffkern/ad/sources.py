@@ -14,7 +14,7 @@ from typing import Final
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import BOOL, INT64, Mat, Scalar, Vec, is_differentiable
-from diffkern.ir.views import Access, For
+from diffkern.ir.views import Access, For, is_branch, is_control, is_loop
 from diffkern.ops.memory import WRITES
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
@@ -51,7 +51,7 @@ class Sources:
         self.entry: dict[Value, tuple[Op, int]] = {}  # of what a loop carries: where
         for op in walk(fn.body):
             self.made.update(dict.fromkeys(op.results, op))
-            if op.name in ("for", "while"):
+            if is_loop(op):
                 for carried in _carried(op):
                     self.entry.update((v, (op, k)) for k, v in enumerate(carried))
         self.position = {p: k for k, p in enumerate(fn.params)}
@@ -74,9 +74,9 @@ class Sources:
                 left += _around(*entry)
             elif op is None:
                 continue
-            elif op.name in ("for", "while"):
+            elif is_loop(op):
                 left += _around(op, op.results.index(v))
-            elif op.name == "if":
+            elif is_branch(op):
                 left += [sub.yields[op.results.index(v)] for sub in op.regions]
             elif op.name == "load" and Access(op).array in self.position:
                 self.loads.add(op)
@@ -89,7 +89,7 @@ class Sources:
 
     def enter(self, b: Builder, op: Op) -> None:
         """Let the regions of a loop take numbers with what it carries; they have not been gone through."""
-        if op.name not in ("for", "while"):
+        if not is_loop(op):
             return
         carried = _carried(op)
         places = [k for k, v in enumerate(op.results) if v in self.needed]
@@ -102,7 +102,7 @@ class Sources:
 
     def leave(self, b: Builder, op: Op) -> None:
         """Let what an op with regions yields come with numbers, when these have been gone through."""
-        if op.name not in ("for", "while", "if"):
+        if not is_control(op):
             return
         results = op.results
         places = [k for k, v in enumerate(results) if v in self.needed]
@@ -111,7 +111,7 @@ class Sources:
                 region.yields = (*region.yields, *(self.of(b, region.yields[k]) for k in places))
         added = tuple(Value(INT64) for _ in places)
         op.results = (*results, *added)
-        if op.name == "if":
+        if is_branch(op):
             op.attrs = {**op.attrs, "types": (*op.attrs["types"], *(v.type for v in added))}
         self.numbers.update((results[k], number) for k, number in zip(places, added, strict=True))
 

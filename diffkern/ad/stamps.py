@@ -28,7 +28,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.stamp_layout import BLOCK, EARLY, LATEST, LEAST, READ, SITES, SOURCE, STORED, UPDATED, VALUE
 from diffkern.ir.types import INT64, Array, Mat, Vec, is_differentiable
 from diffkern.ir.views import Access, While
-from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS
+from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, PRIMAL_ELEMENTS
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
@@ -91,7 +91,7 @@ def _touches(op: Op, array: Value) -> bool:
 def _check(accesses: Sequence[Op]) -> None:
     for op in accesses:
         name = Access(op).array.name
-        if op.name not in ("load", "store", "atomic"):
+        if op.name not in PRIMAL_ELEMENTS:
             raise AutodiffError(
                 f"a tile of {name} is accessed here, and another thread of the same launch may access its elements",
                 loc=op.loc,

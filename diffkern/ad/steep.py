@@ -17,7 +17,7 @@ from collections.abc import Iterable, Mapping
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Scalar, is_differentiable
-from diffkern.ir.views import For, If, While
+from diffkern.ir.views import For, If, While, is_branch, is_loop
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
@@ -69,10 +69,10 @@ class Squares:
             case "pow":
                 return self._is_even(others[0])
             case "if" | "for" | "while":
-                ways = If(op).choices if op.name == "if" else _chains(op)
+                ways = If(op).choices if is_branch(op) else _chains(op)
                 k = op.results.index(v)
                 chain = ways[k]
-                return all(map(self.of, chain[1:] if op.name == "if" else (chain[0], chain[-2])))
+                return all(map(self.of, chain[1:] if is_branch(op) else (chain[0], chain[-2])))
         return False
 
     def _is_even(self, exponent: Value) -> bool:
@@ -115,9 +115,9 @@ def _flow(fn: Function) -> tuple[Mapping[Value, list[Value]], Mapping[Value, lis
 
 
 def _edges(op: Op) -> list[tuple[Value, Value]]:
-    if op.name == "if":
+    if is_branch(op):
         return [(v, result) for result, *ways in If(op).choices for v in ways]
-    if op.name in ("for", "while"):
+    if is_loop(op):
         # before the first trip or after one: into the next, and out
         return [(v, w) for first, *inside, end, out in _chains(op) for v in (first, end) for w in (*inside, out)]
     if op.regions or lookup(op.name).effect is not Effect.PURE:

@@ -126,7 +126,7 @@ class AffineForms:
         if op.name == "cast" and widens(op):
             return self.of(op.operands[0])
         # Only integers that are taken not to wrap around obey the laws of integer arithmetic; see is_exact_index.
-        if op.name in ("neg", "add", "sub", "mul") and is_exact_index(v.type):
+        if lookup(op.name).affine and is_exact_index(v.type):
             if op.name == "neg":
                 return self.of(op.operands[0]).scaled(-1)
             a, b = (self.of(x) for x in op.operands)

@@ -12,7 +12,7 @@ from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.views import While, deciding
+from diffkern.ir.views import While, deciding, is_branch
 from diffkern.ops.table import lookup
 from diffkern.ops.tile import of_block
 
@@ -154,7 +154,7 @@ def _check_region(region: Region, uniform: set[Value], divergent: Op | None) -> 
             op.attrs = {**op.attrs, "unproved": True}
         elif op.name == "barrier" and divergent is not None:
             where = f" in line {divergent.loc.line}" if divergent.loc is not None else ""
-            what = "the condition" if divergent.name == "if" else "the loop"
+            what = "the condition" if is_branch(divergent) else "the loop"
             raise KernelTypeError(
                 f"some threads of a block may miss this barrier: {what}{where} depends on the thread",
                 loc=op.loc,

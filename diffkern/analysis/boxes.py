@@ -18,13 +18,12 @@ from diffkern.contracts import manifest
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array, Kind, Scalar
 from diffkern.ir.views import Access, For
-from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
+from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, WRITES
 from diffkern.ops.table import lookup
 
 __all__ = ["Boxes", "boxes_of"]
 
-_READS = (LOADS | ATOMICS | ACCUMULATES) - {"tile_load", "tile_atomic", "tile_accumulate"}
-_WRITES = (STORES | ATOMICS | ACCUMULATES) - {"tile_store", "tile_atomic", "tile_accumulate"}
+_READS = LOADS | ATOMICS | ACCUMULATES
 _MOST = 16
 """Accesses of one array beyond which it has no boxes."""
 
@@ -57,8 +56,8 @@ def boxes_of(fn: Function, of: Mapping[int, int] | None = None) -> Boxes:
     accesses = _plain_accesses(fn)
     finder = _Finder(fn, of or {})
     read = {k: finder.boxes([op for op in ops if op.name in _READS]) for k, ops in accesses.items()}
-    written = {k: finder.boxes([op for op in ops if op.name in _WRITES]) for k, ops in accesses.items()}
-    stores = {k: [op for op in ops if op.name in _WRITES] for k, ops in accesses.items()}
+    written = {k: finder.boxes([op for op in ops if op.name in WRITES]) for k, ops in accesses.items()}
+    stores = {k: [op for op in ops if op.name in WRITES] for k, ops in accesses.items()}
     counts = {k: len(ops) for k, ops in stores.items() if ops and not any(finder.loops[op] for op in ops)}
     return Boxes(_known(read), _known(written), counts)
 
@@ -74,7 +73,7 @@ def _plain_accesses(fn: Function) -> dict[int, list[Op]]:
     for op in walk(fn.body):
         for v in (v for sub in op.regions for v in sub.yields):
             found.pop(position.get(v, -1), None)  # it goes by another name
-        is_access = op.name in _READS | _WRITES and "along" not in op.attrs
+        is_access = op.name in _READS | WRITES and "along" not in op.attrs
         for place, v in enumerate(op.operands):
             k = position.get(v)
             if k is None or op.name == "shape":

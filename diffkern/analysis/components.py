@@ -12,15 +12,14 @@ from typing import TypeAlias
 from diffkern.analysis.affine import enclosing_loops
 from diffkern.analysis.dependence import Positions
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.views import Access
+from diffkern.ir.views import Access, is_branch
+from diffkern.ops.composite import INSERTS
 from diffkern.ops.memory import WRITES
 
 __all__ = ["Component", "Components"]
 
 Component: TypeAlias = "int | Value"
 """The number of a component, or the index by which a thread finds it."""
-
-_INSERTS = ("insert", "insert_dyn")
 
 
 class Components:
@@ -49,7 +48,7 @@ class Components:
         """Return the components that a store sets, with what it sets them to; None if it sets all."""
         found: dict[Component, Value] = {}
         value, last = Access(store).value, self._last_before(store)
-        while (op := self._made.get(value)) is not None and op.name in _INSERTS:
+        while (op := self._made.get(value)) is not None and op.name in INSERTS:
             found.setdefault(op.attrs["index"] if op.name == "insert" else op.operands[2], op.operands[1])
             value = op.operands[0]
             # Of two stores behind each other the second need not load what the first has stored.
@@ -127,7 +126,7 @@ class Components:
                 continue
             seen.add(v)
             for op, place in self._yielded.get(v, ()):
-                if op.name != "if":
+                if not is_branch(op):
                     return None
                 left.append(op.results[place])
             for op in self._uses.get(v, ()):
@@ -135,7 +134,7 @@ class Components:
                     found[op.attrs["index"]] = None
                 elif op.name == "extract_dyn" and op.operands[0] is v:
                     found[op.operands[1]] = None
-                elif op.name in _INSERTS and op.operands[0] is v:
+                elif op.name in INSERTS and op.operands[0] is v:
                     left.append(op.result)
                 elif not (op.name == "store" and Access(op).value is v and self.stored(op) is not None):
                     return None

@@ -20,7 +20,7 @@ from diffkern.contracts.manifest import Conflict
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Array
 from diffkern.ir.views import Access
-from diffkern.ops.memory import ACCUMULATES
+from diffkern.ops.memory import ACCUMULATES, ELEMENTS
 
 
 def analyse_conflicts(fn: Function, buffers: Sequence[Value]) -> list[Conflict]:
@@ -30,7 +30,7 @@ def analyse_conflicts(fn: Function, buffers: Sequence[Value]) -> list[Conflict]:
     forms = AffineForms(seen.fn)
     sites: dict[Value, list[Op]] = {b: [] for b in buffers}
     for op in walk(seen.fn.body):
-        if op.name in ("load", "store", "accumulate", "atomic") and Access(op).array in sites:
+        if op.name in ELEMENTS and Access(op).array in sites:
             sites[Access(op).array].append(op)
     found = [_in_elements() if _points(b) else _classify(forms, fn.tid_arity, sites[b]) for b in buffers]
     # Modes are noted in the ops of the shadow; transfer them to the tile ops they stand for.

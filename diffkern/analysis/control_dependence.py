@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import BOOL, Array, Scalar, is_differentiable
-from diffkern.ir.views import Access, If, Slot, deciding, loop
+from diffkern.ir.views import Access, If, Slot, deciding, is_branch, is_loop, loop
 from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
 from diffkern.ops.row import Diff, Effect
 from diffkern.ops.table import lookup
@@ -74,7 +74,7 @@ def _made(op: Op) -> set[Value]:
     if op.name in WRITES:
         # Memory is tracked per array: a store to any element makes the stored value a source of every load from it.
         made.add(Access(op).array)
-    elif op.name in ("for", "while"):
+    elif is_loop(op):
         made.update(v for chain in loop(op).chains for v in chain)
     elif op.name == "stack_set":
         made.add(Slot(op).stack)
@@ -86,8 +86,8 @@ def _decides(op: Op) -> Iterable[Value]:
     row = lookup(op.name)
     if op.name in ACCESSES:
         return Access(op).places
-    if op.name == "tile_map":
-        alone = all(lookup(inner.name).effect is Effect.PURE for inner in walk(op.attrs["body"]))
+    if (body := op.attrs.get("body")) is not None:
+        alone = all(lookup(inner.name).effect is Effect.PURE for inner in walk(body))
         return () if alone else op.operands
     if op.regions:
         return deciding(op)
@@ -111,9 +111,9 @@ def _sources(op: Op, found: set[Value]) -> Iterable[Value]:
         if op.name in ATOMICS and is_found:
             return written.array, written.value
         return (written.value,) if written.array in found else ()
-    if op.name == "if":
+    if is_branch(op):
         return [v for result, *either in If(op).choices if result in found for v in either]
-    if op.name in ("for", "while"):
+    if is_loop(op):
         return [v for chain in loop(op).chains if not found.isdisjoint(chain) for v in chain]
     if op.name == "stack_set":
         return Slot(op).values if Slot(op).stack in found else ()

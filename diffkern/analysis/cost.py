@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from diffkern.ir.nodes import Function, Op, Region
 from diffkern.ir.types import Tile
 from diffkern.ir.views import is_loop
+from diffkern.ops.row import TileWork
 from diffkern.ops.table import lookup
 
 UNKNOWN_TRIPS = 16.0
@@ -31,13 +32,14 @@ def _tile(op: Op) -> float:
     """Return the work of an operation on tiles, most of which is vectorised."""
     sizes = [v.type.size for v in (*op.operands, *op.results) if isinstance(v.type, Tile)]
     largest = float(max(sizes, default=1))
-    if op.name == "tile_map":
+    work = lookup(op.name).work
+    if work is TileWork.BODIES:
         return largest * (1.0 + _region(op.attrs["body"])) / 4.0
-    if op.name in ("tile_matmul", "tile_cholesky", "tile_triangular_solve", "tile_sort"):
+    if work is TileWork.PRODUCTS:
         first = op.operands[0].type
         inner = first.shape[-1] if isinstance(first, Tile) else 1
         return largest * inner / 8.0
-    return 1.0 if op.name in ("tile_extract", "tile_reshape", "tile_permute", "tile_broadcast") else largest / 2.0
+    return 1.0 if work is TileWork.NONE else largest / 2.0
 
 
 def _region(region: Region) -> float:

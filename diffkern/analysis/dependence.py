@@ -27,7 +27,9 @@ from diffkern.analysis.tile_access import shadow
 from diffkern.contracts.manifest import RaceCheck, Unproved
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
-from diffkern.ir.views import Access, For
+from diffkern.ir.views import Access, For, is_branch
+from diffkern.ops.composite import INSERTS
+from diffkern.ops.scalar import SUMS
 
 
 class Source(enum.Enum):
@@ -75,7 +77,7 @@ class Positions:
             self.number[op] = len(self.number)
             self.branches[op] = branches
             for k, sub in enumerate(op.regions):
-                self.visit(sub, (*branches, (op, k)) if op.name == "if" else branches)
+                self.visit(sub, (*branches, (op, k)) if is_branch(op) else branches)
 
     def exclusive(self, a: Op, b: Op) -> bool:
         """Return whether two ops are in different branches of one if (within one iteration of all common loops)."""
@@ -141,7 +143,7 @@ class _Classes:
             elif not is_atomic and self.implied(load, write):
                 if self.checks.by_index and not self.keeps_the_rest(load, write):
                     trusted.append(Unproved(self.position[Access(load).array], load.loc, write.loc))
-            elif self.stamped and (not is_atomic or write.attrs["kind"] in ("add", "sub")):
+            elif self.stamped and (not is_atomic or write.attrs["kind"] in SUMS):
                 is_atomic = False  # where one thread alone adds, it does so in the order of its program
                 unproved.append(Unproved(self.position[Access(load).array], load.loc, write.loc))
             else:
@@ -185,7 +187,7 @@ class _Classes:
         """Return whether a store only sets components of the loaded value: threads may then share an element."""
         value, made = Access(write).value, self.forms.producer
         is_changed = False
-        while (op := made.get(value)) is not None and op.name in ("insert", "insert_dyn"):
+        while (op := made.get(value)) is not None and op.name in INSERTS:
             value, is_changed = op.operands[0], True
         return is_changed and value is load.result
 

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.views import is_branch
 
 __all__ = ["Exclusive"]
 
@@ -43,7 +44,7 @@ class Exclusive:
         for op in region.ops:
             self._under[op] = under
             for k, inside in enumerate(op.regions):
-                chosen = op.name == "if" and op.operands[0] in self._made
+                chosen = is_branch(op) and op.operands[0] in self._made
                 self._enter(inside, (*under, (op.operands[0], k == 0)) if chosen else under)
 
     def _facts(self, op: Op) -> Mapping[Key, bool]:

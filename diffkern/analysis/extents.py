@@ -23,10 +23,9 @@ from diffkern.contracts import manifest
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Scalar, is_exact_index, is_shared, scalar_of
 from diffkern.ir.views import Access, For
+from diffkern.ops.memory import PRIMAL_ELEMENTS
 
 __all__ = ["certain_extents", "update_by_all"]
-
-_ACCESSES = frozenset({"load", "store", "atomic"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
     position = {p: k for k, p in enumerate(fn.params)}
     found: dict[manifest.Access, None] = {}
     for op, loops in _executed(forms, fn.body, {}):
-        if op.name not in _ACCESSES or Access(op).array not in position:
+        if op.name not in PRIMAL_ELEMENTS or Access(op).array not in position:
             continue
         # A loop whose trips depend on shapes may make none; then the access does not happen and must not be checked.
         trips = tuple(_linear(loop.hi - loop.lo, position) for loop in loops.values() if not _trips(loop))

@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from diffkern.contracts.manifest import Ids
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Scalar
-from diffkern.ir.views import If, loop
+from diffkern.ir.views import If, is_branch, is_loop, loop
 from diffkern.lang.queries import ADDRESS_BITS
+from diffkern.ops.memory import BY_ADDRESS
 
 __all__ = ["ids_of"]
 
@@ -28,7 +29,7 @@ def ids_of(fn: Function) -> Ids | None:
     numbers = {op.result: int(op.attrs["value"]) for op in ops if op.name == "const" and _is_word(op.result)}
     sources, position = _sources(ops, numbers), {p: k for k, p in enumerate(fn.params)}
     # From the accesses back to where their ids come from.
-    found = {op.operands[0] for op in ops if op.name in ("peek", "fetch")}
+    found = {op.operands[0] for op in ops if op.name in BY_ADDRESS}
     left, parameters, places = list(found), set(), set()
     while left:
         value = left.pop()
@@ -53,9 +54,9 @@ def _sources(ops: Iterable[Op], numbers: Mapping[Value, int]) -> dict[Value, Seq
     """
     found: dict[Value, Sequence[Value]] = {}
     for op in ops:
-        if op.name == "if":
+        if is_branch(op):
             found.update((result, either) for result, *either in If(op).choices)
-        elif op.name in ("for", "while"):
+        elif is_loop(op):
             for first, *inside, last, result in loop(op).chains:
                 found.update((v, (first, last)) for v in (*inside, result))
         elif op.name == "select":

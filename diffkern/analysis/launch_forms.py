@@ -15,7 +15,7 @@ from typing import TypeAlias
 from diffkern.analysis.affine import AffineForms
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Array, Kind, Scalar, is_exact_index
-from diffkern.ir.views import For, If
+from diffkern.ir.views import For, If, is_branch
 
 __all__ = ["Comparison", "Key", "LaunchForms", "Linear", "Polynomial"]
 
@@ -249,7 +249,7 @@ class LaunchForms:
     def under(self, op: Op) -> Iterator[Comparison]:
         """Iterate over the comparisons that the branches around an op imply for a thread that executes it."""
         for around, k in self.place[op]:
-            if around.name == "if":
+            if is_branch(around):
                 yield from self._holds(If(around).condition, k == 0)
 
     def _holds(self, condition: Value, is_true: bool) -> Iterator[Comparison]:
@@ -262,7 +262,7 @@ class LaunchForms:
         elif op.name == ("and" if is_true else "or"):
             for v in op.operands:
                 yield from self._holds(v, is_true)
-        elif op.name == "if":
+        elif is_branch(op):
             yield from self._chosen(If(op), condition, is_true)
         elif all(isinstance(v.type, Scalar) and v.type.kind is Kind.INT for v in op.operands):
             name = op.name if is_true else _NEGATED.get(op.name, "")

@@ -19,7 +19,8 @@ from diffkern.analysis.affine import AffineForms, tid_term
 from diffkern.analysis.uniformity import is_per_thread
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile, Type
-from diffkern.ir.views import If, Loop, Slot, While, deciding, loop
+from diffkern.ir.views import If, Loop, Slot, While, deciding, is_branch, loop
+from diffkern.ops.memory import SLOTS
 from diffkern.ops.row import Effect
 from diffkern.ops.row import Uniformity as Level
 from diffkern.ops.table import lookup
@@ -107,7 +108,7 @@ def _of_tiles(fn: Function, rows: bool = False) -> set[Value]:
         if rows and op.name == "tid":
             return bool(op.attrs["axis"] == fn.tid_arity - 1)
         own = is_per_thread(op) or lookup(op.name).effect is Effect.ATOMIC
-        return own or (op.name in ("tile_extract", "tile_reduce") and not OF_THREADS.isdisjoint(op.attrs))
+        return own or ("share" in lookup(op.name).optional and not OF_THREADS.isdisjoint(op.attrs))
 
     return _varying(fn, differs, counts=lambda t: not isinstance(t, Tile), same=_block_indices(fn))
 
@@ -186,7 +187,7 @@ def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
         if has_barrier(op):
             inside = [inner for sub in op.regions for inner in walk(sub)]
             own = {inner.result for inner in inside if inner.name == "stack_new"}
-            used = (Slot(inner).stack for inner in inside if inner.name in ("stack_get", "stack_set"))
+            used = (Slot(inner).stack for inner in inside if inner.name in SLOTS)
             found.update((v, made[v]) for v in used if v not in own)
     return found
 
@@ -242,11 +243,11 @@ class _Spread:
             if self.differs(op):
                 changed |= not self.varying.issuperset(op.results)
                 self.varying.update(op.results)
-            elif self.stacks is not None and op.name in ("stack_get", "stack_set"):
+            elif self.stacks is not None and op.name in SLOTS:
                 changed |= self.stack(op)
             elif not op.regions or op.name == "ruled":
                 changed |= self.spread(op.results, op.operands)
-            elif op.name == "if":
+            elif is_branch(op):
                 # The result of an if differs if the values do, or if the condition chooses differently.
                 for r, a, b in If(op).choices:
                     changed |= self.spread([r], (a, b, If(op).condition))

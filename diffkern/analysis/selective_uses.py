@@ -10,20 +10,16 @@ from __future__ import annotations
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile
+from diffkern.ir.views import is_branch
+from diffkern.ops.row import TileUse
 from diffkern.ops.table import lookup
 
 __all__ = ["maps_with_choices"]
 
-_WHOLE = frozenset({
-    "tile_map", "tile_store", "tile_atomic", "tile_permute", "tile_reshape", "tile_broadcast", "tile_fft",
-    "tile_matmul", "tile_cholesky", "tile_triangular_solve",
-})  # fmt: skip
-"""Operations in which all elements of a tile have their part; of a map that depends on its function."""
-
 
 def maps_with_choices(fn: Function) -> list[Op]:
     """Return the maps of a function whose results are not used for all elements in the same way."""
-    if not any(op.name == "tile_map" for op in walk(fn.body)):
+    if not any("body" in op.attrs for op in walk(fn.body)):
         return []
     chosen: set[Value] = set()
     found: dict[Op, None] = {}
@@ -34,7 +30,7 @@ def maps_with_choices(fn: Function) -> list[Op]:
 def _backwards(region: Region, chosen: set[Value], found: dict[Op, None]) -> None:
     """Collect the tiles that are used selectively, from the end of a region to its beginning."""
     for op in reversed(region.ops):
-        if op.name == "if":
+        if is_branch(op):
             for sub in op.regions:
                 # In the trip that takes the other branch, the yields and all outer values used here get no cotangent.
                 chosen.update(sub.yields)
@@ -44,7 +40,7 @@ def _backwards(region: Region, chosen: set[Value], found: dict[Op, None]) -> Non
             _through_loop(op, chosen, found)
         else:
             is_chosen = not chosen.isdisjoint(op.results)
-            if is_chosen and op.name == "tile_map":
+            if is_chosen and "body" in op.attrs:
                 found[op] = None
             # Selectivity is inherited backwards: an operand of a selectively used result may be needed in parts only.
             if is_chosen or not _keeps_all(op):
@@ -68,11 +64,10 @@ def _through_loop(op: Op, chosen: set[Value], found: dict[Op, None]) -> None:
 
 def _keeps_all(op: Op) -> bool:
     """Return whether all elements of the tiles that an op takes contribute to its results."""
-    if op.name == "tile_map":
+    use = lookup(op.name).use
+    if use is TileUse.OF_BODIES:
         return not any(_chooses(inner) for inner in walk(op.attrs["body"]))
-    if op.name in ("tile_reduce", "tile_scan"):
-        return str(op.attrs.get("kind", "add")) == "add"
-    return op.name in _WHOLE
+    return use is TileUse.ALL or (use is TileUse.OF_SUMS and op.attrs.get("kind", "add") == "add")
 
 
 def _chooses(op: Op) -> bool:

@@ -21,7 +21,7 @@ from diffkern.analysis.scopes import has_barrier
 from diffkern.analysis.threads import Never, relate
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import is_shared
-from diffkern.ir.views import Access, If, loop
+from diffkern.ir.views import Access, If, is_branch, loop
 
 __all__ = ["finalize_shared_updates", "races_in_blocks"]
 
@@ -167,7 +167,7 @@ class _Phases:
                 here = start(set())
             elif not has_barrier(op):
                 self._own(op, region, here, (), in_loop)
-            elif op.name == "if":
+            elif is_branch(op):
                 ends = [self._region(sub, {here}, in_loop) for sub in op.regions]
                 here = start(ends[0] | ends[1])
             else:
@@ -204,7 +204,7 @@ class _Phases:
 
     def guards(self, site: Op, forms: _BlockForms) -> set[Op]:
         """Return the branches around an op that a single thread of the block takes."""
-        return {op for op in self.home[site][1] if op.name == "if" and self._takes_one(op, site, forms)}
+        return {op for op in self.home[site][1] if is_branch(op) and self._takes_one(op, site, forms)}
 
     def _takes_one(self, branch: Op, site: Op, forms: _BlockForms) -> bool:
         test = forms.producer.get(If(branch).condition)
@@ -221,6 +221,6 @@ class _Phases:
         while True:
             yield from (op for op in region.ops if self.segment.get(op) is here)
             # Ops around a loop are executed once, those in it perhaps never: the walk outwards ends at the first loop.
-            if not around or around[-1].name != "if":
+            if not around or not is_branch(around[-1]):
                 return
             region, around = self.home[around[-1]][0], around[:-1]

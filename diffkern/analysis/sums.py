@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import BOOL, scalar_of
 from diffkern.ir.views import Access
+from diffkern.ops.scalar import SUMS
 
 __all__ = ["needed_for", "uniform_sums", "used_values"]
 
@@ -48,7 +49,7 @@ def _is_sum(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: It
     if op.name == "accumulate":
         if op.attrs["mode"] != "reduce":
             return False
-    elif op.name != "atomic" or op.attrs["kind"] not in ("add", "sub") or op.results[0] in used:
+    elif op.name != "atomic" or op.attrs["kind"] not in SUMS or op.results[0] in used:
         return False
     elif not all(_only_accumulates(other, used) for other in ops if Access(op).array in other.operands):
         return False  # the thread may look at what it added
@@ -60,5 +61,5 @@ def _is_sum(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: It
 
 def _only_accumulates(op: Op, used: set[Value]) -> bool:
     if op.name == "atomic":
-        return op.attrs["kind"] in ("add", "sub") and op.results[0] not in used
+        return op.attrs["kind"] in SUMS and op.results[0] not in used
     return op.name in ("accumulate", "shape")

@@ -15,6 +15,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, Array, Tile, value_type
 from diffkern.ir.views import Access
+from diffkern.ops.memory import LOADS
 
 _ELEMENT = {"tile_load": "load", "tile_store": "store", "tile_atomic": "atomic", "tile_accumulate": "accumulate"}
 
@@ -59,7 +60,7 @@ def _access(b: Builder, op: Op, accesses: dict[Op, Op]) -> None:
     array = Access(op).array
     assert isinstance(array.type, Array)
     offsets = Access(op).index
-    t = op.result.type if op.name == "tile_load" else Access(op).value.type
+    t = op.result.type if op.name in LOADS else Access(op).value.type
     assert isinstance(t, Tile)
     outer = b.region
     index: list[Value] = []
@@ -78,7 +79,7 @@ def _access(b: Builder, op: Op, accesses: dict[Op, Op]) -> None:
             k = b.one("tile_extract", Access(op).places[-1], k)
         index.append(b.add(b.cast(offset, INT32), k))
     wrap = (False,) * len(index)
-    if op.name == "tile_load":
+    if op.name in LOADS:
         b.op("load", array, *index, wrap=wrap)
     else:
         attrs = {k: v for k, v in op.attrs.items() if k in ("kind", "mode")}

@@ -14,14 +14,15 @@ from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.errors import KernelTypeError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Stack, Tile
-from diffkern.ir.views import deciding
-from diffkern.ops import warps
+from diffkern.ir.views import deciding, is_branch
+from diffkern.ops import tile, warps
+from diffkern.ops.table import lookup
 from diffkern.ops.tile import of_block
 
 __all__ = ["check_threads", "needs_rows", "threads_of"]
 
 
-_OF_TILES: Final = frozenset({"tile_fill", "tile_extract", "tile_replace", "tile_add_at"})
+_OF_TILES: Final = frozenset(row.name for row in tile.ROWS if "threads" in row.optional)
 _BESIDE_TILES: Final = frozenset({"barrier", *(row.name for row in warps.ROWS)})
 
 
@@ -84,15 +85,14 @@ def _only_reads(op: Op, divergent: Op) -> bool:
 def _check(op: Op, varying: set[Value], divergent: Op | None) -> None:
     if divergent is not None:
         where = f" in line {divergent.loc.line}" if divergent.loc is not None else ""
-        what = "the condition" if divergent.name == "if" else "the loop"
+        what = "the condition" if is_branch(divergent) else "the loop"
         raise KernelTypeError(
             f"some threads of a block may miss this work on a tile: {what}{where} depends on the thread",
             loc=op.loc,
             remedy="let all threads reach it",
         )
     # Operations that take or give a number of each thread may have operands that differ between them.
-    each = op.name in ("tile_fill", "tile_replace") and op.attrs.get("threads")
-    own = each or op.name in ("tile_extract", "tile_add_at")
+    own = lookup(op.name).apart or op.attrs.get("threads")
     if not own and any(v in varying and not isinstance(v.type, Tile) for v in op.operands):
         raise KernelTypeError(
             f"the threads of a block work on a tile together here, with numbers that differ between them ({op.name})",

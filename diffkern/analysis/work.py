@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, For
+from diffkern.ops.memory import ELEMENTS, UPDATES
 from diffkern.ops.table import lookup
 
 __all__ = ["Work", "work_of"]
@@ -65,7 +66,7 @@ class _Count:
 
     def simple(self, op: Op, times: float) -> None:
         self.fold(op)
-        if op.name in ("load", "store", "atomic", "accumulate"):
+        if op.name in ELEMENTS:
             self.access(op, times)
         elif op.results:
             self.flops += times * _flops(op)
@@ -73,7 +74,7 @@ class _Count:
     def access(self, op: Op, times: float) -> None:
         array = Access(op).array
         assert isinstance(array.type, Array)
-        if op.name in ("atomic", "accumulate"):
+        if op.name in UPDATES:
             self.flops += times * _components(array)
         size = times * array.type.dtype.itemsize
         # An atomic update reads and writes its element.

@@ -25,6 +25,7 @@ from diffkern.ir.types import BFLOAT16, BOOL, FLOAT32, STORAGE_ONLY, Array, Scal
 from diffkern.ir.views import Access
 from diffkern.kernels.kernel import Kernel
 from diffkern.lower.cuda_plan import cuda_plan, dynamic_shared_bytes
+from diffkern.ops.memory import ELEMENT_WRITES
 from diffkern.printing.cuda_memory import as_tuple, size_of
 from diffkern.printing.names import Names
 from diffkern.printing.standalone import Copied, copied
@@ -34,7 +35,6 @@ __all__ = ["export"]
 _EXTENT = 8
 """Along each axis of the arrays of the main program."""
 
-_CHANGES = frozenset({"store", "atomic", "accumulate"})
 _TAKEN = frozenset({"cuda", "launch", "math", "np"})
 _LAUNCH = '''\
 def launch(kernel, dim, *arguments, block_dim={threads}):
@@ -254,7 +254,7 @@ def _indented(lines: Sequence[str]) -> str:
 
 def _written(program: _Printed) -> list[str]:
     """Return the parameters whose elements the program changes."""
-    changed: set[Value] = {Access(op).array for op in walk(program.fn.body) if op.name in _CHANGES}
+    changed: set[Value] = {Access(op).array for op in walk(program.fn.body) if op.name in ELEMENT_WRITES}
     return [name for name, p in zip(program.parameters, program.fn.params, strict=True) if p in changed]
 
 

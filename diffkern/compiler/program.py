@@ -37,7 +37,7 @@ from diffkern.contracts.manifest import (
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import HELD, SHARED, Array
-from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
+from diffkern.ops.memory import ACCESSES, ATOMICS, BY_ADDRESS, LOADS, WRITES
 
 __all__ = ["Program", "adjoint_manifest", "checks", "forward_manifest", "outputs"]
 
@@ -98,7 +98,7 @@ def forward_manifest(
     arguments, whole, read = _arguments(types), overwritten_whole(fn), _shapes_read(fn)
     own, outside, boxes = len(arguments), len(types), boxes_of(forward)
     # Handles and nested arrays are followed at launch, so the run time has to know which objects they may lead to.
-    by_id = any(op.name in ("peek", "fetch") or _is_pointing(op) for op in walk(fn.body))
+    by_id = any(op.name in BY_ADDRESS or _is_pointing(op) for op in walk(fn.body))
     return Manifest(
         tid_arity=fn.tid_arity,
         cost=float(thread_cost(fn)),

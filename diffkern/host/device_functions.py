@@ -38,6 +38,7 @@ from diffkern.ir.types import Array, Scalar, Stack, Type, is_differentiable, val
 from diffkern.lang import DType
 from diffkern.lang.called import Form
 from diffkern.lang.library import Composed
+from diffkern.ops.memory import ELEMENT_WRITES
 from diffkern.ops.table import lookup
 from diffkern.opt.reports import without_assertions, without_breakpoints
 from diffkern.printing.functions import Structure, to_cuda_function, to_python_function
@@ -68,7 +69,7 @@ class DeviceFunction:
     @property
     def written(self) -> frozenset[int]:
         """The array parameters that it writes to."""
-        arrays = {op.operands[0] for op in walk(self.fn.body) if op.name in _WRITES}
+        arrays = {op.operands[0] for op in walk(self.fn.body) if op.name in ELEMENT_WRITES}
         return frozenset(k for k, p in enumerate(self.fn.params) if p in arrays)
 
     def lowered(self, target: str) -> Function:
@@ -84,7 +85,6 @@ class DeviceFunction:
         return to_cuda_function(self.lowered(target), self.returns, self.arguments, tid=tid)
 
 
-_WRITES = frozenset({"store", "atomic", "accumulate"})
 _CALLED = Settings(launched=False)
 
 

@@ -26,6 +26,7 @@ __all__ = [
     "BLOCKS",
     "CPU",
     "CUDA",
+    "EXPANDED",
     "LOOPS",
     "NORMAL",
     "PRIMAL",
@@ -122,7 +123,7 @@ STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "blocks", "d
 _TILES, _COMPOSITES, _STACKS, _RULES, _WARPS = map(_family, ("tile", "composite", "stack", "rule", "warp"))
 _INTERNAL = frozenset(row.name for row in all_ops().values() if row.diff is Diff.INTERNAL)
 _WORK_OF_BLOCKS = frozenset({"block_thread", "barrier", "lane_left", "aligned"})
-_EXPANDED = frozenset({"digamma", "polygamma"})
+EXPANDED = frozenset({"digamma", "polygamma"})
 _LOOP_STACKS = _STACKS | {"next_checkpoint"}
 _OF_THREADS = frozenset({"buffer_new", "buffer_get", "buffer_set"})
 _WHOLE = frozenset({"construct", "extract"})
@@ -191,7 +192,7 @@ CPU = SERIAL.then(
     "is marked",
     ops=("array_at",),
     # Composites survive as values in memory and at calls: only `construct` and `extract` remain of their operations.
-    gone=_COMPOSITES - _WHOLE | _EXPANDED,
+    gone=_COMPOSITES - _WHOLE | EXPANDED,
     marks=("as_written",),
 )
 BLOCKS = PROGRAM.then(
@@ -209,7 +210,7 @@ CUDA = BLOCKS.then(
     "arithmetic is of scalars, and no operation is dead; vectors and matrices are only composed and decomposed; "
     "arithmetic that makes integers is marked",
     ops=("array_at",),
-    gone=_COMPOSITES - _WHOLE | _EXPANDED,
+    gone=_COMPOSITES - _WHOLE | EXPANDED,
     marks=("as_written",),
 )
 

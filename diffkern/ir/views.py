@@ -208,6 +208,16 @@ def is_loop(op: Op) -> bool:
     return op.name in ("for", "while")
 
 
+def is_branch(op: Op) -> bool:
+    """Return whether an op is an ``if``."""
+    return op.name == "if"
+
+
+def is_control(op: Op) -> bool:
+    """Return whether an op is a branch or a loop."""
+    return is_branch(op) or is_loop(op)
+
+
 def loop(op: Op) -> Loop:
     """Return the view of a loop of either kind."""
     return For(op) if op.name == "for" else While(op)
@@ -215,7 +225,7 @@ def loop(op: Op) -> Loop:
 
 def control(op: Op) -> If | For | While:
     """Return the view of a branch or loop."""
-    return If(op) if op.name == "if" else loop(op)
+    return If(op) if is_branch(op) else loop(op)
 
 
 def deciding(op: Op) -> tuple[Value, ...]:

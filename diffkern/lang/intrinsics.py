@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import math
-import operator
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, Final, TypeVar
@@ -20,12 +19,15 @@ from diffkern.errors import KernelError, KernelTypeError, described, is_of_user
 from diffkern.lang import output
 from diffkern.lang.annotations import TileAnnotation, tile_annotation
 from diffkern.lang.called import evaluated
+from diffkern.lang.function_rows import ROWS
 from diffkern.lang.library import COMPOSED, Composed
-from diffkern.lang.reference import docstring, entry_of, family_of
-from diffkern.lang.reference_entries import Family
+from diffkern.lang.reference import described as documented
+from diffkern.lang.reference import entry_of, family_of
 from diffkern.lang.values import CompositeValue
 from diffkern.ops import composite, scalar
+from diffkern.ops.function import Family, FunctionRow
 from diffkern.ops.row import Entry, OpDef
+from diffkern.ops.tile_functions import TILE_FUNCTIONS
 from diffkern.process.tracebacks import brief
 
 __all__ = ["INTERNAL", "INTRINSICS", "Intrinsic", "lowering_key"]
@@ -50,7 +52,7 @@ class Intrinsic:
         signature: str,
         doc: str,
         host: Callable[..., Any] | None = None,
-        row: OpDef | None = None,
+        row: OpDef | FunctionRow | None = None,
         in_kernels_alone: bool = False,
     ) -> None:
         self.name: Final = name
@@ -64,7 +66,7 @@ class Intrinsic:
     @property
     def __doc__(self) -> str:  # type: ignore[override]
         # Made when it is asked for: there are hundreds of built-ins, and most programs never look.
-        return docstring(self.name, self.signature, self.summary, self._row, self._host)
+        return documented(self.name, self.signature, self.summary, self.entry)
 
     @property
     def signatures(self) -> tuple[str, ...]:
@@ -134,160 +136,6 @@ def _named(name: str) -> Intrinsic | Composed:
     return INTRINSICS[name]
 
 
-def _sign(x: Any) -> Any:
-    return -1.0 if x < 0 else 1.0
-
-
-def _smoothstep(lo: float, hi: float, x: float) -> float:
-    t = min(max((x - lo) / (hi - lo), 0.0), 1.0)
-    return t * t * (3.0 - 2.0 * t)
-
-
-_OTHERS: Final[Mapping[str, tuple[str, str, Callable[..., Any] | None]]] = {
-    "tid": ("", "The thread's index: one value, or as many as are unpacked (at most 4).", None),
-    "sign": ("x", "-1 where x < 0, else 1.", _sign),
-    "cast": ("x, dtype", "The value of another type that has the same bits as x.", None),
-    "stop_gradient": ("x", "x, as if it did not depend on anything.", lambda x: x),
-    "nonzero": ("x", "1 where x is not zero, else 0.", lambda x: 1.0 if x != 0 else 0.0),
-    "step": ("x", "1 where x < 0, else 0.", lambda x: 1.0 if x < 0 else 0.0),
-    "frac": ("x", "x - trunc(x).", lambda x: x - float(np.trunc(x))),
-    "degrees": ("x", "Radians to degrees.", math.degrees),
-    "radians": ("x", "Degrees to radians.", math.radians),
-    "pos": ("x", "x.", operator.pos),
-    "clamp": ("x, low, high", "min(max(x, low), high).",
-              lambda x, low, high: builtins.min(builtins.max(x, low), high)),
-    "lerp": ("a, b, t", "a * (1 - t) + b * t.", lambda a, b, t: a * (1.0 - t) + b * t),
-    "smoothstep": ("a, b, x", "A smooth step from 0 at a to 1 at b.", _smoothstep),
-    "where": ("cond, value_if_true, value_if_false",
-              "value_if_true where the condition holds, else value_if_false; only the chosen one is evaluated.",
-              lambda c, a, b: a if c else b),
-    "select": ("cond, value_if_false, value_if_true", "value_if_true where the condition holds, else value_if_false.",
-               lambda c, a, b: b if c else a),
-    "ddot": ("a, b", "The sum of the products of the components of two matrices.", None),
-    "diag": ("vec", "The matrix with a vector as its diagonal.", None),
-    "get_diag": ("mat", "The diagonal of a matrix.", None),
-    "skew": ("vec", "The matrix whose product with w is cross(vec, w).", None),
-    "argmin": ("a", "Where the smallest component of a vector stands.", None),
-    "argmax": ("a", "Where the greatest component of a vector stands.", None),
-    "identity": ("n, dtype=float", "The identity matrix.", None),
-    "vector": ("x, ..., length=None, dtype=None", "The vector of the given components.", None),
-    "matrix": ("x, ..., shape, dtype=None", "The matrix of the given components, row by row.", None),
-    "quaternion": ("x, ..., dtype=None", "The quaternion of the given components x, y, z, w.", None),
-    "transformation": ("p, q, dtype=None", "The transform of a translation and a rotation.", None),
-    "complex": ("re, im=0.0", "The complex number of a real and an imaginary part.", builtins.complex),
-    "matrix_from_rows": ("r0, r1, ...", "The matrix with the given rows.", None),
-    "matrix_from_cols": ("c0, c1, ...", "The matrix with the given columns.", None),
-    "atomic_add": ("arr, i, [j, ...] value", "Add to an element at once; returns the old value.", None),
-    "atomic_sub": ("arr, i, [j, ...] value", "Subtract from an element at once; returns the old value.", None),
-    "atomic_min": ("arr, i, [j, ...] value", "Take the minimum with an element at once; returns the old value.",
-                   None),
-    "atomic_max": ("arr, i, [j, ...] value", "Take the maximum with an element at once; returns the old value.",
-                   None),
-    "atomic_exch": ("arr, i, [j, ...] value", "Replace an element at once; returns the old value.", None),
-    "printf": ("text, *values", "Print a text with values in its fields, as C's printf does.", output.printf),
-    "expect_eq": ("a, b", "Print both where they are not equal.", output.expect_eq),
-    "expect_neq": ("a, b", "Print both where they are equal.", output.expect_neq),
-    "expect_near": ("a, b, tolerance=1e-6", "Print both where they are further apart than the tolerance.",
-                    output.expect_near),
-    "atomic_cas": ("arr, i, [j, ...] compare, value",
-                   "Replace an element at once if it equals compare; returns the old value.", None),
-    "atomic_and": ("arr, i, [j, ...] value", "Combine the bits of an element by and at once; returns the old value.",
-                   None),
-    "atomic_or": ("arr, i, [j, ...] value", "Combine the bits of an element by or at once; returns the old value.",
-                  None),
-    "atomic_xor": ("arr, i, [j, ...] value", "Combine the bits of an element by xor at once; returns the old value.",
-                   None),
-    "shared_array": ("shape, dtype=float", "An array that the threads of a block share; its contents are undefined.",
-                     None),
-    "syncthreads": ("", "Wait until all threads of the block are here; what they wrote is seen afterwards.", None),
-    "block_dim": ("", "Number of threads of a block.", None),
-    "thread_index": ("", "The thread's index in its block.", None),
-    "block_index": ("", "Which block of the launch the thread belongs to.", None),
-}  # fmt: skip
-"""Built-ins that are several operations, or that look at how they are called."""
-
-_OF_BLOCKS: Final = frozenset({"block_dim", "block_index", "shared_array", "syncthreads", "thread_index", "tid"})
-"""Those that ask for threads."""
-
-_TILES: Final[Mapping[str, tuple[str, str]]] = {
-    "tile": ("x, preserve_type=False", "A tile of what the threads of the block hold; on the CPU a block is a thread."),
-    "untile": ("a", "The element of a tile that belongs to this thread of the block."),
-    "tile_from_thread": ("shape, value, thread_idx, storage='register'",
-                         "A tile of what one thread of the block holds."),
-    "tile_randi": ("shape, rng, [min, max], storage='register'",
-                   "Random integers, each the first draw of a generator of its own; the state rng is not advanced."),
-    "tile_randf": ("shape, rng, [min, max], storage='register'",
-                   "Random numbers of [0, 1), or of [min, max), drawn as by tile_randi."),
-    "tile_zeros": ("shape, dtype=float, storage='register'", "A tile of zeros."),
-    "tile_empty": ("shape, dtype=float, storage='register'", "A tile of zeros."),
-    "tile_ones": ("shape, dtype=float, storage='register'", "A tile of ones."),
-    "tile_full": ("shape, value, dtype=None, storage='register'", "A tile of one value."),
-    "tile_arange": ("[start,] stop, [step], dtype=None, storage='register'", "A tile of evenly spaced numbers."),
-    "tile_load": ("a, shape, offset=None, storage='register', bounds_check=True, aligned=False",
-                  "A tile of an array; what lies outside the array is 0."),
-    "tile_store": ("a, t, offset=None, bounds_check=True, aligned=False",
-                   "Write a tile to an array; what lies outside the array is left out."),
-    "tile_atomic_add": ("a, t, offset=None, bounds_check=True, aligned=False",
-                        "Add a tile to an array, each element at once; returns the old elements."),
-    "tile_load_indexed": ("a, indices, shape, offset=None, axis=0, storage='register'",
-                          "A tile of an array, along an axis of the elements that indices name; 0 outside the array."),
-    "tile_store_indexed": ("a, indices, t, offset=None, axis=0",
-                           "Write a tile to an array, along an axis where indices say, no two of them equal."),
-    "tile_atomic_add_indexed": ("a, indices, t, offset=None, axis=0",
-                                "Add a tile to an array, along an axis where indices say; returns the old elements."),
-    "tile_slice_indexed": ("t, indices", "t[indices, :]: what a tile of indices takes along an axis of a tile."),
-    "tile_scatter_add": ("a, i, [j, ...] value, has_value, atomic=True",
-                         "Add what each thread has to the element of the tile a that the thread names."),
-    "tile_scatter_masked": ("a, i, [j, ...] value, has_value",
-                            "Write what each thread has to the element of the tile a that the thread names."),
-    "tile_bit_and_inplace": ("a, i, [j, ...] value", "Combine the bits of an element of the tile a by and."),
-    "tile_bit_or_inplace": ("a, i, [j, ...] value", "Combine the bits of an element of the tile a by or."),
-    "tile_bit_xor_inplace": ("a, i, [j, ...] value", "Combine the bits of an element of the tile a by xor."),
-    "tile_stack": ("capacity, dtype", "An empty stack that the threads of a block share."),
-    "tile_stack_push": ("s, value, has_value", "Push what each thread has; returns the item's place, or -1 for none."),
-    "tile_stack_pop": ("s", "Pop an item for each thread; returns it and its place, which is -1 where there is none."),
-    "tile_stack_clear": ("s", "Make a stack empty."),
-    "tile_stack_count": ("s", "How many items are on a stack."),
-    "tile_view": ("t, offset, shape=None", "A part of a tile."),
-    "tile_assign": ("dst, src, offset=None", "Replace a part of the tile dst by the tile src."),
-    "tile_extract": ("t, i, ...", "An element of a tile."),
-    "tile_transpose": ("a", "The transposed tile."),
-    "tile_broadcast": ("a, shape", "The tile extended to a shape, as NumPy does."),
-    "tile_reshape": ("t, shape", "The same elements in another shape."),
-    "tile_squeeze": ("t, axis=None", "The tile without axes of extent 1."),
-    "tile_astype": ("t, dtype", "The elements converted to another type of number."),
-    "tile_map": ("op, a, [b, ...]", "A function of the elements of one or more tiles of one shape."),
-    "tile_dot": ("a, b", "The sum of the products of the elements, as a tile of shape (1,)."),
-    "tile_axpy": ("alpha, src, dest", "Add alpha * src to the tile dest."),
-    "tile_add_inplace": ("a, b", "Add the tile b to the tile a."),
-    "tile_sub_inplace": ("a, b", "Subtract the tile b from the tile a."),
-    "tile_sum": ("a, axis=None", "The sum of the elements, of all as a tile of shape (1,)."),
-    "tile_min": ("a, axis=None", "The smallest element, of all as a tile of shape (1,); of vectors each component's."),
-    "tile_max": ("a, axis=None", "The greatest element, of all as a tile of shape (1,); of vectors each component's."),
-    "tile_reduce": ("op, a, axis=None", "All elements combined by a function of two."),
-    "tile_argmin": ("a", "Where the smallest element stands in row-major order, as a tile of shape (1,)."),
-    "tile_argmax": ("a", "Where the greatest element stands in row-major order, as a tile of shape (1,)."),
-    "tile_scan_inclusive": ("a", "The sums of the elements up to each one, in row-major order."),
-    "tile_scan_exclusive": ("a", "The sums of the elements before each one, in row-major order."),
-    "tile_scan_max_inclusive": ("a", "The greatest of the elements up to each one, in row-major order."),
-    "tile_scan_min_inclusive": ("a", "The smallest of the elements up to each one, in row-major order."),
-    "tile_fft": ("inout", "Make the rows of a tile of complex numbers, as vec2, their Fourier transforms."),
-    "tile_ifft": ("inout", "The inverse of tile_fft, times the length of a row."),
-    "tile_sort": ("keys, values", "Sort both tiles by the keys, ascending; equal keys keep their order."),
-    "tile_matmul": ("a, b, [out], alpha=1.0, beta=1.0, precision='default'",
-                    "The matrix product; with out, out = alpha * a @ b + beta * out."),
-    "tile_diag_add": ("a, d", "The square tile a with the elements of d added to its diagonal."),
-    "tile_cholesky": ("A, fill_mode='lower'", "The factor L with L @ L^T = A, or U with U^T @ U = A."),
-    "tile_cholesky_solve": ("L, y, fill_mode='lower'", "The solution x of A x = y, for the factor of A."),
-    "tile_lower_solve": ("L, y", "The solution z of L z = y for a lower triangle L."),
-    "tile_upper_solve": ("U, z", "The solution x of U x = z for an upper triangle U."),
-    "tile_cholesky_inplace": ("A, fill_mode='lower'", "Make the tile A its factor."),
-    "tile_cholesky_solve_inplace": ("L, y, fill_mode='lower'", "Make the tile y the solution x of A x = y."),
-    "tile_lower_solve_inplace": ("L, y", "Make the tile y the solution z of L z = y."),
-    "tile_upper_solve_inplace": ("U, z", "Make the tile z the solution x of U x = z."),
-}  # fmt: skip
-
-
 def _make() -> dict[str, Intrinsic | Composed]:
     # Library functions first, of which only the names are known until they are called.
     table: dict[str, Intrinsic | Composed] = {**COMPOSED}
@@ -296,11 +144,9 @@ def _make() -> dict[str, Intrinsic | Composed]:
         if (b := row.built_in) is not None:
             name = b.name or row.name
             table[name] = Intrinsic(name, b.signature, b.doc, b.host, row)
-    for name, (sig, doc, host) in _OTHERS.items():
-        table[name] = Intrinsic(name, sig, doc, host, in_kernels_alone=name.startswith("atomic_") or name in _OF_BLOCKS)
-    for name, (sig, doc) in _TILES.items():
-        # Tiles are what the threads of a block share, so there are none on the host.
-        table[name] = (_Tile if name == "tile" else Intrinsic)(name, sig, doc, in_kernels_alone=True)
+    for made in (*ROWS, *TILE_FUNCTIONS.values()):
+        kind = _Tile if made.name == "tile" else Intrinsic
+        table[made.name] = kind(made.name, made.signature, made.doc, made.host, made, made.in_kernels_alone)
     return table
 
 
@@ -308,28 +154,22 @@ INTRINSICS: Final[Mapping[str, Intrinsic | Composed]] = _make()
 
 
 INTERNAL: Final[Mapping[str, Intrinsic]] = {
-    f"peek_{t}": Intrinsic(f"peek_{t}", "address, index", f"An element of memory of {t}.", in_kernels_alone=True)
-    for t in ("int32", "uint64", "float32", "float64")
-} | {
-    "fetch": Intrinsic(
-        "fetch",
-        "address, cotangents, index",
-        "A float32 of memory, and where its cotangent goes.",
-        in_kernels_alone=True,
-    ),
-    "own_zeros": Intrinsic("own_zeros", "shape, dtype", "An array of the thread's own.", in_kernels_alone=True),
-    **{
-        name: Intrinsic(name, signature, doc, in_kernels_alone=True)
-        for name, signature, doc in (
-            ("block_barrier", "", "The threads of the block that come here wait for each other, on a GPU."),
-            ("warp_thread", "", "The thread's index in its block, on a GPU."),
-            ("warp_shuffle", "mask, value, lane", "What another lane of the warp has as the value."),
-            ("warp_ballot", "mask, condition", "For which lanes of the warp a condition holds, as bits."),
-            ("warp_active", "", "Which lanes of the warp are here, as bits."),
-            ("warp_barrier", "mask", "The lanes of the warp wait for each other."),
-            ("warp_fence", "", "What was written is seen by other blocks before what is written next."),
-        )
-    },
+    name: Intrinsic(name, signature, doc, in_kernels_alone=True)
+    for name, signature, doc in (
+        *(
+            (f"peek_{t}", "address, index", f"An element of memory of {t}.")
+            for t in ("int32", "uint64", "float32", "float64")
+        ),
+        ("fetch", "address, cotangents, index", "A float32 of memory, and where its cotangent goes."),
+        ("own_zeros", "shape, dtype", "An array of the thread's own."),
+        ("block_barrier", "", "The threads of the block that come here wait for each other, on a GPU."),
+        ("warp_thread", "", "The thread's index in its block, on a GPU."),
+        ("warp_shuffle", "mask, value, lane", "What another lane of the warp has as the value."),
+        ("warp_ballot", "mask, condition", "For which lanes of the warp a condition holds, as bits."),
+        ("warp_active", "", "Which lanes of the warp are here, as bits."),
+        ("warp_barrier", "mask", "The lanes of the warp wait for each other."),
+        ("warp_fence", "", "What was written is seen by other blocks before what is written next."),
+    )
 }
 """Built-ins that only library functions call, by name: what no array of a launch stands for, at its address; and what
 is a function of the run time elsewhere.

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 from diffkern.lang.called import evaluated
 from diffkern.lang.generic import Cast, Generic
 from diffkern.lang.reference import described
-from diffkern.lang.reference_entries import Family
+from diffkern.ops.function import Family
 from diffkern.ops.row import Entry
 from diffkern.process.forks import cached_property
 
@@ -237,21 +237,16 @@ _MODULES: Final[Mapping[str, str]] = {
 """Names by the module of ``diffkern.library`` that defines them."""
 
 _FAMILIES: Final[Mapping[str, Family]] = {
-    "bvhs": Family.QUERIES,
-    "complexes": Family.COMPLEX,
-    "decompositions": Family.COMPOSITES,
-    "hash_grids": Family.QUERIES,
-    "meshes": Family.QUERIES,
-    "noise": Family.RANDOM,
-    "numbers": Family.SCALARS,
-    "pairs": Family.COMPOSITES,
-    "quaternions": Family.ROTATIONS,
-    "random": Family.RANDOM,
-    "search": Family.QUERIES,
-    "spatial": Family.ROTATIONS,
-    "tiled_queries": Family.QUERIES,
-    "transforms": Family.ROTATIONS,
-    "vectors": Family.COMPOSITES,
+    module: family
+    for family, modules in (
+        (Family.COMPLEX, "complexes"),
+        (Family.COMPOSITES, "decompositions pairs vectors"),
+        (Family.QUERIES, "bvhs hash_grids meshes search tiled_queries"),
+        (Family.RANDOM, "noise random"),
+        (Family.ROTATIONS, "quaternions spatial transforms"),
+        (Family.SCALARS, "numbers"),
+    )
+    for module in modules.split()
 }
 """The family of a module's functions."""
 

@@ -1,8 +1,8 @@
 """Docstrings of built-in functions: parameters, result and derivative of each, with an example.
 
-The docstring of a built-in is made, when it is first asked for, from its name, its signature and, where it is one
-operation, the row of the table. Everything that the row states, or that follows from it (types, derivative, a value),
-is taken from there; the rest is in :mod:`diffkern.lang.reference_entries`.
+The docstring of a built-in is made, when it is first asked for, from its name, its signature and its row: that of an
+operation, or that of a function of several. A row of an operation need not state an entry: types, derivative and an
+example with its value follow from the rest of the row.
 """
 
 from __future__ import annotations
@@ -13,10 +13,31 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from diffkern.ir.types import BOOL, FLOAT64, INT32, UINT32, Scalar
-from diffkern.lang.reference_entries import BY_FAMILY, ENTRIES, NONE, STEP, Family
+from diffkern.ops.function import NONE, Family, FunctionRow
 from diffkern.ops.row import Diff, Entry, OpDef, TypeRuleError
 
-__all__ = ["described", "docstring", "entry_of", "family_of"]
+__all__ = ["PRELUDE", "described", "entry_of", "family_of"]
+
+PRELUDE: Final = """\
+@dk.kernel
+def example(
+    x: dk.array(dtype=float), y: dk.array(dtype=float),
+    p: dk.array(dtype=int), q: dk.array(dtype=int),
+    w: dk.array(dtype=dk.vec3), e: dk.array(dtype=dk.mat33),
+    a: dk.array2d(dtype=float), b: dk.array2d(dtype=float), c: dk.array2d(dtype=float),
+    grid: dk.uint64, tree: dk.uint64, mesh: dk.uint64,
+):
+    i = dk.tid()
+    u = w[i] + dk.vec3(1.0, 2.0, 3.0)
+    v = dk.vec3(0.5, x[i], 2.0)
+    m = dk.matrix_from_rows(u, v, dk.vec3(0.0, 1.0, 4.0))
+    k = dk.transpose(m)
+"""
+"""The code in front of examples that are lines of a kernel."""
+
+
+_STEP: Final = "0 everywhere."
+"""The derivative of what is constant between jumps."""
 
 _KINDS: Final[Mapping[frozenset[Scalar], str]] = {
     frozenset({FLOAT64}): "float",
@@ -28,50 +49,19 @@ _KINDS: Final[Mapping[frozenset[Scalar], str]] = {
 }
 
 
-def docstring(name: str, signature: str, doc: str, row: OpDef | None, host: Callable[..., Any] | None) -> str:
-    """Return the docstring of a built-in.
-
-    Parameters
-    ----------
-    name, signature, doc : str
-        Its name, its parameters, and what it does in a sentence.
-    row : OpDef or None
-        The row of its operation.
-    host : callable or None
-        The function of Python's numbers.
-    """
-    return described(name, signature, doc, entry_of(name, signature, row, host))
-
-
-def entry_of(name: str, signature: str, row: OpDef | None, host: Callable[..., Any] | None) -> Entry:
-    """Return the entry of a built-in, as it is stated or as it follows from a row.
-
-    Parameters
-    ----------
-    name, signature : str
-        Its name and its parameters.
-    row : OpDef or None
-        The row of its operation.
-    host : callable or None
-        The function of Python's numbers.
-    """
-    # A row that states its own entry needs none here.
-    known = row.built_in.entry if row is not None and row.built_in is not None else ENTRIES[name]
+def entry_of(name: str, signature: str, row: OpDef | FunctionRow | None, host: Callable[..., Any] | None) -> Entry:
+    """Return the entry of a built-in, as its row states it or as it follows from the row."""
+    if isinstance(row, FunctionRow):
+        return row.entry
+    known = row.built_in.entry if row is not None and row.built_in is not None else None
     return known or _of_row(name, signature, row, host)
 
 
-def family_of(name: str, row: OpDef | None) -> Family:
-    """Return the family of a built-in.
-
-    Parameters
-    ----------
-    name : str
-        Its name.
-    row : OpDef or None
-        The row of its operation.
-    """
-    if row is None:
-        return next(family for family, entries in BY_FAMILY.items() if name in entries)
+def family_of(name: str, row: OpDef | FunctionRow | None) -> Family:
+    """Return the family of a built-in."""
+    assert row is not None, name
+    if isinstance(row, FunctionRow):
+        return row.family
     if row.family == "composite":
         return Family.COMPOSITES
     # By what it takes: bits and logic take no floats.
@@ -114,7 +104,7 @@ def _example(text: str) -> Iterator[str]:
 
 
 def _of_row(name: str, signature: str, row: OpDef | None, host: Callable[..., Any] | None) -> Entry:
-    assert row is not None and host is not None, f"{name} has no entry in diffkern/lang/reference_entries.py"  # noqa: PT018
+    assert row is not None and host is not None, f"the row of {name} states no entry"  # noqa: PT018
     kinds = _accepted(row)
     also = row.built_in.also if row.built_in is not None else ""
     return Entry(
@@ -155,7 +145,7 @@ def _result(row: OpDef, kinds: Sequence[Scalar]) -> str:
 def _derivative(row: OpDef, names: Sequence[str], kinds: Sequence[Scalar]) -> str:
     (result,) = row.infer([kinds[-1]] * (row.arity or 0), {})
     if not row.partials:
-        return STEP if FLOAT64 in (result, *kinds) and row.diff is Diff.ZERO and result == FLOAT64 else NONE
+        return _STEP if FLOAT64 in (result, *kinds) and row.diff is Diff.ZERO and result == FLOAT64 else NONE
     formulas = [_named(_exception_last(formula), names) for formula in row.partials]
     by_name = (f"{formula} with respect to {name}" for formula, name in zip(formulas, names, strict=True))
     said = formulas[0] if len(formulas) == 1 else ", ".join(by_name)

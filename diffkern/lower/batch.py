@@ -21,7 +21,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import Array, Tile
-from diffkern.ops.memory import ACCESSES
+from diffkern.ops.memory import ACCESSES, LOADS
 
 __all__ = ["with_examples"]
 
@@ -153,7 +153,7 @@ class _Batched:
         assert isinstance(tile, Tile)
         # The accessed tile gets a leading axis of extent one, and is reshaped to and from the kernel's own shape.
         whole = (1, *tile.shape)
-        if op.name == "tile_load":
+        if op.name in LOADS:
             found = b.one("tile_load", array, self.example, *rest, **{**attrs, "shape": whole})
         else:
             given = b.one("tile_reshape", rest[-1], shape=whole)

@@ -26,7 +26,8 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Scalar, Stack
-from diffkern.ir.views import For, If, Slot, While, loop
+from diffkern.ir.views import For, If, Slot, While, is_branch, loop
+from diffkern.ops.memory import SLOTS
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 from diffkern.opt.dce import has_effect
@@ -219,7 +220,7 @@ class _Blocks:
         for item in self.segments(region):
             if isinstance(item, _Segment):
                 self.segment(item)
-            elif item.name == "if":
+            elif is_branch(item):
                 self.branch(item)
             else:
                 self.loop(item)
@@ -243,7 +244,7 @@ class _Blocks:
                 continue
             if not op.regions:
                 _Common(self, self.env).op(op)
-            elif op.name == "if":
+            elif is_branch(op):
                 self.emit_branch(op, shared, lambda sub: self.once(sub.ops))
             else:
                 self.emit_loop(op, shared, lambda body: self.once(body.ops))
@@ -339,7 +340,7 @@ class _Common(Cloner):
         self.blocks = blocks
 
     def op(self, op: Op) -> None:
-        if op.name in ("stack_get", "stack_set") and op.operands[0] in self.blocks.stacks:
+        if op.name in SLOTS and op.operands[0] in self.blocks.stacks:
             self.stack(op)
             return
         known = {"block_dim": self.blocks.n, "block_index": self.blocks.block}.get(op.name)

@@ -13,13 +13,13 @@ from typing import Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.stages import EXPANDED
 from diffkern.ir.types import FLOAT32, FLOAT64, Scalar
 from diffkern.ops.polygamma import ROOT, cotangents, series, tail_from_root
 from diffkern.opt.fold import rounded
 
 __all__ = ["expand_polygammas"]
 
-_NAMES: Final = frozenset({"digamma", "polygamma"})
 _BITS: Final = {FLOAT32: 26, FLOAT64: 55}
 _MAX_SINGLE: Final = 12
 """The highest order whose factors all fit into a float32."""
@@ -37,7 +37,7 @@ def _expand(region: Region, values: dict[Value, Value]) -> None:
         op.operands = tuple(values.get(v, v) for v in op.operands)
         for inner in op.regions:
             _expand(inner, values)
-        if op.name in _NAMES:
+        if op.name in EXPANDED:
             new = Region()
             values[op.result] = _polygamma(Builder(new, op.loc), op.attrs.get("order", 0), op.operands[0])
             ops += new.ops

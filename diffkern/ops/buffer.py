@@ -83,3 +83,6 @@ ROWS = (
         },
     ),
 )  # fmt: skip
+
+PLACES = frozenset(row.name for row in ROWS if "aligned" in row.optional)
+"""The plain accesses of elements."""

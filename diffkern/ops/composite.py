@@ -259,3 +259,7 @@ ROWS: Final = (
         singular=Singular(),
     ),
 )  # fmt: skip
+
+INSERTS = frozenset(row.name for row in ROWS if row.infer in (_insert, _insert_dyn))
+PRODUCTS, QUOTIENTS = frozenset({"mul", "scale"}), frozenset({"div", "unscale"})
+"""Products and quotients of two numbers, or of a vector or matrix and a number."""

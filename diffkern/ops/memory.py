@@ -305,3 +305,19 @@ ROWS = (
     ),
     OpDef("while", "control", None, _while, Effect.CONTROL, Diff.SPECIAL, optional={"guarded": bool}),
 )  # fmt: skip
+
+
+def _elements(*effects: Effect) -> frozenset[str]:
+    return frozenset(row.name for row in ROWS if row.family == "memory" and row.effect in effects)
+
+
+ELEMENT_WRITES = _elements(Effect.WRITE, Effect.ATOMIC)
+UPDATES = _elements(Effect.ATOMIC)
+ELEMENTS = ELEMENT_WRITES | _elements(Effect.READ)
+"""The accesses of single elements of arrays."""
+PRIMAL_ELEMENTS = frozenset(row.name for row in ROWS if row.name in ELEMENTS and row.diff is not Diff.INTERNAL)
+"""Those that a kernel may have before it is differentiated."""
+BY_ADDRESS = frozenset(row.name for row in ROWS if row.effect is Effect.CONSTANT and row.arity is not None)
+"""The reads of memory that belongs to no array of the launch."""
+SLOTS = frozenset(row.name for row in ROWS if row.family == "stack" and row.arity != 0)
+"""The accesses of loop stacks."""

@@ -57,6 +57,24 @@ class Uniformity(enum.Enum):
     THREAD = "thread"  # among none
 
 
+class TileUse(enum.Enum):
+    """The elements of a tile that have their part in what an op makes of it."""
+
+    SOME = "some"
+    ALL = "all"
+    OF_SUMS = "of sums"  # all if its kind is a sum
+    OF_BODIES = "of bodies"  # all if its function chooses nothing
+
+
+class TileWork(enum.Enum):
+    """The ways in which the work of an op grows with the elements of its tiles."""
+
+    ELEMENTS = "elements"
+    PRODUCTS = "products"  # the elements times the extent of the first operand's last axis
+    BODIES = "bodies"  # the elements times the operations of its function
+    NONE = "none"
+
+
 class Singular(NamedTuple):
     """Partial derivatives that are not finite for some operands.
 
@@ -218,6 +236,11 @@ class OpDef:
     lazy
         Of tiles: whether the result has no memory of its own, but its elements are computed from the operands' where
         they are read.
+    use, work, once, apart, element
+        Of tiles: the elements of operands that have their part in the result; the way in which its work grows; whether
+        it reads each element once, so that a map whose result it alone reads is as good as lazy; whether each thread of
+        a block may do it with numbers of its own; the position of the operand that becomes an element of the result, 0
+        if it becomes all elements.
     """
 
     name: str
@@ -253,6 +276,11 @@ class OpDef:
     partials: tuple[str, ...] = ()
     singular: Singular | None = None
     lazy: bool = False
+    use: TileUse = TileUse.SOME
+    work: TileWork = TileWork.ELEMENTS
+    once: bool = False
+    apart: bool = False
+    element: int | None = None
 
     def check_attrs(self, attrs: Mapping[str, Any]) -> None:
         """Check attributes against the schema.

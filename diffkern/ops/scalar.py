@@ -598,3 +598,15 @@ ROWS: Final = (
         py="next_checkpoint({0}, {1}, {2})",
     ),
 )  # fmt: skip
+
+
+def _all(has: Callable[[OpDef], bool]) -> frozenset[str]:
+    return frozenset(row.name for row in ROWS if has(row))
+
+
+SUMS = _all(lambda row: row.affine and row.linear and row.arity == 2)
+DIVISIONS = _all(lambda row: row.divides)
+BOUNDS = _all(lambda row: row.chooses and row.arity == 2)
+LOGIC = _all(lambda row: row.modular and row.commutative and not row.affine)
+EQUALITIES = _all(lambda row: bool(row.negated) and row.commutative)
+ORDERS = _all(lambda row: bool(row.negated) and not row.commutative)

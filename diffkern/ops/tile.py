@@ -29,7 +29,7 @@ from diffkern.ir.types import (
     Vec,
     value_type,
 )
-from diffkern.ops.row import Diff, Effect, OpDef, Tangent, TypeRuleError
+from diffkern.ops.row import Diff, Effect, OpDef, Tangent, TileUse, TileWork, TypeRuleError
 
 Attrs = Mapping[str, Any]
 
@@ -305,11 +305,17 @@ def of_block(op: Op) -> bool:
     return not any(t.own for t in types)
 
 
+_OTHER_LOOK: Mapping[str, Any] = {
+    "tangent": Tangent.LINEAR, "lazy": True, "use": TileUse.ALL, "work": TileWork.NONE,
+}  # fmt: skip
+"""Facts of the same elements in another order or shape."""
+_ALGEBRA: Mapping[str, Any] = {"use": TileUse.ALL, "work": TileWork.PRODUCTS}
+
 ROWS = (
     # Every element is the operand. threads: each of that many threads supplies its own operand
     OpDef(
         "tile_fill", "tile", 1, _fill,
-        attrs={"type": Tile}, optional={"threads": int}, tangent=Tangent.LINEAR, lazy=True,
+        attrs={"type": Tile}, optional={"threads": int}, tangent=Tangent.LINEAR, lazy=True, element=0,
     ),
     # (*operands): tiles of one shape, and values that are the same for all elements. dtypes: those of the results.
     # indexed: the body's first parameters are the element's indices. guarded: the function gets exact zeros for an
@@ -317,6 +323,7 @@ ROWS = (
     OpDef(
         "tile_map", "tile", None, _map,
         attrs={"shape": tuple, "dtypes": tuple, "body": Region, "indexed": bool}, optional={"guarded": bool},
+        use=TileUse.OF_BODIES, work=TileWork.BODIES, once=True,
     ),
     # opaque: as in loads, stores and atomics of elements. along: after the offset comes a tile of int32 that gives the
     # places along this axis: element c is at offset + indices[c]
@@ -325,55 +332,70 @@ ROWS = (
         attrs={"shape": tuple}, optional={"opaque": bool, "along": int},
     ),
     # (array, *offset[, indices], tile)
-    OpDef("tile_store", "tile", None, _store, Effect.WRITE, Diff.SPECIAL, optional={"opaque": bool, "along": int}),
+    OpDef(
+        "tile_store", "tile", None, _store, Effect.WRITE, Diff.SPECIAL,
+        optional={"opaque": bool, "along": int}, use=TileUse.ALL, once=True,
+    ),
     # (array, *offset[, indices], tile); the result is the old elements
     OpDef(
         "tile_atomic", "tile", None, _atomic, Effect.ATOMIC, Diff.SPECIAL,
-        attrs={"kind": str}, optional={"opaque": bool, "along": int},
+        attrs={"kind": str}, optional={"opaque": bool, "along": int}, use=TileUse.ALL, once=True,
     ),
     OpDef(  # as accumulate
         "tile_accumulate", "tile", None, _store, Effect.ATOMIC, Diff.INTERNAL,
-        attrs={"mode": str}, optional={"along": int},
+        attrs={"mode": str}, optional={"along": int}, once=True,
     ),
     # Element k of the result is element offset + k * step along each axis, 0 outside
     OpDef("tile_view", "tile", None, _view, attrs={"shape": tuple, "steps": tuple}, tangent=Tangent.LINEAR, lazy=True),
     # (tile, part, *offset)
     OpDef("tile_insert", "tile", None, _insert, attrs={"steps": tuple}, tangent=Tangent.LINEAR),
-    OpDef("tile_permute", "tile", 1, _permute, attrs={"axes": tuple}, tangent=Tangent.LINEAR, lazy=True),
-    OpDef("tile_broadcast", "tile", 1, _broadcast, attrs={"shape": tuple}, tangent=Tangent.LINEAR, lazy=True),
-    OpDef("tile_reshape", "tile", 1, _reshape, attrs={"shape": tuple}, tangent=Tangent.LINEAR, lazy=True),
+    OpDef("tile_permute", "tile", 1, _permute, attrs={"axes": tuple}, **_OTHER_LOOK),
+    OpDef("tile_broadcast", "tile", 1, _broadcast, attrs={"shape": tuple}, **_OTHER_LOOK),
+    OpDef("tile_reshape", "tile", 1, _reshape, attrs={"shape": tuple}, **_OTHER_LOOK),
     # (tile, *index). threads: each of that many threads takes its own element. share: of a tile with an element per
     # thread. first: the first thread takes the element and the others take 0
     OpDef(
         "tile_extract", "tile", None, _extract,
         optional={"threads": int, "share": bool, "first": bool}, tangent=Tangent.LINEAR,
+        work=TileWork.NONE, apart=True,
     ),
     # (tile, element, *index): the tile with one element replaced; threads: by each of that many threads
-    OpDef("tile_replace", "tile", None, _replace, optional={"threads": int}, tangent=Tangent.LINEAR),
+    OpDef("tile_replace", "tile", None, _replace, optional={"threads": int}, tangent=Tangent.LINEAR, element=1),
     # (tile, element, *index): added to one element, or combined with it in another way, as in an atomic update. each:
     # every thread adds its own value; threads: each of that many threads does
-    OpDef("tile_add_at", "tile", None, _add_at, optional={"each": bool, "threads": int, "kind": str}),
+    OpDef(
+        "tile_add_at", "tile", None, _add_at, optional={"each": bool, "threads": int, "kind": str},
+        apart=True, element=1,
+    ),
     # (tile, indices): elements of an axis, 0 outside
     OpDef("tile_take", "tile", 2, _take, attrs={"axis": int}, tangent=Tangent.LINEAR),
     # (tile, part, indices): adds what tile_take has taken to where it came from
     OpDef("tile_add_along", "tile", 3, _add_along, attrs={"axis": int}, tangent=Tangent.LINEAR),
     # axis None: all elements, shape (1,). share: every thread reduces its own share of the elements
-    OpDef("tile_reduce", "tile", 1, _reduce, attrs={"kind": str, "axis": int | None}, optional={"share": bool}),
+    OpDef(
+        "tile_reduce", "tile", 1, _reduce, attrs={"kind": str, "axis": int | None}, optional={"share": bool},
+        use=TileUse.OF_SUMS, once=True,
+    ),
     # kind: min or max
     OpDef("tile_argreduce", "tile", 1, _argreduce, diff=Diff.ZERO, attrs={"kind": str, "axis": int | None}),
     # In row-major order: sums, or running extrema (kind)
-    OpDef("tile_scan", "tile", 1, _scan, attrs={"exclusive": bool, "backwards": bool}, optional={"kind": str}),
+    OpDef(
+        "tile_scan", "tile", 1, _scan, attrs={"exclusive": bool, "backwards": bool}, optional={"kind": str},
+        use=TileUse.OF_SUMS,
+    ),
     # not normalised
-    OpDef("tile_fft", "tile", 1, _fft, attrs={"inverse": bool}, tangent=Tangent.LINEAR),  # along the last axis
-    OpDef("tile_sort", "tile", 2, _sort),  # (keys, values) -> sorted keys, their values, where each came from
+    # along the last axis
+    OpDef("tile_fft", "tile", 1, _fft, attrs={"inverse": bool}, tangent=Tangent.LINEAR, use=TileUse.ALL),
+    # (keys, values) -> sorted keys, their values, where each came from
+    OpDef("tile_sort", "tile", 2, _sort, work=TileWork.PRODUCTS),
     OpDef("tile_scatter", "tile", 2, _scatter, diff=Diff.INTERNAL),  # (tile, order): element k goes to order[k]
     # (a, b[, c]): a @ b + c
     OpDef(
         "tile_matmul", "tile", None, _matmul,
         attrs={"trans_a": bool, "trans_b": bool, "dtype": Scalar}, optional={"precision": str},
-        tangent=Tangent.BILINEAR,
+        tangent=Tangent.BILINEAR, **_ALGEBRA,
     ),
-    OpDef("tile_cholesky", "tile", 1, _cholesky),  # lower factor; reads the lower triangle
+    OpDef("tile_cholesky", "tile", 1, _cholesky, **_ALGEBRA),  # lower factor; reads the lower triangle
     # (matrix, columns): solves with one triangle of the matrix or of its transpose
-    OpDef("tile_triangular_solve", "tile", 2, _triangular_solve, attrs={"lower": bool, "trans": bool}),
+    OpDef("tile_triangular_solve", "tile", 2, _triangular_solve, attrs={"lower": bool, "trans": bool}, **_ALGEBRA),
 )  # fmt: skip

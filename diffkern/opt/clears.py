@@ -16,7 +16,7 @@ from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array
-from diffkern.ir.views import Access
+from diffkern.ir.views import Access, is_branch
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
@@ -86,7 +86,7 @@ def _follow(op: Op, needing: set[Value]) -> bool:
 def _may_pass(op: Op, array: Value, apart: set[Value]) -> bool:
     """Return whether a store to an array may come after an op instead of before it."""
     if op.regions:
-        return op.name == "if" and all(_may_pass(inner, array, apart) for sub in op.regions for inner in sub.ops)
+        return is_branch(op) and all(_may_pass(inner, array, apart) for sub in op.regions for inner in sub.ops)
     if op.name in _ELEMENTS:
         return Access(op).array in apart and Access(op).array is not array
     return lookup(op.name).effect in _HARMLESS

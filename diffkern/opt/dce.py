@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.views import For, Loop, While, is_loop, loop
+from diffkern.ir.views import For, Loop, While, is_branch, is_loop, loop
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
@@ -58,7 +58,7 @@ class Liveness:
         needed = [r in live for r in op.results]
         if not (any(needed) or self.effect(op)):
             return
-        if op.name == "if":
+        if is_branch(op):
             for sub in op.regions:
                 live |= self.region(sub, {y for y, n in zip(sub.yields, needed, strict=True) if n})
             live.update(op.operands)
@@ -103,7 +103,7 @@ class _Eliminator:
         for op in reversed(region.ops):
             if not (any(r in live for r in op.results) or self.analysis.effect(op)):
                 continue
-            if op.name == "if":
+            if is_branch(op):
                 self.prune_if(op, live)
             elif is_loop(op):
                 self.prune_loop(op, live)

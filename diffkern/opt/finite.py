@@ -23,9 +23,7 @@ READ: Final = "is nan where it is read"
 
 _CALLED: Final = {"add": "the sum", "sub": "the difference", "mul": "the product", "div": "the quotient"}
 
-_PASSED_ON: Final = frozenset({
-    "abs", "const", "construct", "extract", "insert", "neg", "select", "stack_get", "transpose",
-})  # fmt: skip
+_PASSED_ON: Final = frozenset("abs const construct extract insert neg select stack_get transpose".split())
 """Operations whose result is one of their operands, or was looked at when it was kept."""
 
 

@@ -12,7 +12,7 @@ import ctypes
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Kind, Scalar, wrap_integer
-from diffkern.ir.views import For, If
+from diffkern.ir.views import For, If, is_branch
 from diffkern.ops.table import lookup
 
 Number = bool | int | float
@@ -44,7 +44,7 @@ class _Folder:
         region.yields = tuple(self.resolve(v) for v in region.yields)
 
     def op(self, op: Op) -> list[Op]:
-        if op.name == "if":
+        if is_branch(op):
             taken = self.constants.get(If(op).condition)
             if taken is not None:
                 branch = If(op).then if taken else If(op).orelse
@@ -62,7 +62,7 @@ class _Folder:
                 return self.only_trip(op)
         for sub in op.regions:
             self.region(sub)
-        if op.name == "if" and not op.results and not any(sub.ops for sub in op.regions):
+        if is_branch(op) and not op.results and not any(sub.ops for sub in op.regions):
             return []
         if len(op.results) != 1 or op.regions:
             return [op]

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Kind, Scalar
+from diffkern.ops.scalar import ORDERS
 from diffkern.ops.table import lookup
 from diffkern.opt.fold import fold
 from diffkern.opt.ranges import Facts, Ranges
 
 __all__ = ["decide"]
-
-_ORDERS = frozenset({"lt", "le", "gt", "ge"})
 
 
 def decide(fn: Function) -> Function:
@@ -29,7 +28,7 @@ def decide(fn: Function) -> Function:
 class _Decided(Ranges):
     def op(self, op: Op, facts: Facts) -> int | None:
         found = super().op(op, facts)
-        if op.name in _ORDERS and all(isinstance(v.type, Scalar) and v.type.kind is Kind.INT for v in op.operands):
+        if op.name in ORDERS and all(isinstance(v.type, Scalar) and v.type.kind is Kind.INT for v in op.operands):
             holds = self.outcome(op.name, op.operands[0], op.operands[1], facts)
             if holds is not None:
                 op.name, op.attrs, op.operands = "const", {"value": holds, "type": op.result.type}, ()

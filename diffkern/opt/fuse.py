@@ -16,6 +16,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.views import Access, For
 from diffkern.ops.memory import ACCESSES, ACCUMULATES, LOADS, WRITES
 from diffkern.ops.row import Effect
+from diffkern.ops.scalar import SUMS
 from diffkern.ops.table import lookup
 
 __all__ = ["fuse_loops"]
@@ -220,7 +221,7 @@ def _only_sums(loop: For) -> bool:
         while after is not carried:
             op = source.get(after)
             # A partial sum that is used elsewhere would have another value if the order of the trips changed.
-            if op is None or op.name not in ("add", "sub") or uses[after] != 1:
+            if op is None or op.name not in SUMS or uses[after] != 1:
                 return False
             before = [v for v in _augends(op) if _leads_to(v, carried, source)]
             if len(before) != 1:

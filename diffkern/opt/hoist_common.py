@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Mat, Scalar, Vec
-from diffkern.ir.views import If
+from diffkern.ir.views import If, is_branch
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 from diffkern.opt.cse import freeze
@@ -30,7 +30,7 @@ def _visit(region: Region) -> None:
     for op in region.ops:
         for sub in op.regions:
             _visit(sub)  # inner branches first: what they share may be shared further out
-        if op.name == "if":
+        if is_branch(op):
             out += _shared(op)
         out.append(op)
     region.ops[:] = out

@@ -20,8 +20,8 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import INT64, SHARED, STORAGE_ONLY, Array, Scalar, scalar_of
-from diffkern.ir.views import Access, If, Ruled, is_loop, loop
-from diffkern.ops.memory import WRITES
+from diffkern.ir.views import Access, If, Ruled, is_branch, is_loop, loop
+from diffkern.ops.memory import PRIMAL_ELEMENTS, WRITES
 from diffkern.opt.cse import written_arrays
 
 Key = tuple[Value, tuple[Value, ...]]
@@ -104,11 +104,11 @@ class _Promoter:
         region.ops[:] = kept
 
     def tracked(self, op: Op) -> bool:
-        return op.name in ("load", "store", "atomic") and Access(op).array in self.written
+        return op.name in PRIMAL_ELEMENTS and Access(op).array in self.written
 
     def op(self, op: Op, contents: Contents) -> list[Op]:
         op.operands = tuple(self.resolve(v) for v in op.operands)
-        if op.name == "if":
+        if is_branch(op):
             self.branch(op, contents)
         elif is_loop(op):
             return self.loop(op, contents)

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import Kind, Scalar, is_exact_index
-from diffkern.ir.views import Access, For, If, Loop, While
+from diffkern.ir.views import Access, For, If, Loop, While, is_branch
+from diffkern.ops.memory import ELEMENTS
+from diffkern.ops.scalar import BOUNDS
 from diffkern.ops.table import lookup
 
 
@@ -34,7 +36,6 @@ class Facts(dict[Value, int]):
 
 
 _REFINED = frozenset({"add", "sub", "mul", "min", "max"})
-_EXACT = frozenset({"add", "sub", "mul", "neg"})
 """Ops that targets compute without wrapping in an index, so that the bounds of a register do not apply."""
 _DEPTH = 6
 _LAST_THREAD = 2**31 - 2  # each extent of a launch is below 2**31
@@ -67,9 +68,9 @@ class Ranges:
 
     def op(self, op: Op, facts: Facts) -> int | None:
         """Visit an op; return the lower bound of its single integer result where one is known."""
-        if op.name in ("load", "store", "atomic", "accumulate"):
+        if op.name in ELEMENTS:
             self.access(op, facts)
-        elif op.name == "if":
+        elif is_branch(op):
             return self.visit_if(op, facts)
         elif op.name == "for":
             self.visit_for(op, facts)
@@ -112,7 +113,7 @@ class Ranges:
         if exact and op is not None and op.name == "abs" and self.high_of_type(v) >= _LAST_THREAD:
             return max(0, known or 0)  # the least number of 32 bits and more is outside of every array
         if depth and op is not None and op.name in _REFINED:
-            through = exact and op.name not in ("min", "max")
+            through = exact and op.name not in BOUNDS
             # Conditions passed since the operands were computed may have raised their bounds, so the sum is computed
             # again.
             a, b = (self.deep(x, facts, depth - 1, exact=through) for x in op.operands)
@@ -238,7 +239,7 @@ class Ranges:
         y = op.operands[1]
         made = self.producer.get(y)
         top = self.high(y, facts)
-        if top >= self.high_of_type(y) or (exact and made is not None and made.name in _EXACT):
+        if top >= self.high_of_type(y) or (exact and made is not None and lookup(made.name).affine):
             return None
         in_range = b is not None and b >= 0 and a - top >= -self.high_of_type(op.result)
         return a - top if exact or in_range else None
@@ -332,7 +333,7 @@ class Ranges:
         elif op.name == "and" and truth or op.name == "or" and not truth:
             for v in op.operands:
                 self.assume(v, truth, facts)
-        elif op.name == "if" and len(op.results) == 1:
+        elif is_branch(op) and len(op.results) == 1:
             self.assume_branches(op, truth, facts)
         elif negated := lookup(op.name).negated:
             name = op.name if truth else negated

@@ -14,6 +14,7 @@ from diffkern.analysis.control_dependence import compared
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Mat, Scalar, Vec
+from diffkern.ops.composite import QUOTIENTS
 
 __all__ = ["share_reciprocals"]
 
@@ -40,7 +41,7 @@ def share_reciprocals(fn: Function) -> Function:
 
 def _divided_by(op: Op, source: dict[Value, Op]) -> Value | None:
     """Return the root that an op divides by; None for other ops."""
-    return _root(op.operands[1], source) if op.name in ("div", "unscale") else None
+    return _root(op.operands[1], source) if op.name in QUOTIENTS else None
 
 
 def _divisions(op: Op) -> int:

@@ -27,7 +27,10 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile, is_differentiable
+from diffkern.ir.views import is_branch
+from diffkern.ops.composite import PRODUCTS, QUOTIENTS
 from diffkern.ops.row import Diff, Effect
+from diffkern.ops.scalar import BOUNDS
 from diffkern.ops.table import lookup
 from diffkern.ops.tile import of_block
 
@@ -86,9 +89,9 @@ class _Sinker:
         for op in region.ops:
             if op.name == "select" and is_differentiable(op.result.type):
                 self.select(op)
-            if op.name in ("min", "max") and is_differentiable(op.result.type):
+            if op.name in BOUNDS and is_differentiable(op.result.type):
                 self.guard_values(op.operands)
-            if op.name == "if":
+            if is_branch(op):
                 for sub in op.regions:
                     self.sink_into(sub)
                     self.region(sub)
@@ -244,9 +247,9 @@ class _Sinker:
             return False
         if not is_differentiable(op.result.type):
             return False
-        if op.name in ("mul", "scale", "div", "unscale"):
+        if op.name in PRODUCTS | QUOTIENTS:
             # A product with a literal has one factor that varies; a quotient by one has its numerator.
-            factors = op.operands[1:] if op.name in ("div", "unscale") else op.operands
+            factors = op.operands[1:] if op.name in QUOTIENTS else op.operands
             return not any(self.is_finite(v) for v in factors)
         return True
 
@@ -298,7 +301,7 @@ def _used(op: Op) -> tuple[Value, ...]:
 def _is_pure(op: Op) -> bool:
     """Return whether an ``if`` only computes values."""
     return all(
-        inner.name == "if" or lookup(inner.name).effect is Effect.PURE for sub in op.regions for inner in walk(sub)
+        is_branch(inner) or lookup(inner.name).effect is Effect.PURE for sub in op.regions for inner in walk(sub)
     )
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import Mat, Scalar, Type, Vec, is_differentiable, scalar_of
-from diffkern.ir.views import Access, For
+from diffkern.ir.views import Access, For, is_branch
 from diffkern.ops.row import Effect
 from diffkern.ops.table import lookup
 
@@ -46,7 +46,7 @@ def _only_computes(op: Op, unwritten: Collection[Value]) -> bool:
         return False
     if op.name == "load":
         return Access(op).array in unwritten
-    return op.name == "if" or (not op.regions and lookup(op.name).effect is Effect.PURE)
+    return is_branch(op) or (not op.regions and lookup(op.name).effect is Effect.PURE)
 
 
 def _selects_integers(loop: For) -> bool:
@@ -72,7 +72,7 @@ def _follow(region: Region, sums: dict[Value, int]) -> bool:
     """Note which values are partial sums, and of which sum; return whether the sums have no other use."""
     for op in region.ops:
         used = [k for k, v in enumerate(op.operands) if v in sums]
-        if op.name == "if":
+        if is_branch(op):
             if used or not all(_follow(sub, sums) for sub in op.regions):
                 return False
             for result, *ways in zip(op.results, *(sub.yields for sub in op.regions), strict=True):

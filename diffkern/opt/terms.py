@@ -18,11 +18,11 @@ from diffkern.analysis.control_dependence import compared
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Scalar, Vec, scalar_of
+from diffkern.ops.composite import PRODUCTS
+from diffkern.ops.scalar import SUMS
 
 __all__ = ["collect_terms"]
 
-_SUMS = ("add", "sub")
-_PRODUCTS = ("mul", "scale")
 _LARGEST = 16
 """Factors beyond which products are not compared."""
 _SMALLEST = 1e-30
@@ -48,13 +48,13 @@ class _Collector:
     def __init__(self, fn: Function) -> None:
         self.source = {r: op for op in walk(fn.body) for r in op.results}
         self.uses: Counter[Value] = Counter()
-        self.within: set[tuple[Value, tuple[str, ...]]] = set()  # terms of sums, and factors
+        self.within: set[tuple[Value, frozenset[str]]] = set()  # terms of sums, and factors
         self.carried = {p for op in walk(fn.body) for region in op.regions for p in region.params}
         for op in walk(fn.body):
             self.uses.update(op.operands)
             for region in op.regions:
                 self.uses.update(region.yields)
-            for names in (_SUMS, _PRODUCTS):
+            for names in (SUMS, PRODUCTS):
                 if op.name in names and self.carried.isdisjoint(op.operands):
                     self.within.update((v, names) for v in op.operands)
         self.fn = fn
@@ -75,9 +75,9 @@ class _Collector:
                 op.operands = tuple(map(self.resolved, op.operands))
             for sub in op.regions:
                 self.region(sub)
-            if op.name in (*_SUMS, *_PRODUCTS) and self.is_whole(op) and op.result not in self.decisive:
+            if op.name in (*SUMS, *PRODUCTS) and self.is_whole(op) and op.result not in self.decisive:
                 with self.b.into(Region()) as made, self.b.at(op.loc):
-                    new = (self.collected if op.name in _SUMS else self.multiplied)(op.result, here)
+                    new = (self.collected if op.name in SUMS else self.multiplied)(op.result, here)
                 if new is not None:
                     out.ops += made.ops
                     here.update(r for x in made.ops for r in x.results)
@@ -100,7 +100,7 @@ class _Collector:
         v = op.result
         if not isinstance(v.type, (Scalar, Vec)) or not scalar_of(v.type).is_float:
             return False
-        names = _SUMS if op.name in _SUMS else _PRODUCTS
+        names = SUMS if op.name in SUMS else PRODUCTS
         return self.carried.isdisjoint(op.operands) and not ((v, names) in self.within and self.uses[v] == 1)
 
     def collected(self, v: Value, here: set[Value]) -> Value | None:
@@ -130,7 +130,7 @@ class _Collector:
         op = self.source.get(v)
         if op is None or (op.name != "const" and not (v in here and self.uses[v] == 1)):
             return 0
-        own = sum(self.numbers(x, here) for x in op.operands) if op.name in (*_PRODUCTS, "neg") else 0
+        own = sum(self.numbers(x, here) for x in op.operands) if op.name in (*PRODUCTS, "neg") else 0
         return own + (op.name in ("const", "neg"))
 
     # -- taking apart ------------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ class _Collector:
         """Return the terms of a sum, and the sign of each."""
         op = self.source.get(v)
         is_inner = op is not None and v in here and (top or self.uses[v] == 1)
-        if op is not None and is_inner and op.name in (*_SUMS, "neg") and self.carried.isdisjoint(op.operands):
+        if op is not None and is_inner and op.name in (*SUMS, "neg") and self.carried.isdisjoint(op.operands):
             if op.name == "neg":
                 return self.leaves(op.operands[0], -sign, here)
             a, b = op.operands
@@ -153,7 +153,7 @@ class _Collector:
             if op.name == "neg":
                 term = self.product(op.operands[0], here)
                 return replace(term, number=-term.number)
-            if op.name in ("mul", "scale"):
+            if op.name in PRODUCTS:
                 a, b = (self.product(x, here) for x in op.operands)
                 number = a.number * b.number
                 if _SMALLEST < abs(number) < 1.0 / _SMALLEST:

@@ -53,7 +53,7 @@ def _unwritten(fn: Function) -> frozenset[Value]:
 
 def _changes_array(op: Op) -> bool:
     """Return whether an op changes an element of an array of the thread."""
-    return op.name in ("tile_replace", "tile_add_at") and isinstance(t := op.result.type, Tile) and t.own
+    return bool(lookup(op.name).element) and isinstance(t := op.result.type, Tile) and t.own
 
 
 class _Unroller:

@@ -13,6 +13,7 @@ from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import SHARED, Array, Scalar, Type, scalar_of
 from diffkern.ir.views import Access, For
+from diffkern.ops.memory import ELEMENTS
 from diffkern.ops.table import lookup
 from diffkern.printing.cuda import CudaWriter
 from diffkern.printing.cuda_memory import as_tuple
@@ -22,7 +23,6 @@ from diffkern.printing.python import import_lines
 __all__ = ["CHECKS", "CheckedWriter"]
 
 CHECKS = "diffkern.targets.cuda.device_checks"
-_ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
 
 
 class CheckedWriter(CudaWriter):
@@ -78,7 +78,7 @@ class CheckedWriter(CudaWriter):
         self.emit(f"{self.check('reported')}({arguments})", op)
 
     def op(self, op: Op, region: Region, position: int) -> None:
-        if op.name in _ACCESSES:
+        if op.name in ELEMENTS:
             self.access(op, region, position)
             return
         if op.name == "assertion":

@@ -31,7 +31,7 @@ from diffkern.ir.types import (
 )
 from diffkern.ir.views import Access, Slot
 from diffkern.lower.cuda_plan import Update, cuda_plan
-from diffkern.ops.memory import EXTREMA
+from diffkern.ops.memory import EXTREMA, UPDATES
 from diffkern.ops.table import lookup
 from diffkern.printing.expression import Expr
 from diffkern.printing.python import Writer
@@ -105,7 +105,7 @@ class CudaMemoryWriter(Writer):
         subscripts = [self.index(v, wrap) for v, wrap in zip(Access(op).index, Access(op).wrap, strict=True)]
         found = self.component_places(", ".join(subscripts), array.dtype)
         # The atomic functions take the subscript as an argument, so several indices need a tuple.
-        if op.name in ("atomic", "accumulate"):
+        if op.name in UPDATES:
             return [f"({p})" if "," in p or not p else p for p in found]
         return [p or "()" for p in found]
 

@@ -19,6 +19,7 @@ import numpy as np
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
 from diffkern.ir.views import Access, For, If, Slot, While
+from diffkern.ops.memory import WRITES
 from diffkern.ops.table import lookup
 from diffkern.printing import prims, tiles
 from diffkern.printing.expression import ATOM, COMPARED, NOT, Expr, literal, sign_of
@@ -242,7 +243,7 @@ class Writer:
                 self.tile_map(op, region, position)
             case "tile_sort":
                 self.several(op, self.expression(op).text, region, position)
-            case name if name in tiles.STATEMENTS or (name == "tile_atomic" and not self.is_used(op.result)):
+            case name if name.startswith("tile_") and name in WRITES and not any(map(self.is_used, op.results)):
                 self.emit(self.expression(op).text, op)
             case "output":
                 self.output(op)
@@ -376,7 +377,7 @@ class Writer:
 
     def tile_operand(self, op: Op, v: Value) -> Expr:
         """Return an operand; the elements of tiles have their exact type."""
-        return self.typed(v) if op.name in ("tile_fill", "tile_replace", "tile_add_at") else self.exprs[v]
+        return self.typed(v) if lookup(op.name).element is not None else self.exprs[v]
 
     def primitive_argument(self, text: str) -> str:
         """Return an argument that may name a type: the source has to import it."""

@@ -11,13 +11,14 @@ from typing import Any
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import STORAGE_ONLY, Element, Mat, Tile, Vec, scalar_of
+from diffkern.ir.views import Part
+from diffkern.ops.table import lookup
 from diffkern.printing import tile_prims
 
-__all__ = ["PRIMITIVES", "STATEMENTS", "call", "function_names"]
+__all__ = ["PRIMITIVES", "call", "function_names"]
 
 MODULE = "diffkern.printing.tile_prims"
 PRIMITIVES = frozenset(n for n in vars(tile_prims) if n.startswith("tile_")) | {"float16", "bfloat16"}
-STATEMENTS = frozenset({"tile_store", "tile_accumulate"})
 
 Spelled = tuple[str, list[str]]
 
@@ -44,7 +45,7 @@ def function_names(op: Op) -> list[str]:
 
 def call(op: Op, operands: Sequence[str]) -> Spelled:
     """Return the primitive of an op, and its arguments."""
-    return _CALLS[op.name](op, operands)
+    return _CALLS.get(op.name, _plain)(op, operands)
 
 
 def _fill(op: Op, x: Sequence[str]) -> Spelled:
@@ -81,17 +82,10 @@ def _accumulate(op: Op, x: Sequence[str]) -> Spelled:
     return "tile_accumulate", [x[0], offset, x[-1], *([] if mode == "plain" else [f'"{mode}"']), *along]
 
 
-def _view(op: Op, x: Sequence[str]) -> Spelled:
-    return "tile_view", [x[0], _tuple(x[1:]), str(op.attrs["shape"]), str(op.attrs["steps"])]
-
-
-def _insert(op: Op, x: Sequence[str]) -> Spelled:
-    return "tile_insert", [x[0], x[1], _tuple(x[2:]), str(op.attrs["steps"])]
-
-
 def _shaped(op: Op, x: Sequence[str]) -> Spelled:
     axes = _axes(_tile(op).dtype)
-    return op.name, [x[0], str(op.attrs["shape"]), *([str(axes)] if axes else [])]
+    name, arguments = _plain(op, x)
+    return name, [*arguments, *([str(axes)] if axes else [])]
 
 
 def _tile(op: Op) -> Tile:
@@ -100,29 +94,9 @@ def _tile(op: Op) -> Tile:
     return t
 
 
-def _permute(op: Op, x: Sequence[str]) -> Spelled:
-    return "tile_permute", [x[0], str(op.attrs["axes"])]
-
-
-def _extract(op: Op, x: Sequence[str]) -> Spelled:
-    return "tile_extract", [x[0], _tuple(x[1:])]
-
-
-def _replace(op: Op, x: Sequence[str]) -> Spelled:
-    return op.name, [x[0], x[1], _tuple(x[2:])]
-
-
 def _add_at(op: Op, x: Sequence[str]) -> Spelled:
-    kind = op.attrs.get("kind", "add")
-    return op.name, [x[0], x[1], _tuple(x[2:]), *([] if kind == "add" else [f'"{kind}"'])]
-
-
-def _by_axis(op: Op, x: Sequence[str]) -> Spelled:
-    return op.name, [*x, str(op.attrs["axis"])]
-
-
-def _fft(op: Op, x: Sequence[str]) -> Spelled:
-    return op.name, [x[0], f"inverse={op.attrs['inverse']}"]
+    (name, arguments), kind = _plain(op, x), op.attrs.get("kind", "add")
+    return name, [*arguments, *([] if kind == "add" else [f'"{kind}"'])]
 
 
 def _reduce(op: Op, x: Sequence[str]) -> Spelled:
@@ -135,11 +109,15 @@ def _reduce(op: Op, x: Sequence[str]) -> Spelled:
 def _scan(op: Op, x: Sequence[str]) -> Spelled:
     if "kind" in op.attrs:
         return "tile_scan_extremum", [x[0], f'"{op.attrs["kind"]}"']
-    return "tile_scan", [x[0], *(f"{k}={op.attrs[k]}" for k in ("exclusive", "backwards"))]
+    return _plain(op, x)
 
 
 def _plain(op: Op, x: Sequence[str]) -> Spelled:
-    return op.name, list(x)
+    # Operands, with indices as a tuple; then the attributes of the row, in order: flags by name.
+    row = lookup(op.name)
+    count = len(x) if row.arity is not None else len(x) - len(Part(op).index)
+    shown = [f"{k}={op.attrs[k]}" if t is bool else str(op.attrs[k]) for k, t in row.attrs.items()]
+    return op.name, [*x[:count], *([_tuple(x[count:])] if count < len(x) else []), *shown]
 
 
 def _matmul(op: Op, x: Sequence[str]) -> Spelled:
@@ -148,33 +126,18 @@ def _matmul(op: Op, x: Sequence[str]) -> Spelled:
     return "tile_matmul", [*x, *flags, *([] if dtype == "float32" else [f"dtype={dtype}"])]
 
 
-def _triangular_solve(op: Op, x: Sequence[str]) -> Spelled:
-    return "tile_triangular_solve", [*x, *(f"{k}={op.attrs[k]}" for k in ("lower", "trans"))]
-
-
+# Those that are not written as their rows are.
 _CALLS: Mapping[str, Callable[[Op, Any], Spelled]] = {
     "tile_fill": _fill,
     "tile_load": _load,
     "tile_store": _store,
     "tile_atomic": _atomic,
     "tile_accumulate": _accumulate,
-    "tile_view": _view,
-    "tile_insert": _insert,
-    "tile_permute": _permute,
     "tile_broadcast": _shaped,
     "tile_reshape": _shaped,
-    "tile_extract": _extract,
-    "tile_replace": _replace,
     "tile_add_at": _add_at,
-    "tile_take": _by_axis,
-    "tile_add_along": _by_axis,
     "tile_reduce": _reduce,
     "tile_argreduce": _reduce,
     "tile_scan": _scan,
-    "tile_fft": _fft,
-    "tile_sort": _plain,
-    "tile_scatter": _plain,
     "tile_matmul": _matmul,
-    "tile_cholesky": _plain,
-    "tile_triangular_solve": _triangular_solve,
 }

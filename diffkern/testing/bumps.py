@@ -21,7 +21,7 @@ from diffkern.ir.clone import clone_function, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.trip_count import is_last_trip
 from diffkern.ir.types import BOOL, FLOAT64, INT64, Array, Mat, Scalar, Type, Vec, scalar_of
-from diffkern.ir.views import For, Ruled
+from diffkern.ir.views import For, Ruled, is_branch, is_control
 from diffkern.testing.adjoints import Engine, Vjp, agreement
 from diffkern.testing.comparison import Tolerances
 from diffkern.testing.differences import Differences
@@ -150,7 +150,7 @@ class _Moved:
                         # uses them many times.
                         given[id(ruled)] = {v: self._with_bump(ruled, v, inside) for v in inputs}
                     _replace(op, given.get(id(ruled), {}))
-                elif op.name in ("if", "for", "while"):
+                elif is_control(op):
                     self._nested(op, inside)
                 else:
                     with self._b.at(op.loc):
@@ -158,7 +158,7 @@ class _Moved:
                 region.ops.append(op)
 
     def _nested(self, op: Op, inside: Value) -> None:
-        if op.name != "if":
+        if not is_branch(op):
             self.has_loops = True
         for sub in op.regions:
             begin = Region()

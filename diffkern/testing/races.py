@@ -351,9 +351,8 @@ def _kind(op: Op) -> int:
 
 def _tile_shape(op: Op) -> tuple[int, ...] | None:
     """Return the shape of the tile that an access reads or writes, None for an element."""
-    if op.name == "tile_load":
-        shape: tuple[int, ...] = op.attrs["shape"]
-        return shape
+    if "shape" in op.attrs:
+        return tuple(op.attrs["shape"])
     t = op.operands[-1].type
     return t.shape if isinstance(t, Tile) else None
 

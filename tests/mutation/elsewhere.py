@@ -113,7 +113,7 @@ TARGETED = [
           edit(memory, "tag", "math.gcd(array.align, k * scalar_of(array.type.dtype).itemsize)", "array.align"),
           (f"{_PTX}::test_what_the_corpus_has_too_little_of",)),
     Fault("an array that is written by atomics alone is taken for constant",
-          edit(cuda_kernel, "_Kernel.separate", 'op.name in ("store", "atomic", "accumulate")',
+          edit(cuda_kernel, "_Kernel.separate", 'op.name in ELEMENT_WRITES',
                'op.name in ("store", "accumulate")'),
           (f"{_PTX}::test_what_the_corpus_has_too_little_of",)),
     Fault("atomics are atomic within a block alone",

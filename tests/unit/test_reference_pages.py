@@ -23,7 +23,7 @@ from diffkern.cli.doctor import VARIABLES
 from diffkern.cuda import devices as cuda_devices
 from diffkern.cuda import streams as cuda_streams
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.lang.reference_entries import Family
+from diffkern.ops.function import Family
 from diffkern.runtime.observe.config import SETTINGS, Config
 
 ROOT = Path(__file__).parents[2]

@@ -29,6 +29,7 @@ from diffkern.frontend.terms.terms import (
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang.intrinsics import INTRINSICS
+from diffkern.ops.scalar import EQUALITIES
 
 __all__ = ["PARTS", "any_complex", "binary", "compare", "construct", "is_complex", "literal", "made"]
 
@@ -132,7 +133,7 @@ def _refuse(cx: Context, sign: str, a: Term, b: Term, node: ast.AST) -> NoReturn
 
 def compare(cx: Context, op: str, sign: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:
     """Return ``a == b`` and ``a != b``; complex numbers have no order."""
-    if op not in ("eq", "ne") or not all(is_complex(t) or coerce.is_number(t) for t in (a, b)):
+    if op not in EQUALITIES or not all(is_complex(t) or coerce.is_number(t) for t in (a, b)):
         cx.type_error(node, f"{sign} of {describe(a)} and {describe(b)}", "compare abs(z), z.real or z.imag")
     dtype = coerce.common(cx, a, b, node, sign)
     left, right = (cx.b.components(_as_complex(cx, t, dtype, node)) for t in (a, b))

@@ -23,6 +23,7 @@ from diffkern.ir.nodes import Value
 from diffkern.ir.structs import Stored, Struct
 from diffkern.lang import resolve_type
 from diffkern.ops.memory import EXTREMA
+from diffkern.ops.scalar import BOUNDS
 
 __all__ = ["CALLS", "cell", "is_local", "load", "names", "store", "unchanged", "update", "zeros"]
 
@@ -229,7 +230,7 @@ def update(cx: Context, kind: str, view: View, value: Value) -> Val:
 
 
 def _extremum(cx: Context, kind: str, old: Value, value: Value) -> Value:
-    if kind in ("min", "max"):
+    if kind in BOUNDS:
         return cx.b.one(kind, old, value)
     # A NaN in the array gives way to any number, and a new one never wins a comparison.
     better = cx.b.one("lt" if kind == "fmin" else "gt", value, old)

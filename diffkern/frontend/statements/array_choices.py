@@ -16,7 +16,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Update, Value, walk
 from diffkern.ir.types import Array
-from diffkern.ir.views import If
+from diffkern.ir.views import If, is_branch
 
 __all__ = ["expand"]
 
@@ -34,7 +34,7 @@ def expand(cx: Context) -> None:
 
 
 def _is_choice(op: Op) -> bool:
-    return op.name == "if" and any(isinstance(v.type, Array) for v in op.results)
+    return is_branch(op) and any(isinstance(v.type, Array) for v in op.results)
 
 
 def _if(condition: Value, results: Sequence[Value], regions: Sequence[Region], loc: Loc | None) -> Op:

@@ -19,6 +19,7 @@ from diffkern.frontend.tiles import tile_fields, tile_records, tiles
 from diffkern.frontend.tiles.tile_terms import check_update, holds_tiles
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Update, Value
+from diffkern.ir.views import is_branch
 
 _UPDATE_KINDS = ("add", "sub", "and", "or", "xor")  # for which there is an atomic update
 
@@ -226,7 +227,7 @@ def note_update(cx: Context, where: Place, kind: str, operand: Term, node: ast.e
         return
     # The store is the last op: the assignment was lowered just now.
     store, prelude = cx.b.region.ops[-1], Region()
-    if store.name == "if":  # of an array that is null on some paths
+    if is_branch(store):  # of an array that is null on some paths
         store = store.regions[0].ops[-1]
     with cx.b.into(prelude), cx.b.at(cx.loc(node)):
         prelude.yields = (_change_of_element(cx, where, kind, operand, node),)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from diffkern.frontend.syntax.survey import walk
 from diffkern.lang.library import COMPOSED
+from diffkern.ops.tile_functions import TILE_FUNCTIONS
 
 __all__ = [
     "UPDATES",
@@ -31,24 +32,8 @@ Loop: TypeAlias = ast.For | ast.While
 Escape: TypeAlias = type[ast.Break] | type[ast.Continue] | type[ast.Return]
 
 
-UPDATES: Mapping[str, Mapping[str, int]] = {
-    "tile_assign": {"dst": 0},
-    "tile_add_inplace": {"a": 0},
-    "tile_axpy": {"dest": 2},
-    "tile_bit_and_inplace": {"a": 0},
-    "tile_bit_or_inplace": {"a": 0},
-    "tile_bit_xor_inplace": {"a": 0},
-    "tile_cholesky_inplace": {"A": 0},
-    "tile_cholesky_solve_inplace": {"y": 1},
-    "tile_fft": {"inout": 0},
-    "tile_ifft": {"inout": 0},
-    "tile_lower_solve_inplace": {"y": 1},
-    "tile_matmul": {"out": 2},
-    "tile_scatter_add": {"a": 0},
-    "tile_scatter_masked": {"a": 0},
-    "tile_sort": {"keys": 0, "values": 1},
-    "tile_sub_inplace": {"a": 0},
-    "tile_upper_solve_inplace": {"z": 1},
+UPDATES: Final[Mapping[str, Mapping[str, int]]] = {
+    name: changed for name, row in TILE_FUNCTIONS.items() if (changed := row.changed)
 }
 """Functions that change variables passed to them, by key: parameter and position."""
 
@@ -87,7 +72,7 @@ def _updated(call: ast.Call, key: str | Mapping[str, int] | None) -> list[str]:
     return [name for name in names if name is not None]
 
 
-_VIEWS: Mapping[str, str] = {"tile_reshape": "t", "tile_squeeze": "t", "tile_transpose": "a", "tile_view": "t"}
+_VIEWS: Final = {name: row.listed()[0].name for name, row in TILE_FUNCTIONS.items() if row.is_view}
 """Functions whose result is a view of a tile, by key: the parameter that is that tile."""
 
 

@@ -20,6 +20,7 @@ from diffkern.frontend.terms.terms import WEAK_FLOAT, Const, Term, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang.dialects import IntegerQuotient, Remainder
+from diffkern.ops.scalar import EQUALITIES, LOGIC, SUMS
 from diffkern.ops.table import lookup
 
 __all__ = ["BINARY", "COMPARE", "binary", "compare", "negate", "power"]
@@ -66,7 +67,7 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
     # In numba's spelling an index composed of blockIdx, blockDim and threadIdx is recognized as one grid index.
     if cx.stands and (known := numba_grid.combined(cx, op, a, b)) is not None:
         return known
-    if not (op in ("and", "or", "xor") and _are_bools(a, b)):
+    if not (op in LOGIC and _are_bools(a, b)):
         a, b = coerce.widened(cx, a, b)
     if op == "pow":
         return power(cx, a, b, node)
@@ -151,7 +152,7 @@ def _by_zero(cx: Context, op: str, a: float, b: float, node: ast.AST) -> float:
 
 def _check_kinds(cx: Context, op: str, left: Value, node: ast.AST) -> None:
     t = T.scalar_of(left.type)
-    if t == T.BOOL and op not in ("and", "or", "xor"):
+    if t == T.BOOL and op not in LOGIC:
         cx.type_error(node, f"{SIGN[op]} of two bools", "convert them first: int(b) or float(b)")
     if t.is_float and op in ("and", "or", "xor", "shl", "shr"):
         cx.type_error(node, f"{SIGN[op]} of {t}", "bit operations take integers; for conditions write and / or")
@@ -248,7 +249,7 @@ def _composite(cx: Context, op: str, a: Const | Val, b: Const | Val, node: ast.A
     scalar_a, scalar_b = isinstance(ta, T.Scalar), isinstance(tb, T.Scalar)
     _check_kinds(cx, op, left, node)
     # Vectors of any role add by components; products of quaternions and transforms have rules of their own.
-    if op in ("add", "sub") and ta == tb:
+    if op in SUMS and ta == tb:
         return Val(cx.b.one(op, left, right))
     if op == "mul" and scalar_b:
         return Val(cx.b.one("scale", left, right))
@@ -296,7 +297,7 @@ def _product(cx: Context, op: str, a: Value, b: Value) -> Value | None:
 
 
 def _composite_hint(op: str, ta: T.Type, tb: T.Type) -> str | None:
-    if op in ("add", "sub") and (isinstance(ta, T.Scalar) or isinstance(tb, T.Scalar)):
+    if op in SUMS and (isinstance(ta, T.Scalar) or isinstance(tb, T.Scalar)):
         return "add a vector with that number in each component, as in v + dk.vec3(s)"
     if op == "mul" and ta == tb:
         return "write dk.dot(a, b) for the scalar product, dk.cw_mul(a, b) for the product by components"
@@ -320,7 +321,7 @@ def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Va
         a, b = _as_number(cx, a, b, op, node), _as_number(cx, b, a, op, node)
     left, right = coerce.unify(cx, a, b, node, SIGN[op])
     # The IR compares numbers only; equality of bools is the negated exclusive or.
-    if left.type == T.BOOL and op in ("eq", "ne"):
+    if left.type == T.BOOL and op in EQUALITIES:
         differ = cx.b.one("xor", left, right)
         return Val(differ if op == "ne" else cx.b.one("not", differ))
     if left.type == T.BOOL:
@@ -330,7 +331,7 @@ def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Va
 
 def _as_number(cx: Context, side: Const | Val, other: Const | Val, op: str, node: ast.AST) -> Const | Val:
     """Return a bool that is compared with a number, or by order, as 0 or 1 of the number's type."""
-    if not _is_bool(side) or (_is_bool(other) and op in ("eq", "ne")):
+    if not _is_bool(side) or (_is_bool(other) and op in EQUALITIES):
         return side
     if isinstance(side, Const):
         return Const(int(side.value))
@@ -347,7 +348,7 @@ def _is_bool(term: Const | Val) -> bool:
 def _compare_composites(cx: Context, op: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Const | Val:
     if complexes.any_complex((a, b)):
         return complexes.compare(cx, op, SIGN[op], a, b, node)
-    if op not in ("eq", "ne") or not isinstance(a, Val) or not isinstance(b, Val) or a.type != b.type:
+    if op not in EQUALITIES or not isinstance(a, Val) or not isinstance(b, Val) or a.type != b.type:
         cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", "compare components or lengths")
     pairs = zip(cx.b.components(a.value), cx.b.components(b.value), strict=True)
     results = [coerce.value(cx, compare(cx, op, Val(x), Val(y), node), node) for x, y in pairs]

@@ -13,6 +13,7 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Const, Static, Term, Tup, Val, View, describe, nullness, presence
 from diffkern.frontend.tiles import tile_math
 from diffkern.frontend.tiles.tile_terms import is_tile
+from diffkern.ops.scalar import EQUALITIES
 
 __all__ = ["compare"]
 
@@ -56,10 +57,10 @@ def _negated(cx: Context, test: Const | Val) -> Const | Val:
 
 def _pair(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Const | Val:
     """Compare two operands that are no tiles."""
-    if isinstance(left, Static) and isinstance(right, Static) and op in ("eq", "ne"):
+    if isinstance(left, Static) and isinstance(right, Static) and op in EQUALITIES:
         same = left.obj is right.obj or (isinstance(left.obj, (str, type)) and left.obj == right.obj)
         return Const(same is (op == "eq"))
-    if isinstance(left, Tup) and isinstance(right, Tup) and op in ("eq", "ne"):
+    if isinstance(left, Tup) and isinstance(right, Tup) and op in EQUALITIES:
         return _tuples(cx, op, left, right, node)
     if any(isinstance(side, Static) and isinstance(side.obj, str) for side in (left, right)):
         remedy = "decide on the host which kernel to launch, or pass a number"

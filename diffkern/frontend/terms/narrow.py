@@ -14,6 +14,7 @@ from diffkern.ir import types as T
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.views import is_branch
 
 __all__ = ["held", "stored", "widen"]
 
@@ -138,7 +139,7 @@ def _rounded_to_odd(b: Builder, x: Value) -> Value:
 
 def _retype(op: Op) -> None:
     """Make attributes name the types of the results."""
-    if op.name == "if":
+    if is_branch(op):
         op.attrs = {**op.attrs, "types": tuple(r.type for r in op.results)}
     name = _HAVE_TYPES.get(op.name)
     if name is not None and _is_narrow(op.attrs[name]):

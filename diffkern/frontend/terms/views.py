@@ -19,6 +19,7 @@ from diffkern.frontend.terms.terms import Const, Fixed, Shape, Span, Term, Tup, 
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang.dialects import Nan
+from diffkern.ops.scalar import BOUNDS
 
 __all__ = [
     "atomic",
@@ -381,7 +382,7 @@ def atomic(cx: Context, kind: str, view: View, term: Term, node: ast.AST) -> Val
     to = T.value_type(view.array.dtype)
     operand = coerce.convert(cx, term, to, node, f"an element of {view.base.name}")
     # Which of NaN and a number is the minimum differs between the dialects.
-    if kind in ("min", "max") and cx.dialect.nan is Nan.SKIPPED and T.scalar_of(to).is_float:
+    if kind in BOUNDS and cx.dialect.nan is Nan.SKIPPED and T.scalar_of(to).is_float:
         kind = f"f{kind}"
     if local.is_local(view):
         return local.update(cx, kind, view, operand)

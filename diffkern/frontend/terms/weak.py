@@ -17,7 +17,7 @@ from diffkern.frontend.terms.terms import WEAK
 from diffkern.ir import types as T
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.views import For, If, While
+from diffkern.ir.views import For, If, While, is_branch
 
 __all__ = ["fits", "resolve_weak"]
 
@@ -106,7 +106,7 @@ def _equal(op: Op) -> list[Sequence[Value]]:
     # A cast is where two types meet, so it joins nothing.
     if op.name == "cast":
         return []
-    if op.name == "if":
+    if is_branch(op):
         return [*If(op).choices]
     if op.name == "for":
         return [(*For(op).bounds, For(op).index), *For(op).chains]
@@ -171,7 +171,7 @@ def _retype(body: Region, ops: Iterable[Op]) -> None:
             op.attrs = {**op.attrs, "to": op.result.type}
             if op.operands[0].type == op.result.type:
                 same[op.result] = op.operands[0]
-        elif op.name == "if":
+        elif is_branch(op):
             op.attrs = {**op.attrs, "types": tuple(r.type for r in op.results)}
     # A cast is removed before its result is replaced, or it would become its own operand.
     for region in (body, *(r for op in ops for r in _regions(op))):

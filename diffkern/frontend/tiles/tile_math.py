@@ -19,7 +19,7 @@ from diffkern.frontend.terms.terms import Const, Rec, Static, Term, TileStruct, 
 from diffkern.frontend.tiles.tile_fields import built
 from diffkern.frontend.tiles.tile_terms import (
     Call,
-    arguments,
+    TileCall,
     holds_tiles,
     is_tile,
     mismatch,
@@ -29,7 +29,6 @@ from diffkern.frontend.tiles.tile_terms import (
     tile_type,
     tiles_in,
     update,
-    variable,
     word,
 )
 from diffkern.ir import types as T
@@ -37,6 +36,7 @@ from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Region, Value, walk
 from diffkern.lang import Func
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.ops.memory import ELEMENTS
 
 __all__ = ["CALLS", "apply", "binary", "compare", "map_any", "map_terms", "negate", "storage_dtype"]
 
@@ -104,7 +104,7 @@ def map_any(
     finally:
         cx.in_map = False
     region.yields = tuple(value for value, _ in parts)
-    if any(op.name.startswith("tile") or op.name in ("load", "store", "atomic") for op in walk(region)):
+    if any(op.name.startswith("tile") or op.name in ELEMENTS for op in walk(region)):
         cx.type_error(node, f"{what}: the function uses more than its arguments", "pass what it needs as arguments")
     # A local function may read numbers around it.
     values += _closed(region)
@@ -153,11 +153,8 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
     """Lower ``a op b`` where one of the two is a tile."""
     for x in (a, b):
         if not isinstance(x, (Const, Val)):
-            cx.type_error(
-                node,
-                f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}",
-                "write it for two tiles of one shape, or for a tile and a number",
-            )
+            remedy = "write it for two tiles of one shape, or for a tile and a number"
+            cx.type_error(node, f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}", remedy)
     if op == "matmul":
         # ``@`` is the matrix product, everything else goes element by element.
         if is_tile(a) and is_tile(b):
@@ -192,68 +189,60 @@ def apply(cx: Context, function: Term, terms: Sequence[Term], node: ast.Call) ->
     cx.type_error(node, f"{describe(function)} is no function of the kernel language", remedy)
 
 
-def _map(cx: Context, name: str, node: ast.Call) -> Term:
-    if node.keywords or len(node.args) < 2:
-        cx.type_error(node, f"{name} takes a function and one or more tiles", "write dk.tile_map(f, t)")
-    function = cx.expr(node.args[0])
-    terms = [cx.expr(arg) for arg in node.args[1:]]
+def _map(cx: Context, call: TileCall) -> Term:
+    if call.node.keywords or len(call.node.args) < 2:
+        call.refuse(cx, f"{call.name} takes a function and one or more tiles", "write dk.tile_map(f, t)")
+    function = cx.expr(call.node.args[0])
+    terms = [cx.expr(arg) for arg in call.node.args[1:]]
     if not any(map(holds_tiles, terms)):
-        cx.type_error(node, f"{name} of {', '.join(map(describe, terms))}", "one argument at least must be a tile")
+        call.refuse(cx, f"{call.name} of {', '.join(map(describe, terms))}", "one argument at least must be a tile")
     for term in terms:
         if not isinstance(term, (Const, Val, Rec)):
-            cx.type_error(node, f"{name} of {describe(term)}", "pass tiles, numbers and structs")
-    return map_any(cx, terms, lambda x: apply(cx, function, x, node), node, name)
+            call.refuse(cx, f"{call.name} of {describe(term)}", "pass tiles, numbers and structs")
+    return map_any(cx, terms, lambda x: apply(cx, function, x, call.node), call.node, call.name)
 
 
-def _dot(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("a", "b"))
-    a, b = (tile_argument(cx, given[k], f"the argument {k} of {name}") for k in ("a", "b"))
+def _dot(cx: Context, call: TileCall) -> Term:
+    a, b = (call.tile(cx, k) for k in ("a", "b"))
     dtype = tile_type(a).dtype
 
     def body(x: list[Term]) -> Term:
-        left, right = (coerce.value(cx, term, node) for term in x)
+        left, right = (coerce.value(cx, term, call.node) for term in x)
         if left.type != right.type:
-            mismatch(cx, f"{name} of tiles of two dtypes", a, b, node)
+            mismatch(cx, f"{call.name} of tiles of two dtypes", a, b, call.node)
         return Val(cx.b.mul(left, right) if isinstance(dtype, T.Scalar) else cx.b.one("dot", left, right))
 
-    products = map_terms(cx, (Val(a), Val(b)), body, node, name)
+    products = map_terms(cx, (Val(a), Val(b)), body, call.node, call.name)
     return Val(cx.b.one("tile_reduce", products.value, kind="add", axis=None))
 
 
-def _axpy(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("alpha", "src", "dest"))
-    alpha = cx.expr(given["alpha"])
-    src = tile_argument(cx, given["src"], f"the argument src of {name}")
-    _, dest = variable(cx, given["dest"], f"the argument dest of {name}")
+def _axpy(cx: Context, call: TileCall) -> Term:
+    alpha = cx.expr(call["alpha"])
+    src = call.tile(cx, "src")
+    _, dest = call.variable(cx, "dest")
     if tile_type(src) != tile_type(dest):
-        mismatch(cx, f"{name} of tiles of two types", src, dest, node)
+        mismatch(cx, f"{call.name} of tiles of two types", src, dest, call.node)
 
     def body(x: list[Term]) -> Term:
-        return arith.binary(cx, "add", x[2], arith.binary(cx, "mul", x[0], x[1], node), node)
+        return arith.binary(cx, "add", x[2], arith.binary(cx, "mul", x[0], x[1], call.node), call.node)
 
-    new = map_terms(cx, (alpha, Val(src), Val(dest)), body, node, name).value
+    new = map_terms(cx, (alpha, Val(src), Val(dest)), body, call.node, call.name).value
     # In place, the variable's type cannot change.
     if new.type != dest.type:
-        cx.type_error(
-            node,
-            f"{name}: alpha makes the sum {new.type}, and dest is {dest.type}",
-            "convert alpha to the type of the tile's elements",
-        )
-    update(cx, node, "tile_axpy", given["dest"], new)
-    return Static(None, "None")
+        remedy = "convert alpha to the type of the tile's elements"
+        call.refuse(cx, f"{call.name}: alpha makes the sum {new.type}, and dest is {dest.type}", remedy)
+    return update(cx, call, "dest", new)
 
 
-def _added_in_place(key: str, op: str) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        given = arguments(cx, name, node, ("a", "b"))
-        _, a = variable(cx, given["a"], f"the argument a of {name}")
-        b = tile_argument(cx, given["b"], f"the argument b of {name}")
+def _added_in_place(op: str) -> Call:
+    def lowered(cx: Context, call: TileCall) -> Term:
+        _, a = call.variable(cx, "a")
+        b = call.tile(cx, "b")
         if tile_type(a) != tile_type(b):
-            mismatch(cx, f"{name} of tiles of two types", a, b, node)
-        update(cx, node, key, given["a"], binary(cx, op, Val(a), Val(b), node).value)
-        return Static(None, "None")
+            mismatch(cx, f"{call.name} of tiles of two types", a, b, call.node)
+        return update(cx, call, "a", binary(cx, op, Val(a), Val(b), call.node).value)
 
-    return call
+    return lowered
 
 
 # -- linear algebra ----------------------------------------------------------------------------------------------------
@@ -264,11 +253,8 @@ def product(cx: Context, a: Value, b: Value, out: Value | None, node: ast.AST, p
     ta, tb = tile_type(a), tile_type(b)
     for v, t in ((a, ta), (b, tb)):
         if t.ndim != 2 or not (isinstance(t.dtype, T.Scalar) and t.dtype.is_float):
-            cx.type_error(
-                node,
-                f"a matrix product needs tiles of floats with two axes: {origin(cx, v)}",
-                "load tiles with two axes, or give one another shape with dk.tile_reshape",
-            )
+            remedy = "load tiles with two axes, or give one another shape with dk.tile_reshape"
+            cx.type_error(node, f"a matrix product needs tiles of floats with two axes: {origin(cx, v)}", remedy)
     if ta.shape[1] != tb.shape[0]:
         mismatch(cx, f"a matrix product of {ta.shape[1]} columns and {tb.shape[0]} rows", a, b, node)
     wide = T.Tile(ta.dtype, (ta.shape[0], tb.shape[1]))
@@ -293,38 +279,33 @@ def _matmul_op(cx: Context, operands: tuple[Value, ...], dtype: T.Element, preci
     return cx.b.one("tile_matmul", *operands, trans_a=False, trans_b=False, dtype=dtype, **attrs)
 
 
-def _matmul(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("a", "b"), ("out", "alpha", "beta", "precision"))
-    a, b = (tile_argument(cx, given[k], f"the argument {k} of {name}") for k in ("a", "b"))
-    precision = word(cx, given, "precision", ("default", "tf32"))
-    alpha, beta = (cx.expr(given[k]) if k in given else Const(1.0) for k in ("alpha", "beta"))
-    if "out" not in given:
-        if "beta" in given:
-            cx.type_error(node, "beta scales out, and there is no out", "pass out, or leave beta out")
-        return _scaled(cx, alpha, Val(product(cx, a, b, None, node, precision)), node)
-    _, out = variable(cx, given["out"], f"the argument out of {name}")
+def _matmul(cx: Context, call: TileCall) -> Term:
+    a, b = (call.tile(cx, k) for k in ("a", "b"))
+    precision = word(cx, call, "precision", ("default", "tf32"))
+    alpha, beta = (cx.expr(call[k]) if k in call else Const(1.0) for k in ("alpha", "beta"))
+    if "out" not in call:
+        if "beta" in call:
+            call.refuse(cx, "beta scales out, and there is no out", "pass out, or leave beta out")
+        return _scaled(cx, alpha, Val(product(cx, a, b, None, call.node, precision)), call.node)
+    _, out = call.variable(cx, "out")
     # The tile would be read as a factor while it is changed.
     if out in (a, b):
-        cx.type_error(node, f"{name} adds to one of its factors", "give another tile as out")
+        call.refuse(cx, f"{call.name} adds to one of its factors", "give another tile as out")
     if beta == Const(1.0) and alpha == Const(1.0):
-        new = product(cx, a, b, out, node, precision)
+        new = product(cx, a, b, out, call.node, precision)
     else:
         t = tile_type(out)
         # In the type of `out`, also where the factors are narrower.
         zero = cx.b.one("tile_fill", cx.b.zero(T.value_type(t.dtype)), type=t)
-        result = _scaled(cx, alpha, Val(product(cx, a, b, zero, node, precision)), node)
+        result = _scaled(cx, alpha, Val(product(cx, a, b, zero, call.node, precision)), call.node)
         # As in BLAS, a constant 0 does not even read what was there.
         if not (isinstance(beta, Const) and beta.value == 0):
-            result = binary(cx, "add", result, _kept(cx, beta, Val(out), node), node)
+            result = binary(cx, "add", result, _kept(cx, beta, Val(out), call.node), call.node)
         new = result.value
         if new.type != t:
-            cx.type_error(
-                node,
-                f"alpha and beta make the result {new.type}, and out is {t}",
-                "convert alpha and beta to the type of out's elements",
-            )
-    update(cx, node, "tile_matmul", given["out"], new)
-    return Static(None, "None")
+            remedy = "convert alpha and beta to the type of out's elements"
+            call.refuse(cx, f"alpha and beta make the result {new.type}, and out is {t}", remedy)
+    return update(cx, call, "out", new)
 
 
 def _scaled(cx: Context, factor: Term, tile: Val, node: ast.AST) -> Val:
@@ -353,18 +334,14 @@ def _square(cx: Context, node: ast.expr, what: str) -> Value:
     v = tile_argument(cx, node, what)
     t = tile_type(v)
     if t.ndim != 2 or t.shape[0] != t.shape[1] or t.dtype not in (T.FLOAT32, T.FLOAT64):
-        cx.type_error(
-            node,
-            f"{what} must be a square tile of float32 or float64: {origin(cx, v)}",
-            "load a tile with as many rows as columns",
-        )
+        remedy = "load a tile with as many rows as columns"
+        cx.type_error(node, f"{what} must be a square tile of float32 or float64: {origin(cx, v)}", remedy)
     return v
 
 
-def _cholesky(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("A",), ("fill_mode",))
-    a = _square(cx, given["A"], f"the argument of {name}")
-    if word(cx, given, "fill_mode", ("lower", "upper")) == "lower":
+def _cholesky(cx: Context, call: TileCall) -> Term:
+    a = _square(cx, call["A"], f"the argument of {call.name}")
+    if word(cx, call, "fill_mode", ("lower", "upper")) == "lower":
         return Val(cx.b.one("tile_cholesky", a))
     # The upper factor is the transpose of the lower one.
     lower = cx.b.one("tile_cholesky", cx.b.one("tile_permute", a, axes=(1, 0)))
@@ -383,48 +360,43 @@ def _solved(cx: Context, matrix: Value, y: Value, steps: Sequence[tuple[bool, bo
     return Val(x if t.ndim == 2 else cx.b.one("tile_reshape", x, shape=t.shape))
 
 
-def _cholesky_solve(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("L", "y"), ("fill_mode",))
-    matrix = _square(cx, given["L"], f"the argument L of {name}")
-    y = tile_argument(cx, given["y"], f"the argument y of {name}")
-    lower = word(cx, given, "fill_mode", ("lower", "upper")) == "lower"
+def _cholesky_solve(cx: Context, call: TileCall) -> Term:
+    matrix = _square(cx, call["L"], f"the argument L of {call.name}")
+    y = call.tile(cx, "y")
+    lower = word(cx, call, "fill_mode", ("lower", "upper")) == "lower"
     # ``L L^T x = y``, or with the upper factor ``U^T U x = y``: one solve with each of the two.
-    return _solved(cx, matrix, y, [(lower, not lower), (lower, lower)], node)
+    return _solved(cx, matrix, y, [(lower, not lower), (lower, lower)], call.node)
 
 
 def _triangular(lower: bool) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        parameter = "L" if lower else "U"
-        given = arguments(cx, name, node, (parameter, "y" if lower else "z"))
-        matrix = _square(cx, given[parameter], f"the argument {parameter} of {name}")
-        y = tile_argument(cx, given["y" if lower else "z"], f"the right side of {name}")
-        return _solved(cx, matrix, y, [(lower, False)], node)
+    def lowered(cx: Context, call: TileCall) -> Term:
+        factor, side = (parameter.name for parameter in call.row.listed())
+        matrix = _square(cx, call[factor], f"the argument {factor} of {call.name}")
+        y = tile_argument(cx, call[side], f"the right side of {call.name}")
+        return _solved(cx, matrix, y, [(lower, False)], call.node)
 
-    return call
+    return lowered
 
 
-def _fft(key: str, *, inverse: bool) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        given = arguments(cx, name, node, ("inout",))
-        _, t = variable(cx, given["inout"], f"the argument inout of {name}")
+def _fft(*, inverse: bool) -> Call:
+    def lowered(cx: Context, call: TileCall) -> Term:
+        _, t = call.variable(cx, "inout")
         dtype = tile_type(t).dtype
         if not (isinstance(dtype, T.Vec) and dtype.length == 2 and dtype.dtype in (T.FLOAT32, T.FLOAT64)):
             remedy = "make complex numbers vectors of two floats, the real part first"
-            cx.type_error(node, f"{name} takes a tile of vec2 or vec2d: {origin(cx, t)}", remedy)
-        update(cx, node, key, given["inout"], cx.b.one("tile_fft", t, inverse=inverse))
-        return Static(None, "None")
+            call.refuse(cx, f"{call.name} takes a tile of vec2 or vec2d: {origin(cx, t)}", remedy)
+        return update(cx, call, "inout", cx.b.one("tile_fft", t, inverse=inverse))
 
-    return call
+    return lowered
 
 
-def _diag_add(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("a", "d"))
-    a, d = (tile_argument(cx, given[k], f"the argument {k} of {name}") for k in ("a", "d"))
+def _diag_add(cx: Context, call: TileCall) -> Term:
+    a, d = (call.tile(cx, k) for k in ("a", "d"))
     t, along = tile_type(a), tile_type(d)
     if t.ndim != 2 or t.shape != along.shape * 2 or t.dtype != along.dtype:
-        mismatch(cx, f"{name} takes a square tile and one with an element for each row", a, d, node)
+        mismatch(cx, f"{call.name} takes a square tile and one with an element for each row", a, d, call.node)
     if t.dtype == T.BOOL:
-        cx.type_error(node, f"{name} of a tile of {t.dtype}", "convert its elements with dk.tile_map first")
+        call.refuse(cx, f"{call.name} of a tile of {t.dtype}", "convert its elements with dk.tile_map first")
     rows = cx.b.one("tile_broadcast", cx.b.one("tile_reshape", d, shape=(t.shape[0], 1)), shape=t.shape)
     element = T.value_type(t.dtype)
     body = Region((Value(T.INT32), Value(T.INT32), Value(element), Value(element)))
@@ -436,37 +408,36 @@ def _diag_add(cx: Context, name: str, node: ast.Call) -> Term:
     return Val(cx.b.one("tile_map", a, rows, shape=t.shape, dtypes=(t.dtype,), body=body, indexed=True))
 
 
-def _in_place(key: str, made: Call, parameters: tuple[str, ...], changed: str) -> Call:
-    """Return a function whose result takes the place of one of its arguments."""
+def _in_place(made: Call) -> Call:
+    """Return a function whose result takes the place of the argument that its row marks as changed."""
 
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        given = arguments(cx, name, node, parameters, ("fill_mode",) if made in (_cholesky, _cholesky_solve) else ())
+    def lowered(cx: Context, call: TileCall) -> Term:
+        (changed,) = call.row.changed
         # Checked first, so that the error is about the argument rather than the result.
-        variable(cx, given[changed], f"the argument {changed} of {name}")
-        new = made(cx, name, node)
+        call.variable(cx, changed)
+        new = made(cx, call)
         assert isinstance(new, Val)
-        update(cx, node, key, given[changed], new.value)
-        return Static(None, "None")
+        return update(cx, call, changed, new.value)
 
-    return call
+    return lowered
 
 
 CALLS: Final[Mapping[str, Call]] = {
     "tile_map": _map,
     "tile_dot": _dot,
     "tile_axpy": _axpy,
-    "tile_fft": _fft("tile_fft", inverse=False),
-    "tile_ifft": _fft("tile_ifft", inverse=True),
+    "tile_fft": _fft(inverse=False),
+    "tile_ifft": _fft(inverse=True),
     "tile_matmul": _matmul,
     "tile_cholesky": _cholesky,
     "tile_cholesky_solve": _cholesky_solve,
     "tile_lower_solve": _triangular(True),
     "tile_upper_solve": _triangular(False),
-    "tile_add_inplace": _added_in_place("tile_add_inplace", "add"),
-    "tile_sub_inplace": _added_in_place("tile_sub_inplace", "sub"),
+    "tile_add_inplace": _added_in_place("add"),
+    "tile_sub_inplace": _added_in_place("sub"),
     "tile_diag_add": _diag_add,
-    "tile_cholesky_inplace": _in_place("tile_cholesky_inplace", _cholesky, ("A",), "A"),
-    "tile_cholesky_solve_inplace": _in_place("tile_cholesky_solve_inplace", _cholesky_solve, ("L", "y"), "y"),
-    "tile_lower_solve_inplace": _in_place("tile_lower_solve_inplace", _triangular(True), ("L", "y"), "y"),
-    "tile_upper_solve_inplace": _in_place("tile_upper_solve_inplace", _triangular(False), ("U", "z"), "z"),
+    "tile_cholesky_inplace": _in_place(_cholesky),
+    "tile_cholesky_solve_inplace": _in_place(_cholesky_solve),
+    "tile_lower_solve_inplace": _in_place(_triangular(True)),
+    "tile_upper_solve_inplace": _in_place(_triangular(False)),
 }

@@ -20,18 +20,14 @@ from diffkern.frontend.terms.terms import Fixed, RecView, Span, Static, Term, Va
 from diffkern.frontend.tiles.tile_terms import (
     Call,
     StructMet,
-    arguments,
+    TileCall,
+    as_indices,
     axis_argument,
     checked_size,
-    flag,
-    index_argument,
     index_values,
     origin,
     reshaped,
-    shape_argument,
     shape_text,
-    storage,
-    tile_argument,
     tile_type,
 )
 from diffkern.ir import types as T
@@ -39,7 +35,6 @@ from diffkern.ir.nodes import Region, Value
 
 __all__ = ["CALLS"]
 
-_ACCESS: Final = ("offset", "storage", "bounds_check", "aligned")
 # Each row is an op of its own in the program, so many of them take long to compile.
 _MOST_ROWS: Final = 64
 
@@ -304,14 +299,9 @@ def _within(cx: Context, v: Value, limits: Mapping[int, tuple[Value, Value]]) ->
 # -- loads and stores --------------------------------------------------------------------------------------------------
 
 
-def _load(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("a", "shape"), _ACCESS)
-    storage(cx, given)
-    # Bounds are checked in any case, and alignment is found by the compiler.
-    flag(cx, given, "bounds_check")
-    flag(cx, given, "aligned")
-    shape = shape_argument(cx, given["shape"], "a tile")
-    return _loaded(cx, _place(cx, given["a"], shape, given.get("offset"), name), shape, node)
+def _load(cx: Context, call: TileCall) -> Term:
+    shape = call.shape(cx)
+    return _loaded(cx, _place(cx, call["a"], shape, call.get("offset"), call.name), shape, call.node)
 
 
 def _loaded(cx: Context, place: _Place, shape: tuple[int, ...], node: ast.AST) -> Val:
@@ -325,22 +315,19 @@ def _loaded(cx: Context, place: _Place, shape: tuple[int, ...], node: ast.AST) -
     return Val(_within(cx, out, place.limits) if place.limits else out)
 
 
-def _stored(cx: Context, name: str, node: ast.Call) -> tuple[_Place, Value]:
-    given = arguments(cx, name, node, ("a", "t"), ("offset", "bounds_check", "aligned"))
-    flag(cx, given, "bounds_check")
-    flag(cx, given, "aligned")
-    v = tile_argument(cx, given["t"], f"the argument t of {name}")
+def _stored(cx: Context, call: TileCall) -> tuple[_Place, Value]:
+    v = call.tile(cx, "t")
     # A store must not touch what stands beside the slice.
-    place = _place(cx, given["a"], tile_type(v).shape, given.get("offset"), name, within=True)
-    return place, _as_stored(cx, place, v, name, node)
+    place = _place(cx, call["a"], tile_type(v).shape, call.get("offset"), call.name, within=True)
+    return place, _as_stored(cx, place, v, call)
 
 
-def _as_stored(cx: Context, place: _Place, v: Value, name: str, node: ast.AST) -> Value:
+def _as_stored(cx: Context, place: _Place, v: Value, call: TileCall) -> Value:
     assert isinstance(place.base.type, T.Array)
     want = place.base.type.dtype
     if tile_type(v).dtype != want:
         remedy = "convert it with dk.tile_astype(tile, dtype=…)"
-        cx.type_error(node, f"{name}: the array {place.base.name} is of {want}, and {origin(cx, v)}", remedy)
+        call.refuse(cx, f"{call.name}: the array {place.base.name} is of {want}, and {origin(cx, v)}", remedy)
     return v
 
 
@@ -351,9 +338,9 @@ def _write(cx: Context, place: _Place, v: Value) -> Term:
     return Static(None, "None")
 
 
-def _add(cx: Context, place: _Place, v: Value, name: str, node: ast.AST) -> Term:
+def _add(cx: Context, place: _Place, v: Value, call: TileCall) -> Term:
     if T.scalar_of(v.type) == T.BOOL:
-        cx.type_error(node, f"{name} of bools", "convert the tile to integers with dk.tile_astype(t, dtype=int)")
+        call.refuse(cx, f"{call.name} of bools", "convert the tile to integers with dk.tile_astype(t, dtype=int)")
     shape = tile_type(v).shape
     whole = reshaped(cx, v, place.shape)
 
@@ -366,54 +353,51 @@ def _add(cx: Context, place: _Place, v: Value, name: str, node: ast.AST) -> Term
     return Val(reshaped(cx, old, shape))
 
 
-def _store(cx: Context, name: str, node: ast.Call) -> Term:
-    return _write(cx, *_stored(cx, name, node))
+def _store(cx: Context, call: TileCall) -> Term:
+    return _write(cx, *_stored(cx, call))
 
 
-def _atomic_add(cx: Context, name: str, node: ast.Call) -> Term:
-    return _add(cx, *_stored(cx, name, node), name, node)
+def _atomic_add(cx: Context, call: TileCall) -> Term:
+    return _add(cx, *_stored(cx, call), call)
 
 
 # -- along an axis by indices ------------------------------------------------------------------------------------------
 
 
-def _chosen(cx: Context, given: Mapping[str, ast.expr], shape: tuple[int, ...], name: str, node: ast.AST) -> _Chosen:
+def _chosen(cx: Context, call: TileCall, shape: tuple[int, ...]) -> _Chosen:
     """Return the axis along which indices say where elements stand, and the indices, one for each."""
-    axis = axis_argument(cx, given, shape) or 0
-    indices = index_argument(cx, given["indices"], f"the argument indices of {name}")
+    axis = axis_argument(cx, call, shape) or 0
+    indices = as_indices(cx, call.tile(cx, "indices"), call["indices"], f"the argument indices of {call.name}")
     if tile_type(indices).shape != (shape[axis],):
-        cx.type_error(
-            node,
-            f"{name}: axis {axis} of a tile of shape {shape_text(shape)} takes {shape[axis]} indices, "
+        call.refuse(
+            cx,
+            f"{call.name}: axis {axis} of a tile of shape {shape_text(shape)} takes {shape[axis]} indices, "
             f"and {origin(cx, indices)}",
             "give one index for each element along that axis, or another shape",
         )
     return _Chosen(axis, indices)
 
 
-def _load_indexed(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("a", "indices", "shape"), ("offset", "axis", "storage"))
-    storage(cx, given)
-    shape = shape_argument(cx, given["shape"], "a tile")
-    chosen = _chosen(cx, given, shape, name, node)
-    return _loaded(cx, _place(cx, given["a"], shape, given.get("offset"), name, chosen), shape, node)
+def _load_indexed(cx: Context, call: TileCall) -> Term:
+    shape = call.shape(cx)
+    chosen = _chosen(cx, call, shape)
+    return _loaded(cx, _place(cx, call["a"], shape, call.get("offset"), call.name, chosen), shape, call.node)
 
 
-def _stored_indexed(cx: Context, name: str, node: ast.Call) -> tuple[_Place, Value]:
-    given = arguments(cx, name, node, ("a", "indices", "t"), ("offset", "axis"))
-    v = tile_argument(cx, given["t"], f"the argument t of {name}")
+def _stored_indexed(cx: Context, call: TileCall) -> tuple[_Place, Value]:
+    v = call.tile(cx, "t")
     shape = tile_type(v).shape
-    chosen = _chosen(cx, given, shape, name, node)
-    place = _place(cx, given["a"], shape, given.get("offset"), name, chosen, within=True)
-    return place, _as_stored(cx, place, v, name, node)
+    chosen = _chosen(cx, call, shape)
+    place = _place(cx, call["a"], shape, call.get("offset"), call.name, chosen, within=True)
+    return place, _as_stored(cx, place, v, call)
 
 
-def _store_indexed(cx: Context, name: str, node: ast.Call) -> Term:
-    return _write(cx, *_stored_indexed(cx, name, node))
+def _store_indexed(cx: Context, call: TileCall) -> Term:
+    return _write(cx, *_stored_indexed(cx, call))
 
 
-def _atomic_add_indexed(cx: Context, name: str, node: ast.Call) -> Term:
-    return _add(cx, *_stored_indexed(cx, name, node), name, node)
+def _atomic_add_indexed(cx: Context, call: TileCall) -> Term:
+    return _add(cx, *_stored_indexed(cx, call), call)
 
 
 CALLS: Final[Mapping[str, Call]] = {

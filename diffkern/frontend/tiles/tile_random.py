@@ -14,7 +14,7 @@ from diffkern.frontend.builtins import composed
 from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Const, Term, Tup, Val, describe
-from diffkern.frontend.tiles.tile_terms import Call, arguments, checked_size, shape_argument, storage
+from diffkern.frontend.tiles.tile_terms import Call, TileCall, checked_size
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang.library import COMPOSED
@@ -23,16 +23,14 @@ __all__ = ["CALLS"]
 
 
 def _drawn(draw: str, dtype: T.Scalar) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        low, high = ("min", "max")
-        given = arguments(cx, name, node, ("shape", "rng"), (low, high, "storage"))
-        storage(cx, given)
-        if (low in given) != (high in given):
-            cx.type_error(node, f"{name} takes both bounds or none", f"write {name}(shape, rng, min, max)")
-        shape = shape_argument(cx, given["shape"], "a tile")
-        checked_size(cx, T.Tile(dtype, shape), node)
-        state = coerce.convert(cx, cx.expr(given["rng"]), T.UINT32, given["rng"], f"the state of {name}")
-        bounds = [_bound(cx, given[k], dtype, name) for k in (low, high) if k in given]
+    def lowered(cx: Context, call: TileCall) -> Term:
+        low, high = (parameter.name for parameter in call.row.listed()[2:4])
+        if (low in call) != (high in call):
+            call.refuse(cx, f"{call.name} takes both bounds or none", f"write {call.name}(shape, rng, min, max)")
+        shape = call.shape(cx)
+        checked_size(cx, T.Tile(dtype, shape), call.node)
+        state = coerce.convert(cx, cx.expr(call["rng"]), T.UINT32, call["rng"], f"the state of {call.name}")
+        bounds = [_bound(cx, call[k], dtype, call.name) for k in (low, high) if k in call]
         index = [Value(T.INT32) for _ in shape]
         params = [Value(v.type) for v in (state, *bounds)]
         # Indices are parameters of the map, so that each element has a state of its own whatever thread computes it.
@@ -42,14 +40,14 @@ def _drawn(draw: str, dtype: T.Scalar) -> Call:
             for k, extent in zip(index[1:], shape[1:], strict=True):
                 number = cx.b.add(cx.b.mul(number, cx.b.i32(extent)), k)
             seed = cx.b.add(params[0], cx.b.cast(number, T.UINT32))
-            started = composed.called(cx, COMPOSED["rand_init"], [Val(seed)], {}, node)
-            made = composed.called(cx, COMPOSED[draw], [started, *map(Val, params[1:])], {}, node)
+            started = composed.called(cx, COMPOSED["rand_init"], [Val(seed)], {}, call.node)
+            made = composed.called(cx, COMPOSED[draw], [started, *map(Val, params[1:])], {}, call.node)
             # A draw returns the new state first, which nobody needs here.
             assert isinstance(made, Tup)
-            body.yields = (coerce.value(cx, made.items[-1], node),)
+            body.yields = (coerce.value(cx, made.items[-1], call.node),)
         return Val(cx.b.one("tile_map", state, *bounds, shape=shape, dtypes=(dtype,), body=body, indexed=True))
 
-    return call
+    return lowered
 
 
 def _bound(cx: Context, node: ast.expr, dtype: T.Scalar, name: str) -> Value:

@@ -15,7 +15,7 @@ import numpy as np
 from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Const, Term, Val
-from diffkern.frontend.tiles.tile_terms import checked_size, dtype_argument, storage
+from diffkern.frontend.tiles.tile_terms import TileCall, checked_size, dtype_argument, storage
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang.dtypes import SCALARS, rounded_to_bfloat16
@@ -26,43 +26,40 @@ _PARAMETERS = (("stop",), ("start", "stop"), ("start", "stop", "step"))
 _WIDEST = 2**64
 
 
-def tile_arange(cx: Context, name: str, node: ast.Call) -> Term:
+def tile_arange(cx: Context, call: TileCall) -> Term:
     """Return a tile with the numbers from start to stop by step."""
-    options = {k.arg: k.value for k in node.keywords if k.arg is not None}
-    if len(node.args) > 3:
-        cx.type_error(
-            node,
-            f"{name} has start, stop and step by position, and {len(node.args)} are given",
+    options = {k.arg: k.value for k in call.node.keywords if k.arg is not None}
+    if len(call.node.args) > 3:
+        call.refuse(
+            cx,
+            f"{call.name} has start, stop and step by position, and {len(call.node.args)} are given",
             "write start, stop, step",
         )
-    if not node.args or any(k not in ("dtype", "storage") for k in options):
-        cx.type_error(
-            node,
-            f"{name} takes stop, or start and stop, or start, stop and step, and dtype",
-            "write dk.tile_arange(stop)",
-        )
+    if not call.node.args or any(k not in ("dtype", "storage") for k in options):
+        remedy = "write dk.tile_arange(stop)"
+        call.refuse(cx, f"{call.name} takes stop, or start and stop, or start, stop and step, and dtype", remedy)
     storage(cx, options)
-    names = _PARAMETERS[len(node.args) - 1]
-    given = {key: _constant(cx, name, key, arg) for key, arg in zip(names, node.args, strict=True)}
-    start, stop, step = given.get("start", 0), given["stop"], given.get("step", 1)
-    dtype = _dtype(cx, name, options.get("dtype"), (start, stop, step), node)
-    at = dict(zip(names, node.args, strict=True))
+    names = _PARAMETERS[len(call.node.args) - 1]
+    numbers = {key: _constant(cx, call.name, key, arg) for key, arg in zip(names, call.node.args, strict=True)}
+    start, stop, step = numbers.get("start", 0), numbers["stop"], numbers.get("step", 1)
+    dtype = _dtype(cx, call.name, options.get("dtype"), (start, stop, step), call.node)
+    at = dict(zip(names, call.node.args, strict=True))
     bounds = first, _, stride = tuple(
-        _rounded(cx, name, key, number, dtype, at.get(key, node))
+        _rounded(cx, call.name, key, number, dtype, at.get(key, call.node))
         for key, number in (("start", start), ("stop", stop), ("step", step))
     )
-    shape = (_count(cx, name, bounds, dtype, node),)
+    shape = (_count(cx, call.name, bounds, dtype, call.node),)
     # Elements of float16 are computed in float32 and rounded once.
     wide = T.value_type(dtype)
     assert isinstance(wide, T.Scalar)
     index = Value(T.INT32)
     body = Region((index,))
     with cx.b.into(body):
-        terms = [coerce.explicit_cast(cx, Const(x), wide, node) for x in (first, stride)]
-        begin, distance = (coerce.value(cx, term, node) for term in terms)
+        terms = [coerce.explicit_cast(cx, Const(x), wide, call.node) for x in (first, stride)]
+        begin, distance = (coerce.value(cx, term, call.node) for term in terms)
         # By a product rather than by repeated sums, so that errors do not add up; so does NumPy.
         body.yields = (cx.b.add(begin, cx.b.mul(cx.b.cast(index, wide), distance)),)
-    checked_size(cx, T.Tile(dtype, shape), node)
+    checked_size(cx, T.Tile(dtype, shape), call.node)
     (out,) = cx.b.op("tile_map", shape=shape, dtypes=(dtype,), body=body, indexed=True)
     return Val(out)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from typing import Final, NoReturn
+from typing import NoReturn
 
 from diffkern.frontend.terms import arith
 from diffkern.frontend.terms.context import Context
@@ -32,42 +32,30 @@ from diffkern.frontend.tiles import tile_math
 from diffkern.frontend.tiles.tile_fields import Path, adds_up, at, built, is_one, leaves, paths
 from diffkern.frontend.tiles.tile_terms import (
     Call,
-    arguments,
+    TileCall,
+    bound,
     change,
     check_update,
     is_tile,
     reshaped,
     tile_type,
     update,
-    variable,
 )
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import FieldType, Struct, StructArray, holds_arrays
 from diffkern.lang import definition_of
+from diffkern.ops.function import StructFields, TileFunction
+from diffkern.ops.scalar import SUMS
 from diffkern.ops.tile import reduced_shape
 
 __all__ = ["attribute", "by_fields", "combined", "evaluated_once", "refuse", "replace", "rows"]
 
-_MOVING: Final = frozenset({
-    "tile_zeros", "tile_empty", "tile_full", "tile_view", "tile_assign", "tile_extract", "tile_slice_indexed",
-    "tile_transpose", "tile_broadcast", "tile_reshape", "tile_squeeze", "tile_from_thread", "tile_scatter_masked",
-    "tile_load", "tile_store", "tile_load_indexed", "tile_store_indexed",
-})  # fmt: skip
-_ADDING: Final = frozenset({
-    "tile_sum", "tile_atomic_add", "tile_atomic_add_indexed", "tile_scatter_add", "tile_add_inplace",
-    "tile_sub_inplace",
-})  # fmt: skip
-_STORING: Final = frozenset({"tile_store", "tile_store_indexed", "tile_atomic_add", "tile_atomic_add_indexed"})
-
 
 def refuse(cx: Context, what: str, node: ast.AST) -> NoReturn:
     """Refuse what there is for tiles of numbers alone."""
-    cx.type_error(
-        node,
-        f"{what} of a tile of structs",
-        "take a field, as in t.x, which is a tile; or write a func of elements, as in dk.tile_map(f, t)",
-    )
+    remedy = "take a field, as in t.x, which is a tile; or write a func of elements, as in dk.tile_map(f, t)"
+    cx.type_error(node, f"{what} of a tile of structs", remedy)
 
 
 def rows(cx: Context, a: Val | Rec, b: Term, node: ast.AST) -> list[tuple[Val, Term]]:
@@ -77,11 +65,8 @@ def rows(cx: Context, a: Val | Rec, b: Term, node: ast.AST) -> list[tuple[Val, T
     assert isinstance(a.struct, TileStruct)
     struct = a.struct.element
     if not isinstance(b, Rec) or (b.struct.element if isinstance(b.struct, TileStruct) else b.struct) != struct:
-        cx.type_error(
-            node,
-            f"{describe(a)} and {describe(b)}",
-            f"write it for two tiles of {struct.name}, or for a tile and a value of {struct.name}",
-        )
+        remedy = f"write it for two tiles of {struct.name}, or for a tile and a value of {struct.name}"
+        cx.type_error(node, f"{describe(a)} and {describe(b)}", remedy)
     found = []
     for path, _ in paths(struct):
         leaf = at(a, path)
@@ -124,14 +109,11 @@ def replace(cx: Context, name: str, owner: Val | Rec, made: Sequence[Value], nod
 
 def combined(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Term:
     """Lower ``a + b`` or ``a - b`` of tiles of structs, or of two elements of such, field by field."""
-    if op not in ("add", "sub"):
+    if op not in SUMS:
         refuse(cx, arith.SIGN[op], node)
     if not (isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct):
-        cx.type_error(
-            node,
-            f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}",
-            "write it for two tiles of one struct and one shape, or for two structs",
-        )
+        remedy = "write it for two tiles of one struct and one shape, or for two structs"
+        cx.type_error(node, f"{arith.SIGN[op]} of {describe(a)} and {describe(b)}", remedy)
     struct = a.struct.element if isinstance(a.struct, TileStruct) else a.struct
     made = []
     for path, t in paths(struct):
@@ -167,11 +149,11 @@ def _once(node: ast.expr) -> ast.expr:
     return node if isinstance(node, (ast.Name, ast.Constant, ast.Slice, ast.Starred, ast.Lambda)) else once(node)
 
 
-def by_fields(cx: Context, lower: Call, key: str, name: str, node: ast.Call) -> Term:
+def by_fields(cx: Context, lower: Call, row: TileFunction, name: str, node: ast.Call) -> Term:
     """Lower a call with structs among its arguments for one field after the other."""
-    if key == "tile_sort":
-        return _sorted(cx, name, node)
-    if key not in _MOVING | _ADDING:
+    if row.structs is StructFields.ORDERED:
+        return _sorted(cx, bound(cx, row, name, node))
+    if row.structs is StructFields.REFUSED:
         refuse(cx, name, node)
     given = [*node.args, *(k.value for k in node.keywords)]
     structs = {k: found for k, arg in enumerate(given) if (found := _struct_argument(cx, arg)) is not None}
@@ -181,20 +163,17 @@ def by_fields(cx: Context, lower: Call, key: str, name: str, node: ast.Call) -> 
         names = " and ".join(sorted(struct.name for struct in kinds))
         cx.type_error(node, f"{name} of {names}", "give it values, tiles and arrays of one struct")
     (struct,) = kinds
-    if holds_arrays(struct) and key in _STORING:
-        cx.type_error(
-            node,
-            f"{name} of {struct.name}, which has an array among its fields",
-            "elements with array fields are assigned on the host",
-        )
+    if holds_arrays(struct) and row.stores:
+        remedy = "elements with array fields are assigned on the host"
+        cx.type_error(node, f"{name} of {struct.name}, which has an array among its fields", remedy)
     made: list[Term] = []
     for path, t in paths(struct):
         # Moving works for every field, adding for some.
-        if key not in _ADDING or adds_up(t):
-            made.append(lower(cx, name, _of_field(cx, node, structs, path, t)))
-        elif key == "tile_sum":
+        if row.structs is StructFields.MOVED or adds_up(t):
+            made.append(lower(cx, bound(cx, row, name, _of_field(cx, node, structs, path, t))))
+        elif row.structs is StructFields.SUMMED:
             # A sum has to give something for the others too: their first elements.
-            made.append(_first(cx, lower, name, node, structs, path))
+            made.append(_first(cx, node, structs, path))
         else:
             made.append(Static(None, "None"))
     # Functions without a result have changed the variables already.
@@ -253,9 +232,7 @@ def _dtype(cx: Context, t: FieldType, node: ast.AST) -> T.Element:
     return t
 
 
-def _first(
-    cx: Context, lower: Call, name: str, node: ast.Call, structs: dict[int, tuple[Struct, Term]], path: Path
-) -> Term:
+def _first(cx: Context, node: ast.Call, structs: dict[int, tuple[Struct, Term]], path: Path) -> Term:
     """Return the first elements along the axis of a sum, for a field that is not added up."""
     ((_, whole),) = structs.values()
     leaf = at(whole, path)
@@ -274,31 +251,30 @@ def _is_none(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _sorted(cx: Context, name: str, node: ast.Call) -> Term:
+def _sorted(cx: Context, call: TileCall) -> Term:
     """Sort structs by keys: the order is found once, and taken by the tiles of all fields."""
-    given = arguments(cx, name, node, ("keys", "values"))
-    keys_of, keys = variable(cx, given["keys"], f"the argument keys of {name}")
-    values, t = cx.expr(given["values"]), tile_type(keys)
-    if not isinstance(given["values"], ast.Name):
+    keys_of, keys = call.variable(cx, "keys")
+    values, t = cx.expr(call["values"]), tile_type(keys)
+    if not isinstance(call["values"], ast.Name):
         cx.type_error(
-            given["values"], f"the argument values of {name} is changed", "assign the tile to a variable first"
+            call["values"], f"the argument values of {call.name} is changed", "assign the tile to a variable first"
         )
     if not isinstance(values, Rec) or not isinstance(values.struct, TileStruct) or values.struct.shape != t.shape:
         remedy = "make one value for each key, in a tile of the same shape"
-        cx.type_error(node, f"{name} of {describe(values)} by {describe(Val(keys))}", remedy)
+        call.refuse(cx, f"{call.name} of {describe(values)} by {describe(Val(keys))}", remedy)
     # Before any op is made: one tile must not be changed without the other.
-    for changed in (keys_of, given["values"].id):
-        check_update(cx, changed, node)
+    for changed in (keys_of, call["values"].id):
+        check_update(cx, changed, call.node)
     # A map of the index alone: the numbers 0, 1, 2, ... as the order before sorting.
     count = Region((Value(T.INT32),))
     count.yields = count.params
     flat = reshaped(cx, keys, (t.size,))
     (order,) = cx.b.op("tile_map", shape=(t.size,), dtypes=(T.INT32,), body=count, indexed=True)
     new_keys, order, _ = cx.b.op("tile_sort", flat, order)
-    update(cx, node, "tile_sort", given["keys"], reshaped(cx, new_keys, t.shape))
+    update(cx, call, "keys", reshaped(cx, new_keys, t.shape))
 
     def taken(v: Value) -> Value:
         return reshaped(cx, cx.b.one("tile_take", reshaped(cx, v, (t.size,)), order, axis=0), t.shape)
 
-    replace(cx, given["values"].id, values, [taken(leaf.value) for leaf in leaves(values)], node)
+    replace(cx, call["values"].id, values, [taken(leaf.value) for leaf in leaves(values)], call.node)
     return Static(None, "None")

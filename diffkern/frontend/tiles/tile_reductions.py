@@ -17,33 +17,30 @@ from diffkern.frontend.tiles.tile_fields import each, leaves, like
 from diffkern.frontend.tiles.tile_math import apply, map_any
 from diffkern.frontend.tiles.tile_terms import (
     Call,
-    arguments,
+    TileCall,
     axis_argument,
     check_update,
     holds_tiles,
     mismatch,
     reshaped,
-    tile_argument,
     tile_type,
     tiles_in,
     update,
-    variable,
 )
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang.intrinsics import lowering_key
-from diffkern.ops.tile import reduced_shape
+from diffkern.ops.tile import REDUCTIONS, reduced_shape
 
 __all__ = ["CALLS"]
 
 
 def _reduction(kind: str) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        given = arguments(cx, name, node, ("a",), ("axis",))
-        a = tile_argument(cx, given["a"], f"the argument of {name}")
-        return _reduced(cx, kind, a, axis_argument(cx, given, tile_type(a).shape), node, name)
+    def lowered(cx: Context, call: TileCall) -> Term:
+        a = call.only_tile(cx)
+        return _reduced(cx, kind, a, axis_argument(cx, call, tile_type(a).shape), call.node, call.name)
 
-    return call
+    return lowered
 
 
 def _reduced(cx: Context, kind: str, a: Value, axis: int | None, node: ast.Call, name: str) -> Term:
@@ -61,17 +58,16 @@ def _has_extrema(dtype: T.Element) -> bool:
     return isinstance(dtype, T.Vec) and dtype.role is T.Role.VECTOR and dtype.dtype != T.BOOL
 
 
-def _reduce(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("op", "a"), ("axis",))
-    function = cx.expr(given["op"])
-    term = cx.expr(given["a"])
-    whole = tiles_in(term)[0] if holds_tiles(term) else tile_argument(cx, given["a"], f"the argument a of {name}")
-    axis = axis_argument(cx, given, tile_type(whole).shape)
+def _reduce(cx: Context, call: TileCall) -> Term:
+    function = cx.expr(call["op"])
+    term = cx.expr(call["a"])
+    whole = tiles_in(term)[0] if holds_tiles(term) else call.tile(cx, "a")
+    axis = axis_argument(cx, call, tile_type(whole).shape)
     key = lowering_key(function.obj) if isinstance(function, Static) else None
     # A known function has an op, with a derivative of its own.
-    if key in ("add", "min", "max"):
-        return _reduced(cx, key, tile_argument(cx, given["a"], f"the argument a of {name}"), axis, node, name)
-    return _folded(cx, lambda x: apply(cx, function, x, node), term, axis, node, name)
+    if key in REDUCTIONS:
+        return _reduced(cx, key, call.tile(cx, "a"), axis, call.node, call.name)
+    return _folded(cx, lambda x: apply(cx, function, x, call.node), term, axis, call.node, call.name)
 
 
 def _folded(
@@ -121,53 +117,47 @@ def _folded(
     return out if axis is None else each(out, lambda v: Val(reshaped(cx, v.value, reduced_shape(t, axis))))
 
 
+def _of_numbers(cx: Context, call: TileCall, remedy: str) -> Value:
+    a = call.only_tile(cx)
+    if not isinstance(tile_type(a).dtype, T.Scalar) or tile_type(a).dtype == T.BOOL:
+        call.refuse(cx, f"{call.name} of a tile of {tile_type(a).dtype}", remedy)
+    return a
+
+
 def _arg(kind: str) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        given = arguments(cx, name, node, ("a",))
-        a = tile_argument(cx, given["a"], f"the argument of {name}")
-        if not isinstance(tile_type(a).dtype, T.Scalar) or tile_type(a).dtype == T.BOOL:
-            cx.type_error(
-                node, f"{name} of a tile of {tile_type(a).dtype}", "convert it with dk.tile_astype(t, dtype=...)"
-            )
+    def lowered(cx: Context, call: TileCall) -> Term:
+        a = _of_numbers(cx, call, "convert it with dk.tile_astype(t, dtype=...)")
         return Val(cx.b.one("tile_argreduce", a, kind=kind, axis=None))
 
-    return call
+    return lowered
 
 
 def _scan(exclusive: bool, kind: str = "add") -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        given = arguments(cx, name, node, ("a",))
-        a = tile_argument(cx, given["a"], f"the argument of {name}")
-        if not isinstance(tile_type(a).dtype, T.Scalar) or tile_type(a).dtype == T.BOOL:
-            cx.type_error(node, f"{name} of a tile of {tile_type(a).dtype}", "a scan takes a tile of numbers")
+    def lowered(cx: Context, call: TileCall) -> Term:
+        a = _of_numbers(cx, call, "a scan takes a tile of numbers")
         # Sums are the default, and a program of them stays as it was.
         kept = {} if kind == "add" else {"kind": kind}
         return Val(cx.b.one("tile_scan", a, exclusive=exclusive, backwards=False, **kept))
 
-    return call
+    return lowered
 
 
-def _sort(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("keys", "values"))
-    held = [variable(cx, given[k], f"the argument {k} of {name}") for k in ("keys", "values")]
+def _sort(cx: Context, call: TileCall) -> Term:
+    held = [call.variable(cx, k) for k in ("keys", "values")]
     if held[0][0] == held[1][0]:
-        cx.type_error(
-            node,
-            f"{name} of one tile as keys and as values",
-            "make a copy of the keys for the values, as in values = 1 * keys",
-        )
+        remedy = "make a copy of the keys for the values, as in values = 1 * keys"
+        call.refuse(cx, f"{call.name} of one tile as keys and as values", remedy)
     (_, keys), (_, values) = held
     if tile_type(keys).shape != tile_type(values).shape:
-        mismatch(cx, f"{name} of tiles of two shapes", keys, values, node)
+        mismatch(cx, f"{call.name} of tiles of two shapes", keys, values, call.node)
     if not isinstance(tile_type(keys).dtype, T.Scalar) or tile_type(keys).dtype == T.BOOL:
-        cx.type_error(node, f"{name} by keys of {tile_type(keys).dtype}", "keys are numbers")
+        call.refuse(cx, f"{call.name} by keys of {tile_type(keys).dtype}", "keys are numbers")
     for (variable_name, _), k in zip(held, ("keys", "values"), strict=True):
         # Both before either is changed: the sort is one op with two results.
-        check_update(cx, variable_name, given[k])
+        check_update(cx, variable_name, call[k])
     new_keys, new_values, _ = cx.b.op("tile_sort", keys, values)
-    update(cx, node, "tile_sort", given["keys"], new_keys)
-    update(cx, node, "tile_sort", given["values"], new_values)
-    return Static(None, "None")
+    update(cx, call, "keys", new_keys)
+    return update(cx, call, "values", new_values)
 
 
 CALLS: Final[Mapping[str, Call]] = {

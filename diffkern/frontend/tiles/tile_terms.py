@@ -9,24 +9,26 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn, TypeAlias
 
-from diffkern.frontend.syntax.flow import UPDATES, Liveness
+from diffkern.frontend.syntax.flow import Liveness
 from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context, TileView
 from diffkern.frontend.terms.terms import Const, Field, Rec, Static, Term, TileStruct, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang import definition_of, resolve_dtype
+from diffkern.ops.function import TileFunction
 from diffkern.ops.tile import MAX_NDIM
 
 __all__ = [
     "Call",
     "StructMet",
-    "arguments",
+    "TileCall",
     "as_indices",
     "axis_argument",
+    "bound",
     "change",
     "check_update",
     "checked_size",
@@ -34,7 +36,6 @@ __all__ = [
     "dtype_argument",
     "flag",
     "holds_tiles",
-    "index_argument",
     "index_value",
     "index_values",
     "is_tile",
@@ -55,8 +56,6 @@ __all__ = [
     "view_of",
     "word",
 ]
-
-Call: TypeAlias = Callable[[Context, str, ast.Call], Term]
 
 # Far more than the shared memory of any GPU, so a mistake rather than a tile.
 MAX_BYTES: Final = 64 * 1024 * 1024
@@ -86,11 +85,58 @@ def shape_text(shape: Sequence[int]) -> str:
 # -- arguments ---------------------------------------------------------------------------------------------------------
 
 
-def arguments(
-    cx: Context, name: str, node: ast.Call, names: Sequence[str], optional: Sequence[str] = ()
-) -> Mapping[str, ast.expr]:
-    """Return the syntax of each argument by its parameter's name; those in ``optional`` may be missing."""
-    every = [*names, *optional]
+@dataclass(frozen=True, slots=True)
+class TileCall:
+    """A call of a function: its row, its name in messages, its syntax, and that of each given argument by parameter."""
+
+    row: TileFunction
+    name: str
+    node: ast.Call
+    given: Mapping[str, ast.expr]
+
+    def __getitem__(self, parameter: str) -> ast.expr:
+        return self.given[parameter]
+
+    def __contains__(self, parameter: str) -> bool:
+        return parameter in self.given
+
+    def get(self, parameter: str) -> ast.expr | None:
+        """Return an argument that may be left out."""
+        return self.given.get(parameter)
+
+    def refuse(self, cx: Context, message: str, remedy: str | None = None) -> NoReturn:
+        """Refuse the call."""
+        cx.type_error(self.node, message, remedy)
+
+    def tile(self, cx: Context, parameter: str) -> Value:
+        """Return an argument that must be a tile."""
+        return tile_argument(cx, self.given[parameter], f"the argument {parameter} of {self.name}")
+
+    def only_tile(self, cx: Context) -> Value:
+        """Return the first argument of a function about one tile, which messages need not name."""
+        return tile_argument(cx, self.given[self.row.listed()[0].name], f"the argument of {self.name}")
+
+    def variable(self, cx: Context, parameter: str) -> tuple[str, Value]:
+        """Return an argument that is changed: it must be a variable that holds a tile."""
+        return variable(cx, self.given[parameter], f"the argument {parameter} of {self.name}")
+
+    def shape(self, cx: Context, *, infer: bool = False) -> tuple[int, ...]:
+        """Return the argument ``shape`` of a tile."""
+        return shape_argument(cx, self.given["shape"], "a tile", infer=infer)
+
+
+Call: TypeAlias = Callable[[Context, TileCall], Term]
+
+
+def bound(cx: Context, row: TileFunction, name: str, node: ast.Call, axes: int = 0) -> TileCall:
+    """Return a call with its arguments by the parameters of its row; ``axes``: with an index for each of these.
+
+    A function that takes any number of arguments, or whose first one may be left out, reads them itself.
+    """
+    parameters = row.listed(axes)
+    every = [parameter.name for parameter in parameters]
+    if "..." in every or (parameters and parameters[0].is_optional):
+        return TileCall(row, name, node, {})
     if len(node.args) > len(every):
         cx.type_error(
             node,
@@ -104,21 +150,22 @@ def arguments(
         if keyword.arg in given:
             cx.type_error(node, f"{name} got {keyword.arg} twice", "give it by position or by name")
         given[keyword.arg] = keyword.value
-    for parameter in names:
-        if parameter not in given:
-            cx.type_error(node, f"{name} needs {parameter}", f"its parameters are {', '.join(every)}")
-    return given
+    for parameter in parameters:
+        if not parameter.is_optional and parameter.name not in given:
+            cx.type_error(node, f"{name} needs {parameter.name}", f"its parameters are {', '.join(every)}")
+    storage(cx, given)
+    # Bounds are checked in any case, and alignment is found by the compiler.
+    flag(cx, given, "bounds_check")
+    flag(cx, given, "aligned")
+    return TileCall(row, name, node, given)
 
 
 def constant_int(cx: Context, term: Term, node: ast.AST, what: str) -> int:
     """Return an integer known while compiling."""
     if isinstance(term, Const) and isinstance(term.value, int) and not isinstance(term.value, bool):
         return term.value
-    cx.type_error(
-        node,
-        f"{what} must be an integer known when the kernel is compiled, not {describe(term)}",
-        "write a number, or a global or closure variable, as in TILE = dk.constant(16)",
-    )
+    remedy = "write a number, or a global or closure variable, as in TILE = dk.constant(16)"
+    cx.type_error(node, f"{what} must be an integer known when the kernel is compiled, not {describe(term)}", remedy)
 
 
 def shape_argument(cx: Context, node: ast.expr, what: str, *, infer: bool = False) -> tuple[int, ...]:
@@ -175,9 +222,9 @@ def flag(cx: Context, given: Mapping[str, ast.expr], name: str) -> None:
         cx.type_error(node, f"{name} must be True or False", "write the constant itself")
 
 
-def word(cx: Context, given: Mapping[str, ast.expr], name: str, among: Sequence[str]) -> str:
+def word(cx: Context, call: TileCall, name: str, among: Sequence[str]) -> str:
     """Return an argument that is one of some words; the first one by default."""
-    node = given.get(name)
+    node = call.get(name)
     if node is None:
         return among[0]
     if isinstance(node, ast.Constant) and node.value in among:
@@ -218,28 +265,17 @@ def index_value(cx: Context, item: Term, node: ast.AST, what: str) -> Value:
     """Return one offset or index."""
     t = coerce.default_type(item) if isinstance(item, Const) else item.type if isinstance(item, Val) else None
     if not (isinstance(t, T.Scalar) and t.is_integer):
-        cx.type_error(
-            node,
-            f"{what} must be made of integers, not {t or describe(item)}",
-            "write int(...) around it, or // for an integer quotient",
-        )
+        remedy = "write int(...) around it, or // for an integer quotient"
+        cx.type_error(node, f"{what} must be made of integers, not {t or describe(item)}", remedy)
     return cx.b.cast(coerce.value(cx, item, node), T.INT32)
-
-
-def index_argument(cx: Context, node: ast.expr, what: str) -> Value:
-    """Return an argument that is a tile of indices, as int32."""
-    return as_indices(cx, tile_argument(cx, node, what), node, what)
 
 
 def as_indices(cx: Context, v: Value, node: ast.AST, what: str) -> Value:
     """Return a tile of indices, as int32."""
     t = tile_type(v)
     if t.ndim != 1 or not (isinstance(t.dtype, T.Scalar) and t.dtype.is_integer):
-        cx.type_error(
-            node,
-            f"{what} must be a tile of integers with one axis: {origin(cx, v)}",
-            "load one with dk.tile_load from an array of ints",
-        )
+        remedy = "load one with dk.tile_load from an array of ints"
+        cx.type_error(node, f"{what} must be a tile of integers with one axis: {origin(cx, v)}", remedy)
     if t.dtype == T.INT32:
         return v
     body = Region((Value(T.value_type(t.dtype)),))
@@ -248,9 +284,9 @@ def as_indices(cx: Context, v: Value, node: ast.AST, what: str) -> Value:
     return cx.b.one("tile_map", v, shape=t.shape, dtypes=(T.INT32,), body=body, indexed=False)
 
 
-def axis_argument(cx: Context, given: Mapping[str, ast.expr], shape: Sequence[int]) -> int | None:
+def axis_argument(cx: Context, call: TileCall, shape: Sequence[int]) -> int | None:
     """Return the argument ``axis``, counted from the front; None if it is not given, or None."""
-    node = given.get("axis")
+    node = call.get("axis")
     if node is None or (isinstance(node, ast.Constant) and node.value is None):
         return None
     axis = constant_int(cx, cx.expr(node), node, "axis")
@@ -431,11 +467,8 @@ def check_update(cx: Context, name: str, node: ast.AST) -> None:
     assert binding.term is not None
     own = tiles_in(binding.term)
     if name in cx.frame.tile_parameters:
-        cx.type_error(
-            node,
-            f"{name} is the caller's tile, which a func cannot change",
-            "make a tile of its own, as in t = 1.0 * t, change that one and return it",
-        )
+        remedy = "make a tile of its own, as in t = 1.0 * t, change that one and return it"
+        cx.type_error(node, f"{name} is the caller's tile, which a func cannot change", remedy)
     for v in own:
         _check_view(cx, name, v, node)
     for other, known in cx.env.items():
@@ -448,11 +481,8 @@ def check_update(cx: Context, name: str, node: ast.AST) -> None:
         if not is_one or any(len(views[0].names & set(_holders(cx, v))) > 1 for v in own):
             line = f" (line {known.loc.line})" if known.loc is not None else ""
             verb, copy = ("is", f"{other} = 1.0 * …") if holds_tiles(known.term) else ("holds", "1.0 * …")
-            cx.type_error(
-                node,
-                f"{name} is changed while {other}{line} {verb} a view of it",
-                f"make a copy instead, as in {copy}, or make the view after the change",
-            )
+            remedy = f"make a copy instead, as in {copy}, or make the view after the change"
+            cx.type_error(node, f"{name} is changed while {other}{line} {verb} a view of it", remedy)
 
 
 def tiles_in(term: Term) -> list[Value]:
@@ -542,15 +572,18 @@ def variable(cx: Context, node: ast.expr, what: str) -> tuple[str, Value]:
     return node.id, value
 
 
-def update(cx: Context, call: ast.Call, key: str, node: ast.expr, new: Value) -> None:
+def update(cx: Context, call: TileCall, parameter: str, new: Value) -> Static:
     """Let the variable that was passed to a function hold the tile that the function made of it."""
-    # Which calls change a variable is found by their names, before the function is lowered (`UPDATES`).
-    if cx.builtin(call.func) != key:
+    # Which calls change a variable is found by their names, before the function is lowered.
+    if cx.builtin(call.node.func) != call.row.name:
         cx.type_error(
-            call.func,
-            f"{key} changes its argument and must be called by its own name, or one that it has outside of the kernel",
-            f"write dk.{key}(…)",
+            call.node.func,
+            f"{call.row.name} changes its argument and must be called by its own name, or one that it has outside of "
+            "the kernel",
+            f"write dk.{call.row.name}(…)",
         )
-    assert key in UPDATES
+    assert parameter in call.row.changed
+    node = call[parameter]
     assert isinstance(node, ast.Name)
     change(cx, node.id, new, node, node.term.value if isinstance(node, Field) else None)
+    return Static(None, "None")

@@ -19,16 +19,14 @@ from diffkern.frontend.terms.terms import Binding, Rec, Static, Term, Tup, Val, 
 from diffkern.frontend.tiles import tile_fields
 from diffkern.frontend.tiles.tile_terms import (
     Call,
-    arguments,
+    TileCall,
+    bound,
     checked_size,
     constant_int,
     dtype_argument,
     flag,
     index_value,
     origin,
-    shape_argument,
-    storage,
-    tile_argument,
     tile_type,
     update,
     value_argument,
@@ -39,24 +37,23 @@ from diffkern.ir.nodes import Value
 from diffkern.ir.structs import Struct, holds_arrays
 from diffkern.lang import definition_of
 
-__all__ = ["CALLS", "STACKS"]
+__all__ = ["CALLS"]
 
 
 # -- what all threads hold ---------------------------------------------------------------------------------------------
 
 
-def _tile(cx: Context, name: str, node: ast.Call) -> Term:
+def _tile(cx: Context, call: TileCall) -> Term:
     """Lower ``tile(x)``: a tile of what the threads of the block hold. On the CPU a block is one thread."""
-    given = arguments(cx, name, node, ("x",), ("preserve_type",))
-    value = coerce.value(cx, cx.expr(given["x"]), given["x"])
+    value = coerce.value(cx, cx.expr(call["x"]), call["x"])
     t = value.type
-    keep = given.get("preserve_type")
-    flag(cx, given, "preserve_type")
+    keep = call.get("preserve_type")
+    flag(cx, call.given, "preserve_type")
     whole = isinstance(keep, ast.Constant) and bool(keep.value)
     if isinstance(t, T.Scalar) or whole:
         return Val(_of_threads(cx, value))
     if not isinstance(t, (T.Vec, T.Mat)):
-        cx.type_error(node, f"{name} of {t}", "pass a number or a vector")
+        call.refuse(cx, f"{call.name} of {t}", "pass a number or a vector")
     threads = cx.block_dim
     dtype = narrow.stored(t.dtype)
     # As Warp has it, a vector becomes rows of components, with the threads along the last axis.
@@ -79,16 +76,15 @@ def _of_thread(cx: Context, v: Value) -> Value:
     return cx.b.cast(element, narrow.held(tile_type(v).dtype)) if cx.dialect.narrow_elements else element
 
 
-def _untile(cx: Context, name: str, node: ast.Call) -> Term:
+def _untile(cx: Context, call: TileCall) -> Term:
     """Lower ``untile(t)``: the element of a tile that belongs to this thread of the block."""
-    given = arguments(cx, name, node, ("a",))
-    v = tile_argument(cx, given["a"], f"the argument of {name}")
+    v = call.only_tile(cx)
     t = tile_type(v)
     if t.shape[-1] != cx.block_dim or t.ndim > 3:
         where = "which are 1 on the CPU" if cx.block_dim == 1 else f"which are {cx.block_dim}"
-        cx.type_error(
-            node,
-            f"{name}: {origin(cx, v)}, and the last axis must be the threads of the block, {where}",
+        call.refuse(
+            cx,
+            f"{call.name}: {origin(cx, v)}, and the last axis must be the threads of the block, {where}",
             "use it on a tile made by dk.tile(x)",
         )
     if t.ndim == 1:
@@ -108,16 +104,14 @@ def _untile(cx: Context, name: str, node: ast.Call) -> Term:
     return Val(cx.b.construct(made, parts))
 
 
-def _from_thread(cx: Context, name: str, node: ast.Call) -> Term:
+def _from_thread(cx: Context, call: TileCall) -> Term:
     """Lower ``tile_from_thread``: a tile of what one thread holds."""
-    given = arguments(cx, name, node, ("shape", "value", "thread_idx"), ("storage",))
-    storage(cx, given)
-    value = coerce.value(cx, value_argument(cx, given["value"]), given["value"])
+    value = coerce.value(cx, value_argument(cx, call["value"]), call["value"])
     if not isinstance(value.type, (T.Scalar, T.Vec, T.Mat)):
-        cx.type_error(node, f"{name} of {value.type}", "pass a number or a vector")
+        call.refuse(cx, f"{call.name} of {value.type}", "pass a number or a vector")
     dtype = narrow.stored(value.type)
-    t = checked_size(cx, T.Tile(dtype, shape_argument(cx, given["shape"], "a tile")), node)
-    thread = index_value(cx, cx.expr(given["thread_idx"]), given["thread_idx"], "thread_idx")
+    t = checked_size(cx, T.Tile(dtype, call.shape(cx)), call.node)
+    thread = index_value(cx, cx.expr(call["thread_idx"]), call["thread_idx"], "thread_idx")
     # With one thread, its own value is the one.
     if cx.block_dim > 1:
         value = cx.b.one("tile_extract", _of_threads(cx, value), thread)
@@ -129,12 +123,11 @@ def _from_thread(cx: Context, name: str, node: ast.Call) -> Term:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The arguments of a call: the tile that it changes and its variable, the element's index, the other arguments."""
+    """The arguments of a call: the tile that it changes, the element's index, the call with the other arguments."""
 
-    node: ast.expr
+    call: TileCall
     tile: Value
     index: list[Value]
-    given: Mapping[str, ast.expr]
 
     @property
     def dtype(self) -> T.Element:
@@ -142,64 +135,62 @@ class _Change:
         return T.value_type(tile_type(self.tile).dtype)
 
 
-def _change(cx: Context, name: str, node: ast.Call, names: tuple[str, ...], optional: tuple[str, ...] = ()) -> _Change:
+def _change(cx: Context, call: TileCall) -> _Change:
     # The number of axes decides the names of the index parameters, so the tile is looked at first.
+    name, node = call.name, call.node
     first = next((k.value for k in node.keywords if k.arg == "a"), None) or next(iter(node.args), None)
     if first is None:
-        cx.type_error(
-            node, f"{name} takes a tile, an index for each of its axes, {', '.join(names)}", f"write {name}(t, i, …)"
-        )
+        others = ", ".join(p.name for p in call.row.listed(1)[2:] if not p.is_optional)
+        call.refuse(cx, f"{name} takes a tile, an index for each of its axes, {others}", f"write {name}(t, i, …)")
     _, tile = variable(cx, first, f"the argument a of {name}")
-    axes = tuple("ijkl"[: tile_type(tile).ndim])
-    given = arguments(cx, name, node, ("a", *axes, *names), optional)
-    index = [index_value(cx, cx.expr(given[k]), given[k], f"the index {k} of {name}") for k in axes]
-    return _Change(given["a"], tile, index, given)
+    axes = tile_type(tile).ndim
+    call = bound(cx, call.row, name, node, axes)
+    indices = [p.name for p in call.row.listed(axes)[1 : axes + 1]]
+    index = [index_value(cx, cx.expr(call[k]), call[k], f"the index {k} of {name}") for k in indices]
+    return _Change(call, tile, index)
 
 
-def _taking_part(cx: Context, change: _Change, name: str) -> list[Value]:
+def _taking_part(cx: Context, change: _Change) -> list[Value]:
     """Return the index, which is outside of the tile for a thread that has no value."""
-    node = change.given["has_value"]
-    has = coerce.convert(cx, cx.expr(node), T.BOOL, node, f"has_value of {name}")
+    node = change.call["has_value"]
+    has = coerce.convert(cx, cx.expr(node), T.BOOL, node, f"has_value of {change.call.name}")
     # All threads have to take part in the op, also those without a value; one axis outside is enough.
     first, *others = change.index
     return [cx.b.select(has, first, cx.b.i32(-1)), *others]
 
 
-def _value(cx: Context, change: _Change, name: str) -> Value:
-    node = change.given["value"]
-    return coerce.convert(cx, cx.expr(node), change.dtype, node, f"the value of {name}")
+def _value(cx: Context, change: _Change) -> Value:
+    node = change.call["value"]
+    return coerce.convert(cx, cx.expr(node), change.dtype, node, f"the value of {change.call.name}")
 
 
-def _scatter_add(cx: Context, name: str, node: ast.Call) -> Term:
-    change = _change(cx, name, node, ("value", "has_value"), ("atomic",))
-    flag(cx, change.given, "atomic")
+def _scatter_add(cx: Context, call: TileCall) -> Term:
+    change = _change(cx, call)
+    flag(cx, change.call.given, "atomic")
     if T.scalar_of(change.dtype) == T.BOOL:
-        cx.type_error(node, f"{name} of bools", "make the tile one of integers, with dtype=int")
-    value, index = _value(cx, change, name), _taking_part(cx, change, name)
+        call.refuse(cx, f"{call.name} of bools", "make the tile one of integers, with dtype=int")
+    value, index = _value(cx, change), _taking_part(cx, change)
     made = cx.b.one("tile_add_at", change.tile, value, *index, threads=cx.block_dim)
-    update(cx, node, "tile_scatter_add", change.node, made)
-    return Static(None, "None")
+    return update(cx, change.call, "a", made)
 
 
-def _scatter_masked(cx: Context, name: str, node: ast.Call) -> Term:
-    change = _change(cx, name, node, ("value", "has_value"))
-    value, index = _value(cx, change, name), _taking_part(cx, change, name)
+def _scatter_masked(cx: Context, call: TileCall) -> Term:
+    change = _change(cx, call)
+    value, index = _value(cx, change), _taking_part(cx, change)
     made = cx.b.one("tile_replace", change.tile, value, *index, threads=cx.block_dim)
-    update(cx, node, "tile_scatter_masked", change.node, made)
-    return Static(None, "None")
+    return update(cx, change.call, "a", made)
 
 
-def _bits(key: str, kind: str) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        change = _change(cx, name, node, ("value",))
+def _bits(kind: str) -> Call:
+    def lowered(cx: Context, call: TileCall) -> Term:
+        change = _change(cx, call)
         if not T.scalar_of(change.dtype).is_integer:
-            cx.type_error(node, f"{name} of {origin(cx, change.tile)}", "bits are those of integers")
-        value = _value(cx, change, name)
+            call.refuse(cx, f"{call.name} of {origin(cx, change.tile)}", "bits are those of integers")
+        value = _value(cx, change)
         made = cx.b.one("tile_add_at", change.tile, value, *change.index, threads=cx.block_dim, kind=kind)
-        update(cx, node, key, change.node, made)
-        return Static(None, "None")
+        return update(cx, change.call, "a", made)
 
-    return call
+    return lowered
 
 
 # -- stacks of a block -------------------------------------------------------------------------------------------------
@@ -234,21 +225,20 @@ def _hold(cx: Context, name: str, v: Value, node: ast.AST) -> None:
     cx.env[name] = Binding(Val(v), cx.loc(node))
 
 
-def _stack(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("capacity", "dtype"))
-    capacity = constant_int(cx, cx.expr(given["capacity"]), given["capacity"], "capacity")
+def _stack(cx: Context, call: TileCall) -> Term:
+    capacity = constant_int(cx, cx.expr(call["capacity"]), call["capacity"], "capacity")
     if capacity < 1:
-        cx.type_error(node, f"{name} of capacity {capacity}", "it holds one item at least")
-    struct, dtypes = _of_items(cx, given["dtype"], name)
+        call.refuse(cx, f"{call.name} of capacity {capacity}", "it holds one item at least")
+    struct, dtypes = _of_items(cx, call["dtype"], call.name)
     # A stack is a tile of items and a count, in variables with names that no program can write.
-    cells = tuple(local.cell(cx, node, part) for part in range(len(dtypes)))
+    cells = tuple(local.cell(cx, call.node, part) for part in range(len(dtypes)))
     # Variables are found by their node, so the count's cell has another one than the items'.
-    made = _Stack(cells, local.cell(cx, given["capacity"]), struct)
+    made = _Stack(cells, local.cell(cx, call["capacity"]), struct)
     for cell, dtype in zip(cells, dtypes, strict=True):
-        t = checked_size(cx, T.Tile(dtype, (capacity,)), node)
-        _hold(cx, cell, cx.b.one("tile_fill", cx.b.zero(T.value_type(dtype)), type=t), node)
-    _hold(cx, made.count, cx.b.i32(0), node)
-    return Static(made, name)
+        t = checked_size(cx, T.Tile(dtype, (capacity,)), call.node)
+        _hold(cx, cell, cx.b.one("tile_fill", cx.b.zero(T.value_type(dtype)), type=t), call.node)
+    _hold(cx, made.count, cx.b.i32(0), call.node)
+    return Static(made, call.name)
 
 
 def _of_items(cx: Context, node: ast.expr, name: str) -> tuple[Struct | None, list[T.Element]]:
@@ -276,21 +266,19 @@ def _pushed(cx: Context, stack: _Stack, node: ast.expr, name: str) -> list[Value
     return [coerce.convert(cx, term, T.value_type(tile_type(_held(cx, stack.items[0])).dtype), node, what)]
 
 
-def _stack_argument(cx: Context, given: Mapping[str, ast.expr], name: str) -> _Stack:
-    term = cx.expr(given["s"])
+def _stack_argument(cx: Context, call: TileCall) -> _Stack:
+    term = cx.expr(call["s"])
     if isinstance(term, Static) and isinstance(term.obj, _Stack):
         return term.obj
-    cx.type_error(
-        given["s"], f"{name} takes a stack, not {describe(term)}", "make one with dk.tile_stack(capacity, dtype)"
-    )
+    remedy = "make one with dk.tile_stack(capacity, dtype)"
+    cx.type_error(call["s"], f"{call.name} takes a stack, not {describe(term)}", remedy)
 
 
-def _push(cx: Context, name: str, node: ast.Call) -> Term:
+def _push(cx: Context, call: TileCall) -> Term:
     """Lower a push: items go on the stack in the order of the threads."""
-    given = arguments(cx, name, node, ("s", "value", "has_value"))
-    stack, b = _stack_argument(cx, given, name), cx.b
-    count, value = _held(cx, stack.count), _pushed(cx, stack, given["value"], name)
-    has = coerce.convert(cx, cx.expr(given["has_value"]), T.BOOL, given["has_value"], f"has_value of {name}")
+    stack, b = _stack_argument(cx, call), cx.b
+    count, value = _held(cx, stack.count), _pushed(cx, stack, call["value"], call.name)
+    has = coerce.convert(cx, cx.expr(call["has_value"]), T.BOOL, call["has_value"], f"has_value of {call.name}")
     one = b.select(has, b.i32(1), b.i32(0))
     slot, total = count, one
     if cx.block_dim > 1:
@@ -303,15 +291,15 @@ def _push(cx: Context, name: str, node: ast.Call) -> Term:
     # Outside of the tile, so that what does not fit is dropped.
     slot = b.select(b.one("and", has, b.one("lt", slot, capacity)), slot, b.i32(-1))
     for cell, part in zip(stack.items, value, strict=True):
-        _hold(cx, cell, b.one("tile_replace", _held(cx, cell), part, slot, threads=cx.block_dim), node)
+        _hold(cx, cell, b.one("tile_replace", _held(cx, cell), part, slot, threads=cx.block_dim), call.node)
     # What was dropped does not count.
-    _hold(cx, stack.count, b.one("min", b.add(count, total), capacity), node)
+    _hold(cx, stack.count, b.one("min", b.add(count, total), capacity), call.node)
     return Val(slot)
 
 
-def _pop(cx: Context, name: str, node: ast.Call) -> Term:
+def _pop(cx: Context, call: TileCall) -> Term:
     """Lower a pop: the first thread takes the item on top, the next one that below."""
-    stack, b = _stack_argument(cx, arguments(cx, name, node, ("s",)), name), cx.b
+    stack, b = _stack_argument(cx, call), cx.b
     count = _held(cx, stack.count)
     slot = b.sub(count, b.i32(1))
     if cx.block_dim > 1:
@@ -320,27 +308,19 @@ def _pop(cx: Context, name: str, node: ast.Call) -> Term:
     # -1 says that there was no item for this thread.
     slot = b.one("max", slot, b.i32(-1))
     # All threads pop, so the count decreases by their number at once.
-    _hold(cx, stack.count, b.one("max", b.sub(count, b.i32(cx.block_dim)), b.i32(0)), node)
+    _hold(cx, stack.count, b.one("max", b.sub(count, b.i32(cx.block_dim)), b.i32(0)), call.node)
     items = [Val(b.one("tile_extract", _held(cx, cell), slot)) for cell in stack.items]
     item = items[0] if stack.struct is None else tile_fields.built(stack.struct, iter(items))
     return Tup((item, Val(slot)))
 
 
-def _clear(cx: Context, name: str, node: ast.Call) -> Term:
-    stack = _stack_argument(cx, arguments(cx, name, node, ("s",)), name)
-    _hold(cx, stack.count, cx.b.i32(0), node)
+def _clear(cx: Context, call: TileCall) -> Term:
+    _hold(cx, _stack_argument(cx, call).count, cx.b.i32(0), call.node)
     return Static(None, "None")
 
 
-def _count(cx: Context, name: str, node: ast.Call) -> Term:
-    stack = _stack_argument(cx, arguments(cx, name, node, ("s",)), name)
-    return Val(_held(cx, stack.count))
-
-
-STACKS: Final = frozenset({
-    "tile_stack", "tile_stack_push", "tile_stack_pop", "tile_stack_clear", "tile_stack_count",
-})  # fmt: skip
-"""Functions of stacks, which take structs as they are."""
+def _count(cx: Context, call: TileCall) -> Term:
+    return Val(_held(cx, _stack_argument(cx, call).count))
 
 
 CALLS: Final[Mapping[str, Call]] = {
@@ -349,9 +329,9 @@ CALLS: Final[Mapping[str, Call]] = {
     "tile_from_thread": _from_thread,
     "tile_scatter_add": _scatter_add,
     "tile_scatter_masked": _scatter_masked,
-    "tile_bit_and_inplace": _bits("tile_bit_and_inplace", "and"),
-    "tile_bit_or_inplace": _bits("tile_bit_or_inplace", "or"),
-    "tile_bit_xor_inplace": _bits("tile_bit_xor_inplace", "xor"),
+    "tile_bit_and_inplace": _bits("and"),
+    "tile_bit_or_inplace": _bits("or"),
+    "tile_bit_xor_inplace": _bits("xor"),
     "tile_stack": _stack,
     "tile_stack_push": _push,
     "tile_stack_pop": _pop,

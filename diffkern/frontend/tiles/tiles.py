@@ -22,8 +22,9 @@ from diffkern.frontend.tiles.tile_range import tile_arange
 from diffkern.frontend.tiles.tile_terms import (
     Call,
     StructMet,
-    arguments,
+    TileCall,
     as_indices,
+    bound,
     checked_size,
     constant_int,
     dtype_argument,
@@ -35,17 +36,17 @@ from diffkern.frontend.tiles.tile_terms import (
     reshaped,
     shape_argument,
     shape_text,
-    storage,
     tile_argument,
     tile_type,
     update,
     value_argument,
-    variable,
     view_of,
 )
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
+from diffkern.ops.function import StructFields
 from diffkern.ops.tile import broadcast_shape
+from diffkern.ops.tile_functions import TILE_FUNCTIONS
 
 __all__ = ["Cut", "attribute", "call", "cut", "is_function", "read", "replaced", "subscript"]
 
@@ -54,47 +55,42 @@ __all__ = ["Cut", "attribute", "call", "cut", "is_function", "read", "replaced",
 
 
 def _filled(number: float) -> Call:
-    def call(cx: Context, name: str, node: ast.Call) -> Term:
-        given = arguments(cx, name, node, ("shape",), ("dtype", "storage"))
-        storage(cx, given)
+    def lowered(cx: Context, call: TileCall) -> Term:
         # Warp's default, also for a fill of 0 that looks like an integer.
-        dtype = dtype_argument(cx, given["dtype"]) if "dtype" in given else T.FLOAT32
-        t = checked_size(cx, T.Tile(dtype, shape_argument(cx, given["shape"], "a tile")), node)
+        dtype = dtype_argument(cx, call["dtype"]) if "dtype" in call else T.FLOAT32
+        t = checked_size(cx, T.Tile(dtype, call.shape(cx)), call.node)
         return Val(cx.b.one("tile_fill", cx.b.full(T.value_type(dtype), number), type=t))
 
-    return call
+    return lowered
 
 
-def _full(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("shape", "value"), ("dtype", "storage"))
-    storage(cx, given)
-    term = value_argument(cx, given["value"])
-    if "dtype" in given:
-        dtype = dtype_argument(cx, given["dtype"])
+def _full(cx: Context, call: TileCall) -> Term:
+    term = value_argument(cx, call["value"])
+    if "dtype" in call:
+        dtype = dtype_argument(cx, call["dtype"])
         wide = T.value_type(dtype)
         # Asked for by dtype, the conversion is explicit, so a float may become an integer.
         if isinstance(wide, T.Scalar) and coerce.is_number(term):
-            scalar = coerce.scalar_term(cx, term, given["value"], "value")
-            value = coerce.value(cx, coerce.explicit_cast(cx, scalar, wide, node), node)
+            scalar = coerce.scalar_term(cx, term, call["value"], "value")
+            value = coerce.value(cx, coerce.explicit_cast(cx, scalar, wide, call.node), call.node)
         else:
-            value = coerce.convert(cx, term, wide, given["value"], f"a tile of {dtype}")
+            value = coerce.convert(cx, term, wide, call["value"], f"a tile of {dtype}")
     else:
-        value = coerce.value(cx, term, given["value"])
+        value = coerce.value(cx, term, call["value"])
         dtype = value.type  # type: ignore[assignment]
     if not isinstance(value.type, (T.Scalar, T.Vec, T.Mat)):
-        cx.type_error(node, f"{name} with {describe(term)}", "fill a tile with a number or a vector")
-    t = checked_size(cx, T.Tile(dtype, shape_argument(cx, given["shape"], "a tile")), node)
+        call.refuse(cx, f"{call.name} with {describe(term)}", "fill a tile with a number or a vector")
+    t = checked_size(cx, T.Tile(dtype, call.shape(cx)), call.node)
     return Val(cx.b.one("tile_fill", value, type=t))
 
 
 # -- shapes ------------------------------------------------------------------------------------------------------------
 
 
-def _transpose(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("a",))
-    v = tile_argument(cx, given["a"], f"the argument of {name}")
+def _transpose(cx: Context, call: TileCall) -> Term:
+    v = call.only_tile(cx)
     if tile_type(v).ndim != 2:
-        cx.type_error(node, f"{name} needs a tile with two axes: {origin(cx, v)}", "give it two with dk.tile_reshape")
+        call.refuse(cx, f"{call.name} needs a tile with two axes: {origin(cx, v)}", "give it two with dk.tile_reshape")
 
     def turned(w: Value) -> Value:
         return cx.b.one("tile_permute", w, axes=(1, 0))
@@ -103,29 +99,26 @@ def _transpose(cx: Context, name: str, node: ast.Call) -> Term:
     return Val(view_of(cx, v, turned, lambda _, new: turned(new)))
 
 
-def _broadcast(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("a", "shape"))
-    v = tile_argument(cx, given["a"], f"the argument of {name}")
-    shape = shape_argument(cx, given["shape"], "a tile")
+def _broadcast(cx: Context, call: TileCall) -> Term:
+    v = call.only_tile(cx)
+    shape = call.shape(cx)
     if not broadcast_shape(tile_type(v).shape, shape):
-        cx.type_error(node, f"{name} to {shape_text(shape)}: {origin(cx, v)}", "each axis must have that extent, or 1")
-    checked_size(cx, T.Tile(tile_type(v).dtype, shape), node)
+        call.refuse(cx, f"{call.name} to {shape_text(shape)}: {origin(cx, v)}", "each axis must have that extent, or 1")
+    checked_size(cx, T.Tile(tile_type(v).dtype, shape), call.node)
     # No way back: an element stands in several places.
     return Val(view_of(cx, v, lambda w: cx.b.one("tile_broadcast", w, shape=shape)))
 
 
-def _reshape(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("t", "shape"))
-    v = tile_argument(cx, given["t"], f"the argument of {name}")
+def _reshape(cx: Context, call: TileCall) -> Term:
+    v = call.only_tile(cx)
     size = tile_type(v).size
-    shape = shape_argument(cx, given["shape"], "a tile", infer=True)
+    shape = call.shape(cx, infer=True)
     # NumPy's rule for the one extent that is left open.
     if shape.count(-1) == 1 and size % -math.prod(shape) == 0:
         shape = tuple(size // -math.prod(shape) if n == -1 else n for n in shape)
     if -1 in shape or math.prod(shape) != size:
-        cx.type_error(
-            node, f"{name} to {shape_text(shape)}: {origin(cx, v)}", "the number of elements must be the same"
-        )
+        remedy = "the number of elements must be the same"
+        call.refuse(cx, f"{call.name} to {shape_text(shape)}: {origin(cx, v)}", remedy)
     return Val(_in_shape(cx, v, shape))
 
 
@@ -135,67 +128,64 @@ def _in_shape(cx: Context, v: Value, shape: tuple[int, ...]) -> Value:
     return view_of(cx, v, made, lambda _, new: reshaped(cx, new, own))
 
 
-def _squeeze(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("t",), ("axis",))
-    v = tile_argument(cx, given["t"], f"the argument of {name}")
+def _squeeze(cx: Context, call: TileCall) -> Term:
+    v = call.only_tile(cx)
     shape = tile_type(v).shape
     axes = [k for k, n in enumerate(shape) if n == 1]
-    if "axis" in given:
-        term = cx.expr(given["axis"])
+    if "axis" in call:
+        term = cx.expr(call["axis"])
         items = term.items if isinstance(term, Tup) else (term,)
-        axes = [constant_int(cx, item, node, "axis") for item in items]
+        axes = [constant_int(cx, item, call.node, "axis") for item in items]
         if any(not -len(shape) <= a < len(shape) or shape[a] != 1 for a in axes):
-            cx.type_error(node, f"{name} of axis {', '.join(map(str, axes))}: {origin(cx, v)}", "its extent must be 1")
+            call.refuse(cx, f"{call.name} of axis {', '.join(map(str, axes))}: {origin(cx, v)}", "its extent must be 1")
         axes = [a % len(shape) for a in axes]
     # A tile has one axis at least.
     left = tuple(n for k, n in enumerate(shape) if k not in axes) or (1,)
     return Val(_in_shape(cx, v, left))
 
 
-def _astype(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("t", "dtype"))
-    v = tile_argument(cx, given["t"], f"the argument of {name}")
-    dtype, source = dtype_argument(cx, given["dtype"]), tile_type(v).dtype
+def _astype(cx: Context, call: TileCall) -> Term:
+    v = call.only_tile(cx)
+    dtype, source = dtype_argument(cx, call["dtype"]), tile_type(v).dtype
     if not isinstance(dtype, T.Scalar) or not isinstance(source, T.Scalar):
-        cx.type_error(node, f"{name} from {source} to {dtype}", "only numbers are converted")
+        call.refuse(cx, f"{call.name} from {source} to {dtype}", "only numbers are converted")
     param = Value(T.value_type(source))
     body = Region((param,))
     with cx.b.into(body):
         wide = T.value_type(dtype)
         assert isinstance(wide, T.Scalar)
-        body.yields = (coerce.value(cx, coerce.explicit_cast(cx, Val(param), wide, node), node),)
+        body.yields = (coerce.value(cx, coerce.explicit_cast(cx, Val(param), wide, call.node), call.node),)
     (out,) = cx.b.op("tile_map", v, shape=tile_type(v).shape, dtypes=(dtype,), body=body, indexed=False)
     return Val(out)
 
 
-def _view(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("t", "offset"), ("shape",))
-    v = tile_argument(cx, given["t"], f"the argument t of {name}")
+def _view(cx: Context, call: TileCall) -> Term:
+    v = call.tile(cx, "t")
     t = tile_type(v)
-    term = cx.expr(given["offset"])
+    term = cx.expr(call["offset"])
     items = list(term.items if isinstance(term, Tup) else (term,))
     if len(items) > t.ndim:
-        cx.type_error(node, f"{len(items)} offsets for {origin(cx, v)}", "give one offset for each axis")
-    starts = [index_value(cx, item, node, "offset") for item in items]
+        call.refuse(cx, f"{len(items)} offsets for {origin(cx, v)}", "give one offset for each axis")
+    starts = [index_value(cx, item, call.node, "offset") for item in items]
     # Without a shape, the view is all that stands behind the offsets, as a row does behind the first one.
-    if "shape" not in given:
+    if "shape" not in call:
         for k, item in enumerate(items):
-            _check_constant(cx, item, t.shape[k], 1, node)
+            _check_constant(cx, item, t.shape[k], 1, call.node)
         full = (1,) * len(items) + t.shape[len(items) :]
         starts += [cx.b.i32(0)] * (t.ndim - len(items))
         left = t.shape[len(items) :]
         if not left:
-            cx.type_error(node, f"{name} of a single element", "write dk.tile_extract(t, i, …) or t[i, …]")
+            call.refuse(cx, f"{call.name} of a single element", "write dk.tile_extract(t, i, …) or t[i, …]")
         return Val(_shown(cx, v, Cut(tuple(starts), (1,) * t.ndim, full, left)))
-    shape = shape_argument(cx, given["shape"], "the view")
+    shape = shape_argument(cx, call["shape"], "the view")
     if len(shape) != t.ndim or len(items) != t.ndim:
-        cx.type_error(
-            node,
-            f"{name} with offset of {len(items)} and shape {shape_text(shape)}: {origin(cx, v)}",
+        call.refuse(
+            cx,
+            f"{call.name} with offset of {len(items)} and shape {shape_text(shape)}: {origin(cx, v)}",
             "give one offset and one extent for each axis of the tile",
         )
     for item, extent, n in zip(items, t.shape, shape, strict=True):
-        _check_constant(cx, item, extent, n, node)
+        _check_constant(cx, item, extent, n, call.node)
     return Val(_shown(cx, v, Cut(tuple(starts), (1,) * t.ndim, shape, shape)))
 
 
@@ -223,21 +213,19 @@ def _check_constant(cx: Context, item: Term, extent: int, length: int, node: ast
         )
 
 
-def _assign(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("dst", "src"), ("offset",))
-    _, dst = variable(cx, given["dst"], f"the argument dst of {name}")
-    src = tile_argument(cx, given["src"], f"the argument src of {name}")
+def _assign(cx: Context, call: TileCall) -> Term:
+    _, dst = call.variable(cx, "dst")
+    src = call.tile(cx, "src")
     t = tile_type(dst)
     starts = [cx.b.i32(0)] * t.ndim
     fits = tile_type(src).ndim == t.ndim and all(a <= b for a, b in zip(tile_type(src).shape, t.shape, strict=True))
     if not fits:
         remedy = "take as many axes, and no extent that is larger; tile[1:3] = part repeats the part along other axes"
-        mismatch(cx, f"{name}: the source does not fit in the tile", dst, src, node, remedy)
-    src = _as_elements_of(cx, t, src, given["src"])
-    if "offset" in given:
-        starts = index_values(cx, given["offset"], "offset", t.ndim)
-    update(cx, node, "tile_assign", given["dst"], cx.b.one("tile_insert", dst, src, *starts, steps=(1,) * t.ndim))
-    return Static(None, "None")
+        mismatch(cx, f"{call.name}: the source does not fit in the tile", dst, src, call.node, remedy)
+    src = _as_elements_of(cx, t, src, call["src"])
+    if "offset" in call:
+        starts = index_values(cx, call["offset"], "offset", t.ndim)
+    return update(cx, call, "dst", cx.b.one("tile_insert", dst, src, *starts, steps=(1,) * t.ndim))
 
 
 def _as_elements_of(cx: Context, t: T.Tile, v: Value, node: ast.AST) -> Value:
@@ -256,17 +244,16 @@ def _as_elements_of(cx: Context, t: T.Tile, v: Value, node: ast.AST) -> Value:
     return cx.b.one("tile_map", v, shape=tile_type(v).shape, dtypes=(t.dtype,), body=body, indexed=False)
 
 
-def _extract(cx: Context, name: str, node: ast.Call) -> Term:
-    if node.keywords or not node.args:
-        cx.type_error(
-            node, f"{name} takes a tile and an index for each axis", "write one index for each axis of the tile"
-        )
-    v = tile_argument(cx, node.args[0], f"the first argument of {name}")
+def _extract(cx: Context, call: TileCall) -> Term:
+    if call.node.keywords or not call.node.args:
+        remedy = "write one index for each axis of the tile"
+        call.refuse(cx, f"{call.name} takes a tile and an index for each axis", remedy)
+    v = tile_argument(cx, call.node.args[0], f"the first argument of {call.name}")
     items: list[Term] = []
-    for arg in node.args[1:]:
+    for arg in call.node.args[1:]:
         term = cx.expr(arg)
         items += term.items if isinstance(term, Tup) else (term,)
-    return read(cx, v, cut(cx, v, list(items), node))
+    return read(cx, v, cut(cx, v, list(items), call.node))
 
 
 # -- subscripts --------------------------------------------------------------------------------------------------------
@@ -368,13 +355,12 @@ def _from_the_end(cx: Context, indices: Value, extent: int, node: ast.AST) -> Va
     return cx.b.one("tile_map", indices, shape=tile_type(indices).shape, dtypes=(T.INT32,), body=body, indexed=False)
 
 
-def _slice_indexed(cx: Context, name: str, node: ast.Call) -> Term:
-    given = arguments(cx, name, node, ("t", "indices"))
-    v = tile_argument(cx, given["t"], f"the argument t of {name}")
-    entries = views.index_terms(cx, given["indices"], tiles=True)
+def _slice_indexed(cx: Context, call: TileCall) -> Term:
+    v = call.tile(cx, "t")
+    entries = views.index_terms(cx, call["indices"], tiles=True)
     if not any(is_tile(x) for x in entries if not isinstance(x, ast.Slice)):
-        cx.type_error(node, f"{name} without a tile of indices", "write t[i, …] or dk.tile_view")
-    return subscript(cx, v, entries, node)
+        call.refuse(cx, f"{call.name} without a tile of indices", "write t[i, …] or dk.tile_view")
+    return subscript(cx, v, entries, call.node)
 
 
 def replaced(cx: Context, v: Value, part: Cut, term: Term, node: ast.AST) -> Value:
@@ -447,15 +433,16 @@ def is_function(key: str) -> bool:
 
 def call(cx: Context, key: str, name: str, node: ast.Call) -> Term:
     """Lower a call of one of these built-ins."""
+    row, lower = TILE_FUNCTIONS[key], _CALLS[key]
     # A stack holds structs as a whole: its arguments are not taken apart.
-    if key in tile_threads.STACKS:
-        return _CALLS[key](cx, name, node)
+    if row.structs is StructFields.WHOLE:
+        return lower(cx, bound(cx, row, name, node))
     # The arguments may be lowered twice, once before a struct is met.
     made = tile_records.evaluated_once(cx, node)
     try:
-        out = _CALLS[key](cx, name, made)
+        out = lower(cx, bound(cx, row, name, made))
     except StructMet:
-        out = tile_records.by_fields(cx, _CALLS[key], key, name, made)
+        out = tile_records.by_fields(cx, lower, row, name, made)
     # For messages about the tile before it has a name.
     if isinstance(out, Val) and isinstance(out.value.type, T.Tile):
         cx.tile_lines.setdefault(out.value, cx.loc(node).line)

@@ -14,6 +14,7 @@ from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, Element, Stack, Tile, value_type
+from diffkern.ir.views import is_branch, is_control
 from diffkern.lower.tiles.cooperative import Together
 from diffkern.lower.tiles.lowering import LibraryCall, Lowering
 from diffkern.lower.tiles.uses import Uses
@@ -70,9 +71,9 @@ class BlockLowering(Lowering):
         elif self.of_threads and lookup(op.name).family != "tile" and not any(map(_on_tiles, _all(op))):
             # Each thread executes it for itself, so it may differ between threads.
             self.m.step(lambda: Lowering.op(self, op))
-        elif op.name in ("if", "for", "while"):
+        elif is_control(op):
             # All threads decide the same way, but may have written what the condition or a branch reads.
-            if op.name == "if" or not any(isinstance(r.type, Tile) for r in op.results):
+            if is_branch(op) or not any(isinstance(r.type, Tile) for r in op.results):
                 self.m.synchronize()
             super().op(op)
         elif op.name in STORES | ATOMICS | WRITES and not op.name.startswith("tile"):

@@ -18,6 +18,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, UINT32, Array, Buffer, Scalar, Type, scalar_of
 from diffkern.lower.tiles.source import Index, Maker, elements
+from diffkern.ops.buffer import PLACES
 
 __all__ = ["Together"]
 
@@ -183,7 +184,7 @@ class Together(Maker):
                 self.member = None
             for op in region.ops:
                 # Loads and stores of consecutive members can be merged into vectors, if their alignment is known.
-                if op.name in ("buffer_get", "buffer_set") and op.operands[1] is position:
+                if op.name in PLACES and op.operands[1] is position:
                     op.attrs = {**op.attrs, **_aligned(op.operands[0].type, k)}
             copies.append(region.ops)
         b.region.ops.extend(_reads_first(copies))
@@ -274,7 +275,7 @@ class Together(Maker):
 
     def access(self, op: Op) -> Access:
         """Return the memory an op reads or changes, and how it is distributed."""
-        if op.name in ("buffer_get", "buffer_set"):
+        if op.name in PLACES:
             return op.operands[0], self.own.get(op.operands[1], 0)
         if self.one_memory and isinstance(op.operands[0].type, Array):
             return self.outside, 0

@@ -21,9 +21,10 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import Array, Buffer, Element, Scalar, Stack, Tile, Type
-from diffkern.ir.views import For, If, Slot, While, is_loop, loop
+from diffkern.ir.views import For, If, Slot, While, is_branch, is_loop, loop
 from diffkern.lower.tiles.source import Leaf, Maker, Source, Stored, elements
 from diffkern.lower.tiles.uses import Uses
+from diffkern.ops.table import lookup
 
 LibraryCall = Callable[[Value, Value, Value, TileProduct, bool], None]
 """Computes a product of two buffers in a third by a library, or adds it to that."""
@@ -200,13 +201,13 @@ class Lowering(Cloner):
         self.here, self.position = outer
 
     def op(self, op: Op) -> None:
-        if op.name == "if" and any(self.takes(r.type) for r in op.results):
+        if is_branch(op) and any(self.takes(r.type) for r in op.results):
             self.branch(op)
         elif is_loop(op) and any(self.takes(r.type) for r in op.results):
             self.carried(op)
         elif self.is_tile_op(op):
             self.tile_op(op)
-        elif op.name in ("stack_new", "stack_get", "stack_set") and self.with_tiles(op):
+        elif lookup(op.name).family == "stack" and self.with_tiles(op):
             self.stack(op)
         else:
             if op.name == "const" and not isinstance(op.attrs["value"], float):
@@ -289,7 +290,7 @@ class Lowering(Cloner):
         """Iterate over the arrays from which a branch's result is made by changing elements, the last one first."""
         made = {r: inner for sub in op.regions for inner in sub.ops for r in inner.results}
         yield v
-        while v in made and made[v].name in ("tile_replace", "tile_add_at"):
+        while v in made and lookup(made[v].name).element:
             v = made[v].operands[0]
             yield v
 

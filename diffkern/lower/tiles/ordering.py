@@ -9,15 +9,14 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Tile
+from diffkern.ops.table import lookup
 
 __all__ = ["read_first"]
-
-_CHANGES = frozenset({"tile_replace", "tile_add_at"})
 
 
 def read_first(fn: Function) -> Function:
     """Move reads of elements of threads' arrays in front of the first change of the array."""
-    if any(op.name in _CHANGES for op in walk(fn.body)):
+    if any(lookup(op.name).element for op in walk(fn.body)):
         _region(fn.body)
     return fn
 
@@ -35,6 +34,6 @@ def _region(region: Region) -> None:
         if any(v in later.results for later in ordered[place:] for v in op.operands):
             place = len(ordered)
         ordered.insert(place, op)
-        if op.name in _CHANGES and array is not None and isinstance(array.type, Tile) and array.type.own:
+        if lookup(op.name).element and array is not None and isinstance(array.type, Tile) and array.type.own:
             changes.setdefault(array, op)
     region.ops[:] = ordered

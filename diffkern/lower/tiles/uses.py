@@ -16,8 +16,6 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import STORAGE_ONLY, Tile, scalar_of
 from diffkern.ops.table import lookup
 
-_ELEMENTWISE = frozenset({"tile_map", "tile_reduce", "tile_store", "tile_accumulate", "tile_atomic"})
-
 
 @dataclass(slots=True)
 class Uses:
@@ -80,9 +78,9 @@ def _homes(region: Region, out: Uses, counts: dict[Value, int], readers: dict[Va
     for op in region.ops:
         out.home.update(dict.fromkeys(op.results, region))
         # A map with several readers would be computed once for each of them.
-        if op.name == "tile_map" and len(op.results) == 1 and counts.get(op.result) == 1 and not _rounds(op):
+        if "body" in op.attrs and len(op.results) == 1 and counts.get(op.result) == 1 and not _rounds(op):
             reader = readers.get(op.result)
-            if reader is not None and reader[1] is region and reader[0].name in _ELEMENTWISE:
+            if reader is not None and reader[1] is region and lookup(reader[0].name).once:
                 out.lazy.add(op)
         for sub in op.regions:
             _homes(sub, out, counts, readers)

@@ -12,6 +12,7 @@ from diffkern.analysis.sums import used_values
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, scalar_of
 from diffkern.ir.views import Access
+from diffkern.ops.scalar import SUMS
 
 __all__ = ["added_to", "updates_atomically"]
 
@@ -31,7 +32,7 @@ def added_to(fn: Function, summed: Collection[Op]) -> tuple[int, ...]:
     """Return the parameters that threads only add to, if they update nothing else."""
     updates, used = _updates(fn, summed), used_values(fn)
     # A copy per chunk starts at zero and is added at the end, which is right for sums alone.
-    if not all(op.name == "atomic" and op.attrs["kind"] in ("add", "sub") for op in updates):
+    if not all(op.name == "atomic" and op.attrs["kind"] in SUMS for op in updates):
         return ()
     if any(op.result in used or not _is_summable(op) for op in updates):
         return ()

@@ -17,6 +17,7 @@ from llvmlite import ir
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import BFLOAT16, FLOAT16, SHARED, STORAGE_ONLY, Array, Element, Kind, Scalar, scalar_of
 from diffkern.ir.views import Access
+from diffkern.ops.scalar import SUMS
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.registers import (
     add_and_fetch,
@@ -107,7 +108,7 @@ class CudaBody(BodyEmitter):
             # Only global memory has the quiet forms emitted here.
             return atomic(self.builder, t, pointer, kind, parts)
         if id(op) in self.quiet:
-            name = self.half(scalar_of(t)) if kind in ("add", "sub") else None
+            name = self.half(scalar_of(t)) if kind in SUMS else None
             ref = self.arrays.get(Access(op).array)
             if name and ref is not None and ref.type.dtype == t and ref.type.layout == "C":
                 return self.add_halves(ref, name, pointer, kind, parts)

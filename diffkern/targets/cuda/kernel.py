@@ -29,6 +29,7 @@ from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.lower.cuda_plan import Update, update_of
+from diffkern.ops.memory import ELEMENT_WRITES
 from diffkern.targets.cuda.body import CudaBody, add_element
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.math import CudaScalars
@@ -202,7 +203,7 @@ class _Kernel(KernelFrame):
 
     def separate(self) -> None:
         """Promise that no two array parameters overlap."""
-        written = {Access(op).array for op in walk(self.fn.body) if op.name in ("store", "atomic", "accumulate")}
+        written = {Access(op).array for op in walk(self.fn.body) if op.name in ELEMENT_WRITES}
         nothing = self.module.add_metadata([])
         self.arrays = {
             p: a if p in written else dataclasses.replace(a, invariant=nothing)

@@ -7,6 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
+from diffkern.ops.scalar import LOGIC
 from diffkern.targets.emit.types import F32, F64, I1, I8, I16, I32, I64, VOID, Builder, i32, i64
 
 FULL_WARP = -1
@@ -87,7 +88,7 @@ def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: b
     """
     name, letter = _NUMBERS[value.type]
     # Bitwise operations have untyped forms only.
-    if kind in ("and", "or", "xor"):
+    if kind in LOGIC:
         name, signed = name.replace("u", "b"), False
     if signed and kind != "add":
         name = name.replace("u", "s")

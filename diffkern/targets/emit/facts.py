@@ -14,12 +14,10 @@ from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.types import Scalar, Stack, is_exact_index
 from diffkern.ir.views import Access
+from diffkern.ops.memory import ELEMENTS
 from diffkern.ops.table import lookup
 
-__all__ = ["ACCESSES", "Facts", "analyse", "invariant_ops", "stack_size", "used_values"]
-
-ACCESSES = frozenset({"load", "store", "atomic", "accumulate"})
-"""The ops that touch an array element."""
+__all__ = ["Facts", "analyse", "invariant_ops", "stack_size", "used_values"]
 
 
 @dataclass(slots=True)
@@ -80,7 +78,7 @@ def _exact(ops: Iterable[Op]) -> set[Value]:
     exact: set[Value] = set()
     # From uses to definitions, so that an index makes the sums and products before it exact as well.
     for op in reversed(list(ops)):
-        if op.name in ACCESSES:
+        if op.name in ELEMENTS:
             wanted.update(Access(op).index)
         elif lookup(op.name).affine or op.name == "cast":
             (result,) = op.results

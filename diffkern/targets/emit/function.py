@@ -21,9 +21,10 @@ from diffkern.ir.types import FLOAT32, Array, Element, Kind, Scalar, Stack, Tile
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access, For, If, Slot, While
 from diffkern.ops import warps
+from diffkern.ops.memory import ELEMENTS
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checks
-from diffkern.targets.emit.facts import ACCESSES, Facts, stack_size
+from diffkern.targets.emit.facts import Facts, stack_size
 from diffkern.targets.emit.loops import not_unrolled, rolled_if_long, trip_count
 from diffkern.targets.emit.matmul import Shape, matmul_function
 from diffkern.targets.emit.memory import (
@@ -204,7 +205,7 @@ class BodyEmitter:
         if method is None:
             raise CompileError(f"operation {op.name} has no LLVM form", loc=op.loc)
         emit = getattr(self, method)
-        if self.checks is not None and op.name in ACCESSES:
+        if self.checks is not None and op.name in ELEMENTS:
             self.checked(op, self.checks, emit)
         else:
             emit(op)

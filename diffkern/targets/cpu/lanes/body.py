@@ -18,6 +18,7 @@ from diffkern.analysis.uniformity import is_pure
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.types import scalar_of
 from diffkern.ir.views import For, If, While
+from diffkern.ops.memory import SLOTS
 from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.accesses import LaneAccesses
 from diffkern.targets.cpu.lanes.builder import is_wide, zeros
@@ -202,6 +203,6 @@ def _is_minus_one(step: Any) -> bool:
 
 def _is_cheap(region: Region) -> bool:
     """Return whether a region is executed faster than skipped, and may be executed by every lane."""
-    if any(not is_pure(op) or op.name in ("stack_get", "stack_set") for op in region.ops):
+    if any(not is_pure(op) or op.name in SLOTS for op in region.ops):
         return False
     return sum(1.0 + lookup(op.name).cost for op in region.ops) <= _CHEAP

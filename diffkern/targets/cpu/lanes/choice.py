@@ -21,13 +21,13 @@ from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
-from diffkern.ir.views import Access, deciding, is_loop
-from diffkern.ops.memory import WRITES
+from diffkern.ir.views import Access, deciding, is_branch, is_loop
+from diffkern.ops.memory import ELEMENTS, UPDATES, WRITES
 from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.memory import MOST_SHUFFLED
 from diffkern.targets.cpu.lanes.scalars import is_by_lane
 from diffkern.targets.emit.checks import Checking
-from diffkern.targets.emit.facts import ACCESSES, stack_size
+from diffkern.targets.emit.facts import stack_size
 from diffkern.targets.emit.memory import element_size
 from diffkern.targets.emit.types import Isa
 from diffkern.targets.target import Settings
@@ -69,12 +69,7 @@ _DIVERGENCE = 1.7
 _BY_ITSELF = 2.0
 """The cost of a scalar access of one lane relative to a vector access."""
 
-_WITH_LANES = frozenset(
-    {
-        "construct", "extract", "tid", "extent", "shape", "load", "store", "atomic", "accumulate", "stack_new",
-        "stack_get", "stack_set", "buffer_new", "buffer_get", "buffer_set", "if", "for", "while",
-    }
-)  # fmt: skip
+_WITH_LANES = ELEMENTS | {"construct", "extract", "tid", "extent", "shape", "buffer_new", "buffer_get", "buffer_set"}
 
 
 def refusal(fn: Function, lanes: int) -> str | None:
@@ -90,7 +85,7 @@ def refusal(fn: Function, lanes: int) -> str | None:
     if fn.tid_arity == 0:
         return "its threads have no index"
     for op in walk(fn.body):
-        if op.name not in _WITH_LANES and lookup(op.name).family != "scalar":
+        if op.name not in _WITH_LANES and lookup(op.name).family not in ("scalar", "stack", "control"):
             return f"{op.name} has no form in lanes"
     if _own_bytes(fn) * lanes > STACK_BYTES:
         return "its threads have too much memory of their own"
@@ -107,7 +102,7 @@ def _waits_for_others(fn: Function) -> str | None:
     for loop in walk(fn.body):
         if is_loop(loop) and loop not in inside:  # what is in a loop that is in another one has been met
             inside.update(op for region in loop.regions for op in walk(region))
-    arrays = [Access(op).array for op in walk(fn.body) if op.name in ACCESSES]
+    arrays = [Access(op).array for op in walk(fn.body) if op.name in ELEMENTS]
     # With lanes in lockstep a later trip of one lane would come before an earlier trip of another.
     for op in exchanged:
         if op in inside:
@@ -131,7 +126,7 @@ def _looks_at_others(fn: Function) -> str | None:
 
     accesses: dict[Value, list[Op]] = {}
     for op in walk(fn.body):
-        if op.name in ACCESSES:
+        if op.name in ELEMENTS:
             accesses.setdefault(Access(op).array, []).append(op)
     for array, ops in accesses.items():
         kinds = {op.name == "load" for op in ops}
@@ -356,7 +351,7 @@ def _seldom_pays(ops: Sequence[Op]) -> str | None:
 
 def _keeps_memory(op: Op) -> bool:
     """Return whether an op is a branch that accesses memory, which keeps LLVM from vectorising."""
-    return op.name == "if" and any(inner.name in ACCESSES for region in op.regions for inner in walk(region))
+    return is_branch(op) and any(inner.name in ELEMENTS for region in op.regions for inner in walk(region))
 
 
 class _Work:
@@ -393,7 +388,7 @@ class _Work:
 
     def simple(self, op: Op) -> tuple[float, float]:
         cost = lookup(op.name).cost
-        if op.name in ("load", "store", "accumulate", "atomic"):
+        if op.name in ELEMENTS:
             return self.access(op)
         if op.name.startswith(("stack", "buffer")):
             return 1.0, 1.0
@@ -403,7 +398,7 @@ class _Work:
 
     def access(self, op: Op) -> tuple[float, float]:
         count = _components(op)
-        update = op.name in ("accumulate", "atomic")
+        update = op.name in UPDATES
         # An update costs a load and a store.
         alone = count * (2.0 if update else 1.0)
         if op in self.summed or self.is_run(op):
@@ -419,14 +414,14 @@ class _Work:
 
     def adds_up(self, op: Op) -> bool:
         """Return whether the contributions of all lanes to one element are summed where they are added."""
-        update = op.name in ("accumulate", "atomic") and op not in self.summed
+        update = op.name in UPDATES and op not in self.summed
         return update and self.varying.isdisjoint(Access(op).index)
 
     def pieces(self, op: Op) -> int:
         """Return how many instructions each lane needs for itself."""
         if op in self.summed:
             return 0
-        if op.name not in ("load", "store", "accumulate", "atomic"):
+        if op.name not in ELEMENTS:
             return int(
                 lookup(op.name).family == "scalar" and not self.varying.isdisjoint(op.results) and is_by_lane(op)
             )

@@ -10,7 +10,7 @@ from enum import Enum
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.views import Access
-from diffkern.targets.emit.facts import ACCESSES
+from diffkern.ops.memory import ELEMENTS
 
 __all__ = ["How", "Notes"]
 
@@ -42,7 +42,7 @@ class Notes:
 
     def add(self, how: How, op: Op) -> None:
         """Note an operation."""
-        name = Access(op).array.name if op.name in ACCESSES else op.name
+        name = Access(op).array.name if op.name in ELEMENTS else op.name
         lines = self.found.setdefault(how, {}).setdefault(name, {})
         if op.loc is not None:
             lines[op.loc.line] = None

@@ -13,6 +13,7 @@ from llvmlite import ir
 from diffkern import vecmath
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import STORAGE_ONLY, Scalar, scalar_of
+from diffkern.ops.scalar import DIVISIONS
 from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide
 from diffkern.targets.emit.scalars import ScalarEmitter
@@ -20,9 +21,8 @@ from diffkern.targets.emit.types import TargetModule, value_type
 
 __all__ = ["LaneScalars", "is_by_lane"]
 
-_BY_LANE = frozenset({"next_checkpoint", "mod", "rem", "floordiv", "truncdiv"})
+_BY_LANE = DIVISIONS | {"next_checkpoint"}
 """Ops that become calls of scalar functions, or divisions, for which there is no vector instruction."""
-_DIVISIONS = frozenset({"mod", "rem", "floordiv", "truncdiv"})
 
 
 class LaneScalars(ScalarEmitter):
@@ -41,7 +41,7 @@ class LaneScalars(ScalarEmitter):
 
     def is_by_lane(self, op: Op, args: list[Any]) -> bool:
         """Return whether an operation is computed lane by lane; LLVM vectorises division by an integer literal."""
-        by_literal = op.name in _DIVISIONS and isinstance(args[1], ir.Constant) and isinstance(args[1].type, ir.IntType)
+        by_literal = op.name in DIVISIONS and isinstance(args[1], ir.Constant) and isinstance(args[1].type, ir.IntType)
         return is_by_lane(op) and not by_literal
 
     def _by_lane(self, op: Op, args: list[Any]) -> Any:

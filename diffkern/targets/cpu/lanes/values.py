@@ -11,6 +11,7 @@ from llvmlite import ir
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import Kind, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
+from diffkern.ops.scalar import SUMS
 from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes import memory
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
@@ -175,7 +176,7 @@ class LaneValues(BodyEmitter):
             return x, s
         if name == "neg":
             return b.sub(i64(0), x, flags=exact), -s
-        if name in ("add", "sub"):
+        if name in SUMS:
             return getattr(b, name)(x, y, flags=exact), s + t if name == "add" else s - t
         # The product of two indices that both grow is quadratic in the lane.
         if name != "mul" or (s and t):
