@@ -63,7 +63,7 @@ class _Equation:
         return tol * first if self.linear else tol
 
 
-class _Probe:
+class _ResidualProbe:
     """The numbers of a residual near a solution, by which a derivative tells whether it is still the same function.
 
     A residual may read numbers and arrays that are no parameters; where these change, its derivative would be that of
@@ -107,7 +107,7 @@ class _Probe:
 
 def _apply(solve: Function, equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
     """Return the solution that a function finds, with the derivatives of the solution of an equation."""
-    probe = _Probe(equation)
+    probe = _ResidualProbe(equation)
 
     def forward(x0: array, *theta: Any) -> array:
         found: array = solve(x0, *theta)

@@ -46,6 +46,7 @@ def test_trace(name: str, request: pytest.FixtureRequest) -> None:
 KINDS = {
     "_Application": r"custom \w+ +reads",
     "AdjointLaunch": r"adjoint of \w",
+    "CheckedCall": r"call \w",
     "Add": r"add( on cuda:0)? +reads",
     "FunctionCall": r"call \w",
     "Assign": r"fill( on cuda:0)? +writes",

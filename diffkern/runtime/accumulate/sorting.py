@@ -29,7 +29,7 @@ from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.native import pool
-from diffkern.runtime.native.sorting import Sorted, sort_places
+from diffkern.runtime.native.sorting import SortedPlaces, sort_places
 
 __all__ = ["Sorting", "sorting_of"]
 
@@ -164,7 +164,7 @@ class _Order:
 
     __slots__ = ("_free", "digests", "order")
 
-    def __init__(self, order: Sorted, digests: tuple[bytes, ...]) -> None:
+    def __init__(self, order: SortedPlaces, digests: tuple[bytes, ...]) -> None:
         self.order, self.digests = order, digests
         self._free: list[array] = []
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.effects.residuals import Needs
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import FunctionCall
+from diffkern.runtime.memory.operation import FunctionCall, Operation
 
 __all__ = ["CheckedCall"]
 
@@ -30,6 +30,11 @@ class CheckedCall(FunctionCall):
     def __init__(self, function: Callable[[], object], name: str, relied: Sequence[Mapping[Memory, Needs]]) -> None:
         super().__init__(function)
         self._name, self._relied = name, [*relied]
+
+    @classmethod
+    def of(cls, operation: Operation, name: str, relied: Sequence[Mapping[Memory, Needs]]) -> Operation:
+        """Return an operation of a sweep as a checked one, if it is a call."""
+        return cls(operation.function, name, relied) if isinstance(operation, FunctionCall) else operation
 
     def execute(self) -> None:
         """Call the function.

@@ -19,7 +19,7 @@ from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.effects.inside import Inside, InsideRecorded
-from diffkern.runtime.effects.unchanged import Contents, Unchanged
+from diffkern.runtime.effects.unchanged import DigestOfArray, Unchanged
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import births
 from diffkern.runtime.memory.operation import (
@@ -153,7 +153,7 @@ class _Application(Composite):
     ) -> None:
         self._rule, self._args, self._results = rule, tuple(args), results
         self._given = tuple([arg for arg in args if isinstance(arg, array)])
-        self._constants = [Contents(held) for held in constants]
+        self._constants = [DigestOfArray(held) for held in constants]
         self._pickled = {k: pickled(arg) for k, arg in enumerate(args) if may_change(arg)}
 
     @property
@@ -262,7 +262,7 @@ class _Application(Composite):
 
     def _check_constants(self, called: str) -> None:
         """Raise if something that the function has read is not what it was."""
-        changed = [described(one.held) for one in self._constants if not one.are_there()]
+        changed = [described(one.held) for one in self._constants if not one.is_same()]
         changed += [described(self._args[k]) for k, known in self._pickled.items() if pickled(self._args[k]) != known]
         if changed:
             raise LaunchError(

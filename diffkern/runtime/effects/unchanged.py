@@ -9,7 +9,7 @@ from diffkern.runtime.arrays.digest import digest
 from diffkern.runtime.memory.memory import Memory, watch
 from diffkern.runtime.memory.stream import drain
 
-__all__ = ["Contents", "Unchanged"]
+__all__ = ["DigestOfArray", "Unchanged"]
 
 
 class Unchanged:
@@ -49,8 +49,8 @@ class Unchanged:
         return None
 
 
-class Contents:
-    """The contents of an array at one time, by their digest.
+class DigestOfArray:
+    """The digest of what an array held at one time.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class Contents:
         drain()
         self.held, self._digest = held, digest(held)
 
-    def are_there(self) -> bool:
-        """Return whether the array still has them."""
+    def is_same(self) -> bool:
+        """Return whether the array holds the same."""
         drain()
         return digest(self.held) == self._digest

@@ -308,23 +308,23 @@ class Composite(Operation):
 class FunctionCall(Composite):
     """A function that performs operations."""
 
-    __slots__ = ("_function",)
+    __slots__ = ("function",)
 
     is_call = True
 
     def __init__(self, function: Callable[[], object]) -> None:
-        self._function = function
+        self.function = function
 
     @property
     def label(self) -> str:
-        return f"call {getattr(self._function, '__name__', 'function')}"
+        return f"call {getattr(self.function, '__name__', 'function')}"
 
     @property
     def device(self) -> Device:
         return CPU
 
     def execute(self) -> None:
-        self._function()
+        self.function()
 
     def reads(self) -> Iterable[array]:
         return ()

@@ -1,7 +1,8 @@
 """A stable sort of places by destinations, and sums by it, on all native threads.
 
-From the destination of each place comes a :class:`Sorted`, whose :meth:`~Sorted.add_up` adds the numbers at the places
-to their destinations: in the order of the places, whatever the number of threads. The code is loaded by the first sort.
+From the destination of each place comes a :class:`SortedPlaces`, whose :meth:`~SortedPlaces.add_up` adds the numbers at
+the places to their destinations: in the order of the places, whatever the number of threads. The code is loaded by the
+first sort.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from diffkern.runtime.native.assemble import load_native
 from diffkern.runtime.native.replay import address_of
 from diffkern.runtime.native.signatures import EXTERNAL_NAMES
 
-__all__ = ["Sorted", "sort_places"]
+__all__ = ["SortedPlaces", "sort_places"]
 
 _TOGETHER = 4
 """Scalars of an element that are added up at once."""
@@ -29,7 +30,7 @@ _places = struct.Struct("4q").pack
 _sums = struct.Struct("7q").pack
 
 
-class Sorted(NamedTuple):
+class SortedPlaces(NamedTuple):
     """Places in the order of their destinations.
 
     Attributes
@@ -65,7 +66,7 @@ class Sorted(NamedTuple):
             pool.run(_functions()[f"dk_sorted_sum_f{8 * itemsize}_{width}"], address_of(block), 0, count, chunk)
 
 
-def sort_places(keys: np.ndarray[Any, Any], count: int) -> Sorted:
+def sort_places(keys: np.ndarray[Any, Any], count: int) -> SortedPlaces:
     """Sort the places of keys by the keys; equal ones stay in their order.
 
     Parameters
@@ -85,7 +86,7 @@ def sort_places(keys: np.ndarray[Any, Any], count: int) -> Sorted:
     pool.run(_functions()["dk_sort_count"], address_of(counts), 0, count, chunk)
     np.cumsum(starts, out=starts)
     pool.run(_functions()["dk_sort_place"], address_of(placed), 0, count, chunk)
-    return Sorted(starts[:-1], places)
+    return SortedPlaces(starts[:-1], places)
 
 
 @functools.cache
