@@ -75,8 +75,8 @@ def write_module(folder: Path, library: str, name: str, numbers: range) -> Any:
 
 def compile_with_diffkern(module: Any, arch: str, folder: Path) -> int:
     """Compile all kernels of a module, forward and adjoint; return the bytes of the cubins."""
-    from diffkern.compiler.ship import compile_ahead
     from diffkern.kernels.kernel import Kernel
+    from diffkern.shipping.ship import compile_ahead
 
     kernels = [value for value in vars(module).values() if isinstance(value, Kernel)]
     compile_ahead(kernels, [arch], folder, programs="least", progress=False)

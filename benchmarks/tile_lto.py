@@ -28,7 +28,7 @@ from typing import Any
 
 import diffkern as dk
 from diffkern.cache.maintenance import artifacts
-from diffkern.compiler.ship import compile_ahead
+from diffkern.shipping.ship import compile_ahead
 from diffkern.targets.cuda import mathdx
 
 ROWS, COLUMNS, INNER = dk.constant(64), dk.constant(64), dk.constant(32)

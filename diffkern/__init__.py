@@ -20,8 +20,8 @@ _language = _public_names()
 globals().update(_language)
 
 _MODULES: Final[Mapping[str, str]] = {
-    "compiler.ahead": "compile_kernels=compile force_load",
-    "compiler.ship": "load_directory=load",
+    "shipping.ahead": "compile_kernels=compile force_load",
+    "shipping.ship": "load_directory=load",
     "compiler.stores": "clear_kernel_cache clear_lto_cache",
     "errors": (
         "AutodiffError CompileError CudaError KernelError KernelRuntimeError KernelSyntaxError "

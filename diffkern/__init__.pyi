@@ -5,9 +5,9 @@ from typing import Any, TypeVar, overload
 from typing_extensions import Self, TypeAlias, dataclass_transform
 
 from diffkern._version import __version__ as __version__
-from diffkern.compiler.ahead import compile_kernels as compile
-from diffkern.compiler.ahead import force_load as force_load
-from diffkern.compiler.ship import load_directory as load
+from diffkern.shipping.ahead import compile_kernels as compile
+from diffkern.shipping.ahead import force_load as force_load
+from diffkern.shipping.ship import load_directory as load
 from diffkern.compiler.stores import clear_kernel_cache as clear_kernel_cache
 from diffkern.compiler.stores import clear_lto_cache as clear_lto_cache
 from diffkern.errors import AutodiffError as AutodiffError

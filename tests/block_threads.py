@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 from support.simulated import cuda_source, kernel_argument
 
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.compiler import pipeline
 from diffkern.ir.nodes import Function
 from diffkern.kernels.kernel import Kernel
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.opt.widen import widen
 from diffkern.printing.python import function_name
 from diffkern.printing.standalone import copied

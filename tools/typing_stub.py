@@ -13,12 +13,12 @@ from pathlib import Path
 
 import diffkern
 from diffkern import lang
+from diffkern.ir.ops.table import all_ops
 from diffkern.ir.types import Kind, Mat
 from diffkern.lang.annotations import ArrayOf
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import Composed
-from diffkern.ops.table import all_ops
 
 PACKAGE = Path(__file__).parents[1] / "diffkern"
 STUB = PACKAGE / "__init__.pyi"

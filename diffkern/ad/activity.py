@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ATOMICS, LOADS, STORES
+from diffkern.ir.ops.row import Diff
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import is_differentiable
 from diffkern.ir.views import Access, Loop, Ruled, Slot, While, is_branch, loop
-from diffkern.ops.memory import ATOMICS, LOADS, STORES
-from diffkern.ops.row import Diff
-from diffkern.ops.table import lookup
 
 
 class Activity:

@@ -15,8 +15,8 @@ from diffkern.analysis.dependence import LoadFact
 from diffkern.contracts.manifest import RaceCheck, TwoStores, Unproved
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import LOADS
 from diffkern.ir.views import Access
-from diffkern.ops.memory import LOADS
 from diffkern.opt import replays
 from diffkern.opt.dce import eliminate
 

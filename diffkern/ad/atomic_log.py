@@ -21,9 +21,9 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import INT32, INT64, Array, Scalar, is_shared
 from diffkern.ir.views import Access
-from diffkern.ops.tile import of_block
 from diffkern.opt.dce import eliminate
 
 __all__ = ["counted", "counting_calls", "log_of", "reading_log", "writing_log"]

@@ -12,9 +12,9 @@ from diffkern.ad.replay import Replay, ReplayContext
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.memory import ATOMICS, STORES
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, If, is_branch, is_loop
-from diffkern.ops.memory import ATOMICS, STORES
 
 __all__ = ["BlockReplay", "LiveReplay"]
 

@@ -29,9 +29,9 @@ from diffkern.analysis.blocks import decided_for_all, uniform_values
 from diffkern.analysis.scopes import has_barrier
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import ATOMICS, LOADS, WRITES
 from diffkern.ir.types import INT32, SHARED, Array, is_shared, value_type
 from diffkern.ir.views import Access, For, If, is_branch, is_loop
-from diffkern.ops.memory import ATOMICS, LOADS, WRITES
 
 __all__ = ["BlockMemory", "BlockPlan", "LoopMemory"]
 

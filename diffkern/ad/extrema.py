@@ -17,9 +17,9 @@ from diffkern.ad.cotangents import ct_name
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.memory import HELD, WON
 from diffkern.ir.types import BFLOAT16, FLOAT16, Element, Scalar, Vec, is_shared, scalar_of, value_type
 from diffkern.ir.views import Access
-from diffkern.ops.memory import HELD, WON
 
 __all__ = ["check_extremum", "forward_extremum", "given_tangent", "reverse_extremum"]
 

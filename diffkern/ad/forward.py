@@ -29,13 +29,13 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ATOMICS, EXTREMA, HOLDING, LOADS, STORES
+from diffkern.ir.ops.row import Diff, Tangent
+from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, Mat, Scalar, Type, Vec, is_differentiable
 from diffkern.ir.views import Access, Ruled, Slot, While, loop
-from diffkern.ops.memory import ATOMICS, EXTREMA, HOLDING, LOADS, STORES
-from diffkern.ops.row import Diff, Tangent
-from diffkern.ops.scalar import SUMS
-from diffkern.ops.table import lookup
 
 __all__ = ["Tools", "by_tangents", "forward_func", "with_tangents"]
 

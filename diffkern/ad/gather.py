@@ -26,10 +26,10 @@ from diffkern.contracts.manifest import Conflict, Gather, Monomial
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ACCESSES, WRITES
+from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import Array, Kind, Scalar, Tile
 from diffkern.ir.views import Access, For, If, is_branch
-from diffkern.ops.memory import ACCESSES, WRITES
-from diffkern.ops.scalar import SUMS
 from diffkern.opt.dce import eliminate
 
 __all__ = ["gathered", "gathering_pays"]

@@ -13,9 +13,9 @@ from diffkern.analysis.blocks import is_simt
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, clone_function
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.memory import ACCUMULATES, ATOMICS, LOADS, WRITES
 from diffkern.ir.types import Array, Tile
 from diffkern.ir.views import Access
-from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, WRITES
 from diffkern.opt.reports import without_reports
 from diffkern.opt.rules import remove_rules
 

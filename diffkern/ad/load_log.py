@@ -18,9 +18,9 @@ from diffkern.analysis.blocks import is_simt
 from diffkern.contracts.manifest import Log, Unproved
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.output import REPORTS
 from diffkern.ir.types import FLOAT64, INT32, INT64, Array, Mat, Scalar, Vec
 from diffkern.ir.views import Access
-from diffkern.ops.output import REPORTS
 
 __all__ = ["Overwritten", "Reading", "overwritten_values"]
 

@@ -12,9 +12,9 @@ from diffkern.analysis.dependence import LoadFact, Source
 from diffkern.analysis.exclusive import Exclusive
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ATOMICS, LOADS, STORES
 from diffkern.ir.types import is_differentiable, is_shared
 from diffkern.ir.views import Access, Ruled
-from diffkern.ops.memory import ATOMICS, LOADS, STORES
 
 Pair: TypeAlias = "tuple[Op, Op]"
 

@@ -16,10 +16,10 @@ from diffkern.analysis.uniformity import recomputable
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, If, is_branch
-from diffkern.ops.scalar import SUMS
-from diffkern.ops.table import lookup
 from diffkern.opt.cse import freeze
 
 __all__ = ["Exchange", "Signed"]

@@ -18,10 +18,10 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.memory import ACCESSES, ACCUMULATES, ATOMICS, LOADS, STORES
+from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import INT32, Scalar
 from diffkern.ir.views import Access, Ruled, While
-from diffkern.ops.memory import ACCESSES, ACCUMULATES, ATOMICS, LOADS, STORES
-from diffkern.ops.scalar import SUMS
 
 __all__ = ["Replay", "ReplayContext", "refuse"]
 

@@ -49,11 +49,11 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ATOMICS, EXTREMA, LOADS, STORES
+from diffkern.ir.ops.row import Diff
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Scalar, Tile, is_differentiable, is_shared
 from diffkern.ir.views import Access, If, Ruled, is_branch, loop
-from diffkern.ops.memory import ATOMICS, EXTREMA, LOADS, STORES
-from diffkern.ops.row import Diff
-from diffkern.ops.table import lookup
 from diffkern.opt.sink import guard_products
 
 Env = dict[Value, Value]

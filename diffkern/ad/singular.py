@@ -20,8 +20,8 @@ from typing import Final
 from diffkern.ad.steep import Squares, Steep
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import FLOAT64, Scalar, Tile, is_differentiable
-from diffkern.ops.table import lookup
 from diffkern.opt.fold import rounded
 
 __all__ = ["Guards", "kept_zero"]

@@ -13,11 +13,11 @@ from typing import Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import WRITES
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, INT64, Mat, Scalar, Vec, is_differentiable
 from diffkern.ir.views import Access, For, is_branch, is_control, is_loop
-from diffkern.ops.memory import WRITES
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 
 __all__ = ["Sources"]
 

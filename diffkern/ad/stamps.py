@@ -25,12 +25,12 @@ from diffkern.contracts.manifest import Stamped
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ACCESSES, ATOMICS, LOADS, PRIMAL_ELEMENTS
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.stamp_layout import BLOCK, EARLY, LATEST, LEAST, READ, SITES, SOURCE, STORED, UPDATED, VALUE
 from diffkern.ir.types import INT64, Array, Mat, Vec, is_differentiable
 from diffkern.ir.views import Access, While
-from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, PRIMAL_ELEMENTS
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 
 __all__ = ["StampedFunction", "decided_by_order", "stamp_accesses"]
 

@@ -16,10 +16,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, is_differentiable
 from diffkern.ir.views import For, If, While, is_branch, is_loop
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 
 __all__ = ["Squares", "Steep"]
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from diffkern.analysis.uniformity import is_pure
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.row import Uniformity
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, is_exact_index
 from diffkern.ir.views import For, is_loop
-from diffkern.ops.row import Uniformity
-from diffkern.ops.table import lookup
 
 Term = Hashable
 

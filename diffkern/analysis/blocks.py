@@ -12,9 +12,9 @@ from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.table import lookup
+from diffkern.ir.ops.tile import of_block
 from diffkern.ir.views import While, deciding, is_branch
-from diffkern.ops.table import lookup
-from diffkern.ops.tile import of_block
 
 __all__ = [
     "MAX_BLOCK_DIM",

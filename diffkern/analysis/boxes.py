@@ -16,10 +16,10 @@ from diffkern.analysis.affine import AffineForms, enclosing_loops
 from diffkern.analysis.launch_forms import MINUS, Key, LaunchForms, Linear, Polynomial, number
 from diffkern.contracts import manifest
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ACCUMULATES, ATOMICS, LOADS, WRITES
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Kind, Scalar
 from diffkern.ir.views import Access, For
-from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, WRITES
-from diffkern.ops.table import lookup
 
 __all__ = ["Boxes", "boxes_of"]
 

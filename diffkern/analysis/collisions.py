@@ -18,9 +18,9 @@ from diffkern.analysis.race_checks import RaceChecks
 from diffkern.analysis.threads import Never, relate
 from diffkern.contracts.manifest import RaceCheck
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import is_differentiable
 from diffkern.ir.views import Access
-from diffkern.ops.table import lookup
 
 __all__ = ["Collision", "collisions", "may_collide"]
 

@@ -12,9 +12,9 @@ from typing import TypeAlias
 from diffkern.analysis.affine import enclosing_loops
 from diffkern.analysis.dependence import Positions
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.composite import INSERTS
+from diffkern.ir.ops.memory import WRITES
 from diffkern.ir.views import Access, is_branch
-from diffkern.ops.composite import INSERTS
-from diffkern.ops.memory import WRITES
 
 __all__ = ["Component", "Components"]
 

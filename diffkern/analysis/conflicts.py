@@ -18,9 +18,9 @@ from diffkern.analysis.threads import Never, relate, uniform
 from diffkern.analysis.tile_access import shadow
 from diffkern.contracts.manifest import Conflict
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ACCUMULATES, ELEMENTS
 from diffkern.ir.types import Array
 from diffkern.ir.views import Access
-from diffkern.ops.memory import ACCUMULATES, ELEMENTS
 
 
 def analyse_conflicts(fn: Function, buffers: Sequence[Value]) -> list[Conflict]:

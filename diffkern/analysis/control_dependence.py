@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
+from diffkern.ir.ops.row import Diff, Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, Array, Scalar, is_differentiable
 from diffkern.ir.views import Access, If, Slot, deciding, is_branch, is_loop, loop
-from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
-from diffkern.ops.row import Diff, Effect
-from diffkern.ops.table import lookup
 
 __all__ = ["compared", "made_integral", "steering"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diffkern.ir.nodes import Function, Op, Region
+from diffkern.ir.ops.row import TileWork
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Tile
 from diffkern.ir.views import is_loop
-from diffkern.ops.row import TileWork
-from diffkern.ops.table import lookup
 
 UNKNOWN_TRIPS = 16.0
 

@@ -12,9 +12,9 @@ from collections import Counter, defaultdict
 from collections.abc import Set
 
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
 from diffkern.ir.types import Array
 from diffkern.ir.views import Access
-from diffkern.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
 
 
 def overwritten_whole(fn: Function) -> dict[int, int]:

@@ -26,10 +26,10 @@ from diffkern.analysis.threads import Never, relate
 from diffkern.analysis.tile_access import shadow
 from diffkern.contracts.manifest import RaceCheck, Unproved
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.composite import INSERTS
+from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, For, is_branch
-from diffkern.ops.composite import INSERTS
-from diffkern.ops.scalar import SUMS
 
 
 class Source(enum.Enum):

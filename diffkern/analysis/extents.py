@@ -21,9 +21,9 @@ from dataclasses import dataclass
 from diffkern.analysis.affine import Affine, AffineForms
 from diffkern.contracts import manifest
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import PRIMAL_ELEMENTS
 from diffkern.ir.types import Array, Scalar, is_exact_index, is_shared, scalar_of
 from diffkern.ir.views import Access, For
-from diffkern.ops.memory import PRIMAL_ELEMENTS
 
 __all__ = ["certain_extents", "update_by_all"]
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from diffkern.contracts.manifest import Ids
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import BY_ADDRESS
 from diffkern.ir.types import Scalar
 from diffkern.ir.views import If, is_branch, is_loop, loop
 from diffkern.lang.queries import ADDRESS_BITS
-from diffkern.ops.memory import BY_ADDRESS
 
 __all__ = ["ids_of"]
 

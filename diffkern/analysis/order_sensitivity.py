@@ -12,9 +12,9 @@ from collections.abc import Collection
 from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ACCUMULATES, ATOMICS
 from diffkern.ir.types import scalar_of
 from diffkern.ir.views import Access
-from diffkern.ops.memory import ACCUMULATES, ATOMICS
 
 __all__ = ["ordered_update", "used_update"]
 

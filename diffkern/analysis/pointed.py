@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.memory import ACCESSES
 from diffkern.ir.types import Array, is_differentiable
-from diffkern.ops.memory import ACCESSES
 
 __all__ = ["check_not_pointed"]
 

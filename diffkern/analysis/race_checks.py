@@ -16,9 +16,9 @@ from diffkern.analysis.launch_forms import Comparison, Key, LaunchForms, Linear,
 from diffkern.contracts import manifest
 from diffkern.contracts.race_search import needed, racing
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar
 from diffkern.ir.views import Access
-from diffkern.ops.table import lookup
 
 __all__ = ["RaceChecks"]
 

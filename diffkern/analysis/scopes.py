@@ -18,12 +18,12 @@ from functools import partial
 from diffkern.analysis.affine import AffineForms, tid_term
 from diffkern.analysis.uniformity import is_per_thread
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import SLOTS
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.row import Uniformity as Level
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Tile, Type
 from diffkern.ir.views import If, Loop, Slot, While, deciding, is_branch, loop
-from diffkern.ops.memory import SLOTS
-from diffkern.ops.row import Effect
-from diffkern.ops.row import Uniformity as Level
-from diffkern.ops.table import lookup
 
 __all__ = ["OF_THREADS", "Scope", "Uniformity", "has_barrier", "stacks_of_blocks", "uniformity"]
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.row import TileUse
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Tile
 from diffkern.ir.views import is_branch
-from diffkern.ops.row import TileUse
-from diffkern.ops.table import lookup
 
 __all__ = ["maps_with_choices"]
 

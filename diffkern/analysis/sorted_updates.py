@@ -22,9 +22,9 @@ from diffkern.contracts.manifest import Conflict, Destination, SortedSum
 from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ACCESSES, WRITES
 from diffkern.ir.types import INT32, Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access
-from diffkern.ops.memory import ACCESSES, WRITES
 
 __all__ = ["Unsorted", "sorted_sums", "store_contributions"]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import BOOL, scalar_of
 from diffkern.ir.views import Access
-from diffkern.ops.scalar import SUMS
 
 __all__ = ["needed_for", "uniform_sums", "used_values"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diffkern.errors import KernelTypeError
 from diffkern.ir.nodes import Function, walk
-from diffkern.ops.table import lookup
+from diffkern.ir.ops.table import lookup
 
 __all__ = ["check_thread_free"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import LOADS
 from diffkern.ir.types import INT32, Array, Tile, value_type
 from diffkern.ir.views import Access
-from diffkern.ops.memory import LOADS
 
 _ELEMENT = {"tile_load": "load", "tile_store": "store", "tile_atomic": "atomic", "tile_accumulate": "accumulate"}
 

@@ -13,11 +13,11 @@ from typing import Final
 from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.errors import KernelTypeError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops import tile, warps
+from diffkern.ir.ops.table import lookup
+from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import Stack, Tile
 from diffkern.ir.views import deciding, is_branch
-from diffkern.ops import tile, warps
-from diffkern.ops.table import lookup
-from diffkern.ops.tile import of_block
 
 __all__ = ["check_threads", "needs_rows", "threads_of"]
 

@@ -7,8 +7,8 @@ The values that the threads of a scope share are found by :mod:`~diffkern.analys
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ops.row import Effect, Uniformity
-from diffkern.ops.table import lookup
+from diffkern.ir.ops.row import Effect, Uniformity
+from diffkern.ir.ops.table import lookup
 
 __all__ = ["is_per_thread", "is_pure", "launch_values", "recomputable"]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, walk
-from diffkern.ops.table import lookup
-from diffkern.ops.tile import of_block
+from diffkern.ir.ops.table import lookup
+from diffkern.ir.ops.tile import of_block
 
 __all__ = ["check_no_warps"]
 

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import ELEMENTS, UPDATES
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, For
-from diffkern.ops.memory import ELEMENTS, UPDATES
-from diffkern.ops.table import lookup
 
 __all__ = ["Work", "work_of"]
 

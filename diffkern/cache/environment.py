@@ -35,7 +35,6 @@ _COMPILE_SIDE = (
     "lang",
     "library",
     "lower",
-    "ops",
     "opt",
     "printing",
     "targets",

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from diffkern.cli.files import UsageError, find_kernel, import_file, kernels_of
-from diffkern.compiler.ahead import is_annotated
-from diffkern.compiler.ship import compile_ahead
+from diffkern.shipping.ahead import is_annotated
+from diffkern.shipping.ship import compile_ahead
 
 __all__ = ["add_compile_command"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from diffkern.cli.files import UsageError
 from diffkern.cli.kernels import add_kernel, kernel_and_types
-from diffkern.compiler.export import export
+from diffkern.shipping.export import export
 
 __all__ = ["add_export_command"]
 

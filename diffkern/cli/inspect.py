@@ -13,7 +13,6 @@ from typing import Any
 
 from diffkern.cli.files import UsageError
 from diffkern.cli.kernels import add_kernel, kernel_and_types
-from diffkern.compiler.ahead import compile_kernels, target_named
 from diffkern.compiler.compilation import Compilation
 from diffkern.compiler.compiled import Compiled, CompiledForGPU
 from diffkern.contracts.platforms import NATIVE, platform_named
@@ -23,6 +22,7 @@ from diffkern.ir.passes import Context
 from diffkern.ir.printer import to_text
 from diffkern.ir.stages import Stage
 from diffkern.kernels.kernel import Kernel
+from diffkern.shipping.ahead import compile_kernels, target_named
 
 __all__ = ["add_inspect_command"]
 

@@ -39,10 +39,10 @@ from diffkern.errors import AutodiffError, CompileError, Loc, compiling
 from diffkern.ir.clone import clone_function
 from diffkern.ir.merge import with_merged
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.tile import of_block
 from diffkern.ir.passes import PLAIN, Context, run
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument
-from diffkern.ops.tile import of_block
 from diffkern.opt.reference import values_by_reference
 from diffkern.printing.python import to_python
 from diffkern.process.forks import cached_property

@@ -35,9 +35,9 @@ from diffkern.contracts.manifest import (
     Stamp,
 )
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ACCESSES, ATOMICS, BY_ADDRESS, LOADS, WRITES
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import HELD, SHARED, Array
-from diffkern.ops.memory import ACCESSES, ATOMICS, BY_ADDRESS, LOADS, WRITES
 
 __all__ = ["Program", "adjoint_manifest", "checks", "forward_manifest", "outputs"]
 

@@ -31,6 +31,8 @@ from diffkern.frontend.syntax.source import get_source
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, clone_function
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.memory import ELEMENT_WRITES
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.passes import PLAIN, run
 from diffkern.ir.stages import ADJOINT, WRITTEN
 from diffkern.ir.structs import Argument, IndexedArray, Struct, StructArray
@@ -38,8 +40,6 @@ from diffkern.ir.types import Array, Scalar, Stack, Type, is_differentiable, val
 from diffkern.lang import DType
 from diffkern.lang.called import Form
 from diffkern.lang.library import Composed
-from diffkern.ops.memory import ELEMENT_WRITES
-from diffkern.ops.table import lookup
 from diffkern.opt.reports import without_assertions, without_breakpoints
 from diffkern.printing.functions import Structure, to_cuda_function, to_python_function
 from diffkern.targets import target_named

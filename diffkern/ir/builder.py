@@ -13,8 +13,8 @@ from typing import Any
 
 from diffkern.errors import Loc
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, Vec, value_type
-from diffkern.ops.table import lookup
 
 
 class _At:

@@ -15,7 +15,7 @@ the rest of that region and in the regions nested in it. Control flow is three o
 ``while``  operands ``init``; regions ``test(*carried) -> (bool,)`` and ``body(*carried) -> carried'``.
 
 Their parts have names in ``diffkern.ir.views``. The only effects are on arrays (load, store, atomic, accumulate) and on
-loop stacks of the reverse sweep. Which ops exist, their types and effects is the table in ``diffkern.ops``.
+loop stacks of the reverse sweep. Which ops exist, their types and effects is the table in ``diffkern.ir.ops``.
 """
 
 from __future__ import annotations

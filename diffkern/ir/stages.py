@@ -16,10 +16,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from diffkern.ir.ops.output import REPORTS
+from diffkern.ir.ops.row import Diff
+from diffkern.ir.ops.table import all_ops
 from diffkern.ir.types import Array, Buffer, Mat, Scalar, Stack, Tile, Type, Vec
-from diffkern.ops.output import REPORTS
-from diffkern.ops.row import Diff
-from diffkern.ops.table import all_ops
 
 __all__ = [
     "ADJOINT",

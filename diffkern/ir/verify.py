@@ -11,10 +11,10 @@ import os
 
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.row import TypeRuleError
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.stages import STAGED_FACTS, STAGED_MARKS, Stage
 from diffkern.ir.types import BOOL, Stack, Type
-from diffkern.ops.row import TypeRuleError
-from diffkern.ops.table import lookup
 
 ALWAYS = os.environ.get("DIFFKERN_VERIFY_IR", "0") not in ("", "0")
 """True if every function is verified after every stage, not only those that are compiled in debug mode."""

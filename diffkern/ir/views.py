@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from diffkern.ir.nodes import Op, Region, Value, walk
-from diffkern.ops.memory import LOADS
+from diffkern.ir.ops.memory import LOADS
 
 __all__ = ["Access", "For", "If", "Loop", "Part", "Ruled", "Slot", "While", "control", "deciding", "is_loop", "loop"]
 

@@ -11,6 +11,7 @@ from typing import Any, Literal, overload
 from diffkern.contracts.options import describe
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.func import function_of_dispatcher
+from diffkern.process.late import CUDA_KERNEL
 from diffkern.process.tracebacks import Entrance
 
 __all__ = ["kernel"]
@@ -58,9 +59,7 @@ def kernel(func: Callable[..., Any] | None = None, **options: Any) -> Any:
         with Entrance("@dk.kernel", f):
             # One of numba.njit is no kernel of numba's: it is refused like anything that is no Python function.
             if function_of_dispatcher(f) is not None and ".cuda" in type(f).__module__:
-                from diffkern.cuda.jit import CudaKernel
-
-                return CudaKernel.of_dispatcher(f, **options)
+                return CUDA_KERNEL(f, **options)  # type: ignore[no-any-return]
             return Kernel(f, **options)
 
     with Entrance("@dk.kernel", func):

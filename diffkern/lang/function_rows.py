@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from diffkern.ir.ops.function import NONE, Family, FunctionRow
 from diffkern.lang import output
-from diffkern.ops.function import NONE, Family, FunctionRow
 
 __all__ = ["ROWS"]
 

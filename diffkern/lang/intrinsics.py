@@ -16,6 +16,10 @@ from typing import Any, Final, TypeVar
 import numpy as np
 
 from diffkern.errors import KernelError, KernelTypeError, described, is_of_user
+from diffkern.ir.ops import composite, scalar
+from diffkern.ir.ops.function import Family, FunctionRow
+from diffkern.ir.ops.row import Entry, OpDef
+from diffkern.ir.ops.tile_functions import TILE_FUNCTIONS
 from diffkern.lang import output
 from diffkern.lang.annotations import TileAnnotation, tile_annotation
 from diffkern.lang.called import evaluated
@@ -24,10 +28,6 @@ from diffkern.lang.library import COMPOSED, Composed
 from diffkern.lang.reference import described as documented
 from diffkern.lang.reference import entry_of, family_of
 from diffkern.lang.values import CompositeValue
-from diffkern.ops import composite, scalar
-from diffkern.ops.function import Family, FunctionRow
-from diffkern.ops.row import Entry, OpDef
-from diffkern.ops.tile_functions import TILE_FUNCTIONS
 from diffkern.process.tracebacks import brief
 
 __all__ = ["INTERNAL", "INTRINSICS", "Intrinsic", "lowering_key"]

@@ -5,7 +5,7 @@ built-in, whose module is imported when more than its name is first asked for. T
 ``@dk.func``; called on the host, the same function is evaluated.
 
 The docstring of a library function is its text in the reference: what it does, then paragraphs that begin with
-``Derivative:``, ``Kinks:`` and ``Example:``, the last one lines of a kernel as in :class:`~diffkern.ops.row.Entry`.
+``Derivative:``, ``Kinks:`` and ``Example:``, the last one lines of a kernel as in :class:`~diffkern.ir.ops.row.Entry`.
 Types of parameters and results come from annotations, which are those of :mod:`diffkern.lang.generic`, or any that a
 func may have.
 """
@@ -19,11 +19,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from diffkern.ir.ops.function import Family
+from diffkern.ir.ops.row import Entry
 from diffkern.lang.called import evaluated
 from diffkern.lang.generic import Cast, Generic
 from diffkern.lang.reference import described
-from diffkern.ops.function import Family
-from diffkern.ops.row import Entry
 from diffkern.process.forks import cached_property
 
 __all__ = ["COMPLEX", "COMPOSED", "Composed", "Overload", "built_in", "of_complex"]

@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from diffkern.ir.ops.function import NONE, Family, FunctionRow
+from diffkern.ir.ops.row import Diff, Entry, OpDef, TypeRuleError
 from diffkern.ir.types import BOOL, FLOAT64, INT32, UINT32, Scalar
-from diffkern.ops.function import NONE, Family, FunctionRow
-from diffkern.ops.row import Diff, Entry, OpDef, TypeRuleError
 
 __all__ = ["PRELUDE", "described", "entry_of", "family_of"]
 

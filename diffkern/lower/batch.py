@@ -19,9 +19,9 @@ from diffkern.contracts.options import VmapLayer
 from diffkern.errors import KernelTypeError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ACCESSES, LOADS
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import Array, Tile
-from diffkern.ops.memory import ACCESSES, LOADS
 
 __all__ = ["with_examples"]
 

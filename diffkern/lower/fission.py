@@ -25,11 +25,11 @@ from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import SLOTS
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Scalar, Stack
 from diffkern.ir.views import For, If, Slot, While, is_branch, loop
-from diffkern.ops.memory import SLOTS
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 from diffkern.opt.dce import has_effect
 
 __all__ = ["MEMORY_BYTES", "to_blocks"]

@@ -10,9 +10,9 @@ from typing import Final
 from diffkern.analysis.control_dependence import made_integral
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.memory import EXTREMA
+from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import INT32
-from diffkern.ops.memory import EXTREMA
-from diffkern.ops.tile import of_block
 
 __all__ = ["blocks_of_one", "mark_as_written", "mark_threads", "mark_unfused"]
 

@@ -12,8 +12,8 @@ from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import LOADS, WRITES
 from diffkern.ir.types import Array, Tile, value_type
-from diffkern.ops.memory import LOADS, WRITES
 
 __all__ = ["has_nulls", "remove_null_accesses"]
 

@@ -13,9 +13,9 @@ from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.ops.memory import ACCESSES
 from diffkern.ir.types import HELD, INT32, UINT64, Array, Scalar, scalar_of, value_type
 from diffkern.ir.views import Access
-from diffkern.ops.memory import ACCESSES
 
 __all__ = ["arrays_at_addresses", "elements_at_addresses"]
 

@@ -13,9 +13,9 @@ from typing import Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.polygamma import ROOT, cotangents, series, tail_from_root
 from diffkern.ir.stages import EXPANDED
 from diffkern.ir.types import FLOAT32, FLOAT64, Scalar
-from diffkern.ops.polygamma import ROOT, cotangents, series, tail_from_root
 from diffkern.opt.fold import rounded
 
 __all__ = ["expand_polygammas"]

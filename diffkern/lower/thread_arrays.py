@@ -13,10 +13,10 @@ from typing import Any, Final
 from diffkern.errors import KernelTypeError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.table import lookup
+from diffkern.ir.ops.tile import components, of_block
 from diffkern.ir.types import BFLOAT16, FLOAT16, UINT32, Mat, Scalar, Stack, Tile, Type, Vec, scalar_of, value_type
 from diffkern.ir.views import Part
-from diffkern.ops.table import lookup
-from diffkern.ops.tile import components, of_block
 
 __all__ = ["MOST", "arrays_as_vectors"]
 

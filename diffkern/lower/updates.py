@@ -23,9 +23,9 @@ from diffkern.analysis.threads import Never, relate
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Region, Update, Value, walk
+from diffkern.ir.ops.memory import LOADS
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access
-from diffkern.ops.memory import LOADS
 
 __all__ = ["finalize_element_updates"]
 

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array
 from diffkern.ir.views import Access, is_branch
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 
 __all__ = ["overwrite_late"]
 

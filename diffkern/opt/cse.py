@@ -11,10 +11,10 @@ from typing import Any
 
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import WRITES
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import Access
-from diffkern.ops.memory import WRITES
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 
 
 def written_arrays(region: Region) -> set[Value]:

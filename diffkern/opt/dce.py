@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import For, Loop, While, is_branch, is_loop, loop
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 
 # Reads and pure ops are absent: an op with such an effect may be removed if nothing uses its results.
 _KEPT = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER, Effect.REPORT})

@@ -12,8 +12,8 @@ from typing import Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import ATOMICS
 from diffkern.ir.types import Array, Mat, Scalar, Type, Vec, scalar_of
-from diffkern.ops.memory import ATOMICS
 
 __all__ = ["watch_numbers"]
 

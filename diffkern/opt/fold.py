@@ -11,9 +11,9 @@ import ctypes
 
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, wrap_integer
 from diffkern.ir.views import For, If, is_branch
-from diffkern.ops.table import lookup
 
 Number = bool | int | float
 

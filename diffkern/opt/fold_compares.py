@@ -8,9 +8,9 @@ know.
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.scalar import ORDERS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar
-from diffkern.ops.scalar import ORDERS
-from diffkern.ops.table import lookup
 from diffkern.opt.fold import fold
 from diffkern.opt.ranges import Facts, Ranges
 

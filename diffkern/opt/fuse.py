@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ACCESSES, ACCUMULATES, LOADS, WRITES
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import Access, For
-from diffkern.ops.memory import ACCESSES, ACCUMULATES, LOADS, WRITES
-from diffkern.ops.row import Effect
-from diffkern.ops.scalar import SUMS
-from diffkern.ops.table import lookup
 
 __all__ = ["fuse_loops"]
 

@@ -8,9 +8,9 @@ them where the program would not have is harmless.
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 
 
 def hoist_integers(fn: Function) -> Function:

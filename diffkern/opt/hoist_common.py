@@ -11,10 +11,10 @@ from collections.abc import Hashable
 
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Mat, Scalar, Vec
 from diffkern.ir.views import If, is_branch
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 from diffkern.opt.cse import freeze
 from diffkern.opt.dce import has_effect
 

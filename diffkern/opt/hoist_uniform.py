@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 
 from diffkern.analysis.uniformity import recomputable
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import WRITES
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, is_shared
 from diffkern.ir.views import Access
-from diffkern.ops.memory import WRITES
-from diffkern.ops.table import lookup
 
 __all__ = ["Placement", "place"]
 

@@ -19,9 +19,9 @@ from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import PRIMAL_ELEMENTS, WRITES
 from diffkern.ir.types import INT64, SHARED, STORAGE_ONLY, Array, Scalar, scalar_of
 from diffkern.ir.views import Access, If, Ruled, is_branch, is_loop, loop
-from diffkern.ops.memory import PRIMAL_ELEMENTS, WRITES
 from diffkern.opt.cse import written_arrays
 
 Key = tuple[Value, tuple[Value, ...]]

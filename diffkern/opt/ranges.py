@@ -13,11 +13,11 @@ them exactly, except for unsigned integers and those of 8 and 16 bits.
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import ELEMENTS
+from diffkern.ir.ops.scalar import BOUNDS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, is_exact_index
 from diffkern.ir.views import Access, For, If, Loop, While, is_branch
-from diffkern.ops.memory import ELEMENTS
-from diffkern.ops.scalar import BOUNDS
-from diffkern.ops.table import lookup
 
 
 class Facts(dict[Value, int]):

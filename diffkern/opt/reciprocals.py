@@ -13,8 +13,8 @@ from collections import defaultdict
 from diffkern.analysis.control_dependence import compared
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.composite import QUOTIENTS
 from diffkern.ir.types import Mat, Scalar, Vec
-from diffkern.ops.composite import QUOTIENTS
 
 __all__ = ["share_reciprocals"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from diffkern.analysis.scopes import has_barrier
 from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.ops.memory import LOADS, WRITES
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, is_loop
-from diffkern.ops.memory import LOADS, WRITES
 from diffkern.opt.dce import Liveness
 
 __all__ = ["Needs", "find_needs", "merge_barriers", "remove_dead_replays"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from diffkern.ir.nodes import Function, Region
-from diffkern.ops.output import REPORTS
+from diffkern.ir.ops.output import REPORTS
 
 __all__ = ["without_assertions", "without_breakpoints", "without_reports"]
 

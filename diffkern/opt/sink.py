@@ -26,13 +26,13 @@ from diffkern.analysis.tile_threads import threads_of
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.composite import PRODUCTS, QUOTIENTS
+from diffkern.ir.ops.row import Diff, Effect
+from diffkern.ir.ops.scalar import BOUNDS
+from diffkern.ir.ops.table import lookup
+from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import Tile, is_differentiable
 from diffkern.ir.views import is_branch
-from diffkern.ops.composite import PRODUCTS, QUOTIENTS
-from diffkern.ops.row import Diff, Effect
-from diffkern.ops.scalar import BOUNDS
-from diffkern.ops.table import lookup
-from diffkern.ops.tile import of_block
 
 MAX_CONE = 64
 _CHANGES = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.BARRIER})

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Mat, Scalar, Type, Vec, is_differentiable, scalar_of
 from diffkern.ir.views import Access, For, is_branch
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 
 __all__ = ["adds_up_neighbours"]
 

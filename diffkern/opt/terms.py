@@ -17,9 +17,9 @@ from functools import cached_property
 from diffkern.analysis.control_dependence import compared
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.composite import PRODUCTS
+from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import Scalar, Vec, scalar_of
-from diffkern.ops.composite import PRODUCTS
-from diffkern.ops.scalar import SUMS
 
 __all__ = ["collect_terms"]
 

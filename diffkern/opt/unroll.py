@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, count_ops, walk
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Tile
 from diffkern.ir.views import For
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
 from diffkern.opt.fold import fold
 from diffkern.opt.stencil_loops import adds_up_neighbours
 

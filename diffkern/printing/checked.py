@@ -11,10 +11,10 @@ from collections.abc import Sequence
 
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import ELEMENTS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import SHARED, Array, Scalar, Type, scalar_of
 from diffkern.ir.views import Access, For
-from diffkern.ops.memory import ELEMENTS
-from diffkern.ops.table import lookup
 from diffkern.printing.cuda import CudaWriter
 from diffkern.printing.cuda_memory import as_tuple
 from diffkern.printing.expression import ATOM, Expr

@@ -2,7 +2,7 @@
 
 The result is the source of a module that defines one kernel ``name(dim, *parameters)`` and runs as it is, in numba's
 CUDA simulator too. It is printed from the IR from which the LLVM code for CUDA is made, and the decisions about shared
-memory are those of :func:`diffkern.lower.cuda_plan.cuda_plan`.
+memory are those of :func:`diffkern.analysis.cuda_plan.cuda_plan`.
 
 ``dim`` holds the four extents of the launch. An array of vectors or matrices has one more axis, of the components in
 row-major order; a vector or matrix by value is a tuple. A bfloat16 array is passed as its bits (uint16). Widths are
@@ -20,7 +20,9 @@ import string
 from collections.abc import Sequence
 
 from diffkern.analysis.blocks import shared_size
+from diffkern.analysis.cuda_plan import Update, dynamic_shared_bytes, summed_type
 from diffkern.ir.nodes import Function, Op, Region, walk
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import (
     BFLOAT16,
     BOOL,
@@ -35,8 +37,6 @@ from diffkern.ir.types import (
     scalar_of,
 )
 from diffkern.ir.views import Access, For, Slot
-from diffkern.lower.cuda_plan import Update, dynamic_shared_bytes, summed_type
-from diffkern.ops.table import lookup
 from diffkern.printing import prims
 from diffkern.printing.cuda_memory import UNIT, CudaMemoryWriter, as_tuple, size_of
 from diffkern.printing.expression import ATOM, Expr, literal

@@ -9,7 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from diffkern.analysis.cuda_plan import Update, cuda_plan
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import EXTREMA, UPDATES
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import (
     BFLOAT16,
     BOOL,
@@ -30,9 +33,6 @@ from diffkern.ir.types import (
     value_type,
 )
 from diffkern.ir.views import Access, Slot
-from diffkern.lower.cuda_plan import Update, cuda_plan
-from diffkern.ops.memory import EXTREMA, UPDATES
-from diffkern.ops.table import lookup
 from diffkern.printing.expression import Expr
 from diffkern.printing.python import Writer
 

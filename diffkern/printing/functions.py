@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from diffkern.analysis.cuda_plan import CudaPlan, Update
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.types import Mat
-from diffkern.lower.cuda_plan import CudaPlan, Update
 from diffkern.printing.cuda import LIBRARY, CudaWriter
 from diffkern.printing.cuda_memory import as_tuple
 from diffkern.printing.expression import Expr

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 
 _READS = frozenset({Effect.READ, Effect.CONSTANT, Effect.STACK_READ})
 _WRITES = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER})

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.ops.table import all_ops as _all_ops
+from diffkern.ir.ops.table import all_ops as _all_ops
 
 bool_ = np.bool_
 int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64

@@ -17,10 +17,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import WRITES
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
 from diffkern.ir.views import Access, For, If, Slot, While
-from diffkern.ops.memory import WRITES
-from diffkern.ops.table import lookup
 from diffkern.printing import prims, tiles
 from diffkern.printing.expression import ATOM, COMPARED, NOT, Expr, literal, sign_of
 from diffkern.printing.layout import Plan, plan

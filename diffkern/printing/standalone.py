@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 
 from diffkern.errors import CompileError
-from diffkern.ops.table import all_ops
+from diffkern.ir.ops.table import all_ops
 
 __all__ = ["Copied", "copied"]
 

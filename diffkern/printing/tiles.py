@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from diffkern.ir.nodes import Op
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import STORAGE_ONLY, Element, Mat, Tile, Vec, scalar_of
 from diffkern.ir.views import Part
-from diffkern.ops.table import lookup
 from diffkern.printing import tile_prims
 
 __all__ = ["PRIMITIVES", "call", "function_names"]

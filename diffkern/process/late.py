@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 __all__ = [
-    "ARRAY", "ARRAY_AT", "ARRAY_FROM_DATA", "ARRAY_OF_STRUCTS", "CONVERTED", "ELEMENTWISE", "EVALUATE",
+    "ARRAY", "ARRAY_AT", "ARRAY_FROM_DATA", "ARRAY_OF_STRUCTS", "CONVERTED", "CUDA_KERNEL", "ELEMENTWISE", "EVALUATE",
     "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GRAPH", "INDEXED_ARRAY", "NUMBA_TYPE", "OPERATED",
     "OUTLINE", "TOTAL", "Late",
 ]  # fmt: skip
@@ -66,6 +66,9 @@ ARRAY_OF_STRUCTS = Late("diffkern.runtime.arrays.structured:StructuredArray")
 
 ELEMENTWISE = Late("diffkern.transforms.elementwise:find")
 """Kernels that copy and add arrays of a GPU, for its memory."""
+
+CUDA_KERNEL = Late("diffkern.cuda.jit:CudaKernel.of_dispatcher")
+"""The kernel of a function that ``numba.cuda.jit`` has decorated."""
 
 FORWARD_MODE = Late("diffkern.kernels.tangent_kernel:TangentKernel")
 """A kernel in forward mode, for ``Kernel.jvp``."""

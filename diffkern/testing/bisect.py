@@ -20,9 +20,9 @@ from diffkern.analysis.blocks import is_simt
 from diffkern.compiler import pipeline
 from diffkern.errors import AutodiffError, Loc
 from diffkern.ir.nodes import Op
+from diffkern.ir.ops.memory import ATOMICS
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.kernels.kernel import Kernel
-from diffkern.ops.memory import ATOMICS
 from diffkern.opt.widen import widen
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.launch.kernel_protocol import check_kernel

@@ -31,9 +31,9 @@ from diffkern.compiler import pipeline
 from diffkern.errors import AutodiffError, LaunchError, MisuseError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.memory import WRITES
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernels.kernel import Kernel
-from diffkern.ops.memory import WRITES
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.effects.tape import Tape
 from diffkern.runtime.launch.grid_checks import check_axes, check_extents, named

@@ -19,11 +19,11 @@ from diffkern.analysis.blocks import is_simt
 from diffkern.compiler import pipeline
 from diffkern.errors import KernelTypeError, Loc
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ACCESSES, ATOMICS, LOADS
 from diffkern.ir.types import Array, Tile
 from diffkern.ir.views import Access
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.structs import definition_of
-from diffkern.ops.memory import ACCESSES, ATOMICS, LOADS
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.launch.kernel_protocol import check_kernel

@@ -16,8 +16,8 @@ from diffkern.compiler import pipeline
 from diffkern.contracts.options import Variant
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.memory import WRITES
 from diffkern.ir.types import Array, is_differentiable
-from diffkern.ops.memory import WRITES
 from diffkern.opt.widen import widen
 from diffkern.testing.adjoints import Engine, Vjp, agreement, check_vjp
 from diffkern.testing.comparison import Comparison, Element, GradcheckReport, Tolerances

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from llvmlite import ir
 
-from diffkern.ops.table import lookup
+from diffkern.ir.ops.table import lookup
 from diffkern.process.interrupts import interruptible
 from diffkern.vecmath import error_function, explog, hyper, inverse, trig
 from diffkern.vecmath.emitter import Formula, Kind, Value

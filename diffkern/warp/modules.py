@@ -184,7 +184,7 @@ class Module:
 
     def _compile(self, device: Any, block_dim: int | None = None) -> list[KernelError]:
         # Here, as importing the build takes time that programs which only launch do not need.
-        from diffkern.compiler.ahead import compile_kernels, is_annotated
+        from diffkern.shipping.ahead import compile_kernels, is_annotated
 
         errors: list[KernelError] = []
         # Kernels for a GPU are compiled at their first launch, whose block size they depend on.

@@ -17,12 +17,12 @@ from sphinx.util.docutils import SphinxDirective
 
 from diffkern.cli.command import make_parser
 from diffkern.cuda.types import TYPES
+from diffkern.ir.ops.function import Family
 from diffkern.lang import COMPOSITES, SCALARS, public_names
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPLEX, Composed
 from diffkern.lang.numba_cuda import LANGUAGE, Special
 from diffkern.lang.reference import PRELUDE
-from diffkern.ops.function import Family
 from diffkern.runtime.observe.config import SETTINGS
 
 if TYPE_CHECKING:

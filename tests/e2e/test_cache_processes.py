@@ -17,7 +17,7 @@ from diffkern.cache.entries import sweep
 from diffkern.cache.lock import exclusive
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.store import LOCK_PREFIX, Store
-from diffkern.compiler.ship import runnable_targets
+from diffkern.shipping.ship import runnable_targets
 
 PACKAGES = str(Path(diffkern.__file__).parents[1])
 PROGRAM = """
@@ -241,7 +241,7 @@ def test_a_shipped_directory_needs_no_compiler_and_is_not_written(tmp_path):
     model.write_text(MODEL)
     program = tmp_path / "program.py"
     program.write_text(SHIPPED + MODEL + USE)
-    target = diffkern.compiler.ship.runnable_targets()[-1]
+    target = diffkern.shipping.ship.runnable_targets()[-1]
     out = Path(f"{program}.out")
     env = {**os.environ, "PYTHONPATH": PACKAGES}
     command = "import sys; from diffkern.cli.command import main; sys.exit(main())"

@@ -18,8 +18,8 @@ from diffkern import cuda
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Value
+from diffkern.ir.ops.polygamma import MAX_ORDER, polygamma
 from diffkern.ir.types import FLOAT32, FLOAT64, Array
-from diffkern.ops.polygamma import MAX_ORDER, polygamma
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled
 

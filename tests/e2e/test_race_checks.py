@@ -9,8 +9,8 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern.compiler.export import export
 from diffkern.errors import AutodiffError
+from diffkern.shipping.export import export
 
 F64 = dk.float64
 f1 = dk.array(dtype=F64)

@@ -11,8 +11,8 @@ from support.ptx.programs import PtxProgram
 from support.range_cases import FORMS, TYPES
 from support.range_source import SourceRun
 
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.contracts.options import Variant
-from diffkern.lower.cuda_plan import finalize_updates
 
 require("cuda.bindings.nvjitlink", "nvidia")
 

@@ -13,12 +13,12 @@ import pytest
 from builtin_kinks import KINKS
 
 import diffkern as dk
+from diffkern.ir.ops.table import all_ops
+from diffkern.ir.ops.tile_functions import TILE_FUNCTIONS
 from diffkern.lang.function_rows import ROWS
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPOSED, Composed
 from diffkern.lang.reference import PRELUDE
-from diffkern.ops.table import all_ops
-from diffkern.ops.tile_functions import TILE_FUNCTIONS
 
 ENTRIES = {row.name: row.entry for row in (*ROWS, *TILE_FUNCTIONS.values())}
 IN_ROWS = {row.built_in.name or row.name: row.built_in.entry for row in all_ops().values() if row.built_in}

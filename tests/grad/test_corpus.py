@@ -10,7 +10,7 @@ import pytest
 from support.clashes import ClashCollector, undeclared
 
 from diffkern.ir.nodes import walk
-from diffkern.ops.memory import ATOMICS, STORES
+from diffkern.ir.ops.memory import ATOMICS, STORES
 from diffkern.testing.gradcheck import Tolerances, Vjp, check_vjp, compare_precisions
 from diffkern.testing.programs import Interpreted, as_double
 

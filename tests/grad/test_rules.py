@@ -12,10 +12,10 @@ import sympy
 from diffkern.ad.rules import RULES
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value, walk
+from diffkern.ir.ops.row import Diff
+from diffkern.ir.ops.table import all_ops
 from diffkern.ir.types import FLOAT64, INT32, Tile
 from diffkern.lower.composites import expand_composites
-from diffkern.ops.row import Diff
-from diffkern.ops.table import all_ops
 from diffkern.testing.gradcheck import Vjp, check_function
 
 from .build import lower

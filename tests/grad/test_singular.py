@@ -12,7 +12,7 @@ from support.fuzz import load_module
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.ops.table import all_ops
+from diffkern.ir.ops.table import all_ops
 from diffkern.testing import gradcheck
 
 INF = math.inf

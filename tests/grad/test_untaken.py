@@ -15,9 +15,9 @@ from diffkern.compiler import pipeline
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Region, Value
+from diffkern.ir.ops.row import Diff
+from diffkern.ir.ops.table import all_ops
 from diffkern.ir.types import FLOAT64, INT32, Array, Element, Scalar
-from diffkern.ops.row import Diff
-from diffkern.ops.table import all_ops
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled
 

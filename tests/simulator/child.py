@@ -29,10 +29,10 @@ from support.simulated import Simulated
 from thread_tiles import reversed_by_stack, softmax
 
 import diffkern as dk
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.options import Variant
 from diffkern.kernels.kernel import Kernel
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled, as_double
 

@@ -16,9 +16,9 @@ from grad.build import lower, values
 from grad.corpus import CASES
 from support.simulated import kernel_argument
 
-from diffkern.compiler.export import export
 from diffkern.ir.nodes import Function
 from diffkern.kernels.kernel import Kernel
+from diffkern.shipping.export import export
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Compiled
 

@@ -22,8 +22,8 @@ from diffkern.cli.command import make_parser
 from diffkern.cli.doctor import VARIABLES
 from diffkern.cuda import devices as cuda_devices
 from diffkern.cuda import streams as cuda_streams
+from diffkern.ir.ops.function import Family
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.ops.function import Family
 from diffkern.runtime.observe.config import SETTINGS, Config
 
 ROOT = Path(__file__).parents[2]

@@ -2,7 +2,7 @@
 
 The table has a number and a goal for each measure; ``--list NAME`` shows where the number comes from, the largest
 offenders first. Everything is read from the sources with ``ast``; the names of operations are those of the table in
-``diffkern.ops``.
+``diffkern.ir.ops``.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--limit", type=int, default=0, metavar="N", help="only the first N places")
     options = parser.parse_args(argv)
 
-    from diffkern.ops.table import all_ops
+    from diffkern.ir.ops.table import all_ops
 
     found = measures(Package(TOOLS.parent / "diffkern"), all_ops())
     if options.list is None:

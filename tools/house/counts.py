@@ -19,7 +19,7 @@ _FOR_TOOLS = re.compile(r"#\s*(fmt|ruff|mypy|type|noqa)\b")
 _NO_CODE = frozenset({
     tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING,
 })  # fmt: skip
-_OPERATION_PACKAGES = ("ops", "lang")
+_OPERATION_FOLDERS = ("ir.ops", "lang")
 
 
 def small_files(package: Package) -> list[str]:
@@ -164,7 +164,8 @@ def _is_setter(module: Module, name: str) -> bool:
 
 def _elsewhere(package: Package) -> Iterator[Module]:
     """Yield the modules of other packages than those that define operations and the language."""
-    yield from (m for m in package.modules.values() if package.top(m.name) not in _OPERATION_PACKAGES)
+    roots = [f"{package.root.name}.{folder}" for folder in _OPERATION_FOLDERS]
+    yield from (m for m in package.modules.values() if not any(f"{m.name}.".startswith(f"{root}.") for root in roots))
 
 
 def _strings(node: ast.AST) -> list[str] | None:

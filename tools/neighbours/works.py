@@ -145,8 +145,8 @@ def compiled(modules: set[str] | None, targets: list[str], done: frozenset[str],
 
 def _signatures(kernel: Any, launched: bool) -> Iterator[tuple[str, Any, str | None]]:
     """Yield a name and the types for each signature of a kernel, or why there is none."""
-    from diffkern.compiler.ahead import is_annotated
     from diffkern.runtime.arrays.type_keys import type_of_key
+    from diffkern.shipping.ahead import is_annotated
 
     base = f"{kernel.func.__module__}.{kernel.func.__qualname__}"
     if launched:
@@ -166,8 +166,8 @@ def _signatures(kernel: Any, launched: bool) -> Iterator[tuple[str, Any, str | N
 
 
 def _tried(kernel: Any, types: Any, targets: list[str]) -> Reply:
-    from diffkern.compiler.ahead import arrays_with_gradients
     from diffkern.compiler.specialize import Specialization
+    from diffkern.shipping.ahead import arrays_with_gradients
 
     forward = Specialization(kernel.func, tuple(types), kernel.variant)
     begin = time.process_time()

@@ -11,9 +11,9 @@ from diffkern.ad.rules.table import Rule, RuleArguments
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
+from diffkern.ir.ops.polygamma import MAX_ORDER
+from diffkern.ir.ops.table import all_ops, lookup
 from diffkern.ir.types import Scalar, is_differentiable
-from diffkern.ops.polygamma import MAX_ORDER
-from diffkern.ops.table import all_ops, lookup
 
 
 def _formula_rule(formulas: tuple[Formula, ...]) -> Rule:

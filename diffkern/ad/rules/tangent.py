@@ -17,9 +17,9 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.row import Diff, OpDef, Tangent
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, Type, is_differentiable
-from diffkern.ops.row import Diff, OpDef, Tangent
-from diffkern.ops.table import lookup
 from diffkern.opt.dce import eliminate
 
 __all__ = ["Along", "Transpose", "Transposes", "tangent_rule"]

@@ -14,8 +14,8 @@ from typing import Any
 from diffkern.ad.rules.table import Rule, RuleArguments
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Region, Value
+from diffkern.ir.ops.tile import reduced_shape
 from diffkern.ir.types import INT32, Scalar, Tile, value_type
-from diffkern.ops.tile import reduced_shape
 
 Cotangents = Sequence[Value | None]
 

@@ -28,8 +28,8 @@ from diffkern.frontend.terms.terms import (
 )
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.ir.ops.scalar import EQUALITIES
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.ops.scalar import EQUALITIES
 
 __all__ = ["PARTS", "any_complex", "binary", "compare", "construct", "is_complex", "literal", "made"]
 

@@ -33,9 +33,9 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import WEAK_FLOAT, Const, RecView, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.ir.ops.table import all_ops
 from diffkern.lang.intrinsics import INTERNAL
 from diffkern.lang.library import COMPOSED
-from diffkern.ops.table import all_ops
 
 __all__ = ["apply", "lower_builtin", "thread_index"]
 

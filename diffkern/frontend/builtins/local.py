@@ -20,10 +20,10 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Binding, Const, Fixed, RecView, Static, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.ir.ops.memory import EXTREMA
+from diffkern.ir.ops.scalar import BOUNDS
 from diffkern.ir.structs import Stored, Struct
 from diffkern.lang import resolve_type
-from diffkern.ops.memory import EXTREMA
-from diffkern.ops.scalar import BOUNDS
 
 __all__ = ["CALLS", "cell", "is_local", "load", "names", "store", "unchanged", "update", "zeros"]
 

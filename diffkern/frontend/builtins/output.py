@@ -16,8 +16,8 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import WEAK, Const, Rec, Static, Term, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
+from diffkern.ir.ops.output import escaped
 from diffkern.lang.dialects import Printed
-from diffkern.ops.output import escaped
 
 __all__ = ["CALLS", "assertion"]
 

@@ -25,13 +25,13 @@ from diffkern.frontend.terms.context import Cascade, Context
 from diffkern.frontend.terms.terms import WEAK, Const, Poison, Rec, RecView, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.ops.memory import ACCESSES
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.structs import Struct
 from diffkern.lang import ArrayAnnotation, Func
 from diffkern.lang.annotations import TileAnnotation
 from diffkern.lang.patterns import Pattern, TupleOf
 from diffkern.lang.rules import Rule, RuleKind, adjoint
-from diffkern.ops.memory import ACCESSES
-from diffkern.ops.table import lookup
 
 __all__ = ["Activation", "of_call", "ruled", "without_derivative"]
 

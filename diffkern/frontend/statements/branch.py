@@ -19,8 +19,8 @@ from diffkern.frontend.terms.terms import Binding, Const, Poison, Rec, RecView, 
 from diffkern.frontend.tiles.tile_terms import joined_views
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ops.row import Effect
-from diffkern.ops.table import lookup
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 
 __all__ = ["Side", "choose", "conflict", "has_left", "logical", "merge_branches"]
 

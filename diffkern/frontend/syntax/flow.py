@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from diffkern.frontend.syntax.survey import walk
+from diffkern.ir.ops.tile_functions import TILE_FUNCTIONS
 from diffkern.lang.library import COMPOSED
-from diffkern.ops.tile_functions import TILE_FUNCTIONS
 
 __all__ = [
     "UPDATES",

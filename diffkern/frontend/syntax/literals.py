@@ -11,8 +11,8 @@ from typing import Final
 
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Const, Term
+from diffkern.ir.ops.table import all_ops
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.ops.table import all_ops
 
 __all__ = ["fold"]
 

@@ -19,9 +19,9 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import WEAK_FLOAT, Const, Term, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.ir.ops.scalar import EQUALITIES, LOGIC, SUMS
+from diffkern.ir.ops.table import lookup
 from diffkern.lang.dialects import IntegerQuotient, Remainder
-from diffkern.ops.scalar import EQUALITIES, LOGIC, SUMS
-from diffkern.ops.table import lookup
 
 __all__ = ["BINARY", "COMPARE", "binary", "compare", "negate", "power"]
 

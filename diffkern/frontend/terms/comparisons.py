@@ -13,7 +13,7 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Const, Static, Term, Tup, Val, View, describe, nullness, presence
 from diffkern.frontend.tiles import tile_math
 from diffkern.frontend.tiles.tile_terms import is_tile
-from diffkern.ops.scalar import EQUALITIES
+from diffkern.ir.ops.scalar import EQUALITIES
 
 __all__ = ["compare"]
 

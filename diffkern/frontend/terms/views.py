@@ -18,8 +18,8 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Const, Fixed, Shape, Span, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
+from diffkern.ir.ops.scalar import BOUNDS
 from diffkern.lang.dialects import Nan
-from diffkern.ops.scalar import BOUNDS
 
 __all__ = [
     "atomic",

@@ -34,9 +34,9 @@ from diffkern.frontend.tiles.tile_terms import (
 from diffkern.ir import types as T
 from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Region, Value, walk
+from diffkern.ir.ops.memory import ELEMENTS
 from diffkern.lang import Func
 from diffkern.lang.intrinsics import lowering_key
-from diffkern.ops.memory import ELEMENTS
 
 __all__ = ["CALLS", "apply", "binary", "compare", "map_any", "map_terms", "negate", "storage_dtype"]
 

@@ -43,11 +43,11 @@ from diffkern.frontend.tiles.tile_terms import (
 )
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
+from diffkern.ir.ops.function import StructFields, TileFunction
+from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.tile import reduced_shape
 from diffkern.ir.structs import FieldType, Struct, StructArray, holds_arrays
 from diffkern.lang import definition_of
-from diffkern.ops.function import StructFields, TileFunction
-from diffkern.ops.scalar import SUMS
-from diffkern.ops.tile import reduced_shape
 
 __all__ = ["attribute", "by_fields", "combined", "evaluated_once", "refuse", "replace", "rows"]
 

@@ -29,8 +29,8 @@ from diffkern.frontend.tiles.tile_terms import (
 )
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.ir.ops.tile import REDUCTIONS, reduced_shape
 from diffkern.lang.intrinsics import lowering_key
-from diffkern.ops.tile import REDUCTIONS, reduced_shape
 
 __all__ = ["CALLS"]
 

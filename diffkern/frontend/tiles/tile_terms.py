@@ -18,9 +18,9 @@ from diffkern.frontend.terms.context import Context, TileView
 from diffkern.frontend.terms.terms import Const, Field, Rec, Static, Term, TileStruct, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
+from diffkern.ir.ops.function import TileFunction
+from diffkern.ir.ops.tile import MAX_NDIM
 from diffkern.lang import definition_of, resolve_dtype
-from diffkern.ops.function import TileFunction
-from diffkern.ops.tile import MAX_NDIM
 
 __all__ = [
     "Call",

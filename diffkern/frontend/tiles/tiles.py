@@ -44,9 +44,9 @@ from diffkern.frontend.tiles.tile_terms import (
 )
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
-from diffkern.ops.function import StructFields
-from diffkern.ops.tile import broadcast_shape
-from diffkern.ops.tile_functions import TILE_FUNCTIONS
+from diffkern.ir.ops.function import StructFields
+from diffkern.ir.ops.tile import broadcast_shape
+from diffkern.ir.ops.tile_functions import TILE_FUNCTIONS
 
 __all__ = ["Cut", "attribute", "call", "cut", "is_function", "read", "replaced", "subscript"]
 

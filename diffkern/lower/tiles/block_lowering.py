@@ -13,13 +13,13 @@ from typing import Any
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.ops.memory import ATOMICS, STORES, WRITES
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import INT32, INT64, Element, Stack, Tile, value_type
 from diffkern.ir.views import is_branch, is_control
 from diffkern.lower.tiles.cooperative import Together
 from diffkern.lower.tiles.lowering import LibraryCall, Lowering
 from diffkern.lower.tiles.uses import Uses
-from diffkern.ops.memory import ATOMICS, STORES, WRITES
-from diffkern.ops.table import lookup
 
 __all__ = ["BlockLowering", "HasLibrary"]
 

@@ -16,9 +16,9 @@ from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.ops.buffer import PLACES
 from diffkern.ir.types import INT32, INT64, UINT32, Array, Buffer, Scalar, Type, scalar_of
 from diffkern.lower.tiles.source import Index, Maker, elements
-from diffkern.ops.buffer import PLACES
 
 __all__ = ["Together"]
 

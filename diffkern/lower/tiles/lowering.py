@@ -20,11 +20,11 @@ from diffkern.analysis.tile_products import TileProduct
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Buffer, Element, Scalar, Stack, Tile, Type
 from diffkern.ir.views import For, If, Slot, While, is_branch, is_loop, loop
 from diffkern.lower.tiles.source import Leaf, Maker, Source, Stored, elements
 from diffkern.lower.tiles.uses import Uses
-from diffkern.ops.table import lookup
 
 LibraryCall = Callable[[Value, Value, Value, TileProduct, bool], None]
 """Computes a product of two buffers in a third by a library, or adds it to that."""

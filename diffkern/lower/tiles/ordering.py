@@ -8,8 +8,8 @@ as a whole.
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Tile
-from diffkern.ops.table import lookup
 
 __all__ = ["read_first"]
 

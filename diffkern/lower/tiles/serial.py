@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, walk
+from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import Tile
 from diffkern.lower.tiles import arrays as tile_arrays
 from diffkern.lower.tiles import fft as tile_fft
@@ -12,7 +13,6 @@ from diffkern.lower.tiles import shapes as tile_shapes
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.ordering import read_first
 from diffkern.lower.tiles.uses import uses
-from diffkern.ops.tile import of_block
 
 __all__ = ["OPS", "has_tiles", "lower_tiles"]
 

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import STORAGE_ONLY, Tile, scalar_of
-from diffkern.ops.table import lookup
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ import numpy as np
 
 from diffkern.contracts import abi
 from diffkern.contracts.manifest import Manifest
-from diffkern.ops.output import rendered
+from diffkern.ir.ops.output import rendered
 from diffkern.runtime.observe.config import config
 
 __all__ = ["empty_buffer", "show"]

@@ -8,8 +8,8 @@ kernel of tiles is many loops one after the other, most of them short.
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import For, is_loop
-from diffkern.ops.table import lookup
 
 __all__ = ["longest_loop"]
 

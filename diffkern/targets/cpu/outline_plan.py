@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import is_loop
-from diffkern.ops.table import lookup
 
 __all__ = ["LARGEST", "PART", "Outline", "Part", "outline", "taken"]
 

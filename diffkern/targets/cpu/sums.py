@@ -10,9 +10,9 @@ from collections.abc import Collection
 
 from diffkern.analysis.sums import used_values
 from diffkern.ir.nodes import Function, Op, walk
+from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, scalar_of
 from diffkern.ir.views import Access
-from diffkern.ops.scalar import SUMS
 
 __all__ = ["added_to", "updates_atomically"]
 

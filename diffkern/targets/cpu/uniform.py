@@ -22,9 +22,9 @@ from dataclasses import dataclass
 
 from diffkern.analysis.affine import AffineForms, tid_term
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, is_differentiable
 from diffkern.ir.views import For, is_loop
-from diffkern.ops.table import lookup
 
 __all__ = ["MOST_QUESTIONS", "uniform_questions"]
 

@@ -13,6 +13,7 @@ from functools import partial
 
 from diffkern.ad.loops import StackBudget
 from diffkern.analysis.blocks import SHARED_BYTES
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.contracts.manifest import Conflict, GpuResources
 from diffkern.errors import CompileError
@@ -22,7 +23,6 @@ from diffkern.ir.passes import Pass, run
 from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
 from diffkern.lower.component_stores import store_components
 from diffkern.lower.composites import expand_composites
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.marks import mark_as_written
 from diffkern.lower.pointed import elements_at_addresses
 from diffkern.lower.polygammas import expand_polygammas

@@ -15,9 +15,9 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op
+from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import BFLOAT16, FLOAT16, SHARED, STORAGE_ONLY, Array, Element, Kind, Scalar, scalar_of
 from diffkern.ir.views import Access
-from diffkern.ops.scalar import SUMS
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.registers import (
     add_and_fetch,

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numba import config, cuda
 
-from diffkern.ops.table import all_ops
+from diffkern.ir.ops.table import all_ops
 from diffkern.printing.prims import schedule
 
 SIMULATED = bool(config.ENABLE_CUDASIM)

@@ -24,12 +24,12 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.analysis.blocks import blockwise_op, shared_bytes
+from diffkern.analysis.cuda_plan import Update, update_of
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, walk
+from diffkern.ir.ops.memory import ELEMENT_WRITES
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access
-from diffkern.lower.cuda_plan import Update, update_of
-from diffkern.ops.memory import ELEMENT_WRITES
 from diffkern.targets.cuda.body import CudaBody, add_element
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.math import CudaScalars

@@ -9,8 +9,8 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import FLOAT32, Scalar
-from diffkern.ops.table import lookup
 from diffkern.targets.cuda import elementary
 from diffkern.targets.cuda.registers import approximate, function
 from diffkern.targets.emit.scalars import ScalarEmitter

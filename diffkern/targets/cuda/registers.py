@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern.ops.scalar import LOGIC
+from diffkern.ir.ops.scalar import LOGIC
 from diffkern.targets.emit.types import F32, F64, I1, I8, I16, I32, I64, VOID, Builder, i32, i64
 
 FULL_WARP = -1

@@ -15,9 +15,9 @@ from llvmlite import ir
 
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Op, Value
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import HELD, SHARED, Array, Scalar
 from diffkern.ir.views import Access
-from diffkern.ops.table import lookup
 from diffkern.targets.emit.memory import ArrayRef, wrap_index
 from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.types import I1, I64, PTR, VOID, Builder, i64

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from diffkern.analysis.sums import needed_for, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ELEMENTS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, Stack, is_exact_index
 from diffkern.ir.views import Access
-from diffkern.ops.memory import ELEMENTS
-from diffkern.ops.table import lookup
 
 __all__ = ["Facts", "analyse", "invariant_ops", "stack_size", "used_values"]
 

@@ -17,11 +17,11 @@ from llvmlite import ir
 
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops import warps
+from diffkern.ir.ops.memory import ELEMENTS
 from diffkern.ir.types import FLOAT32, Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access, For, If, Slot, While
-from diffkern.ops import warps
-from diffkern.ops.memory import ELEMENTS
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checks
 from diffkern.targets.emit.facts import Facts, stack_size

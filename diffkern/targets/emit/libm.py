@@ -8,8 +8,8 @@ from llvmlite import ir
 
 from diffkern import vecmath
 from diffkern.errors import CompileError
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar
-from diffkern.ops.table import lookup
 from diffkern.targets.emit.types import TargetModule, value_type
 
 

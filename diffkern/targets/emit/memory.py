@@ -16,6 +16,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Value
+from diffkern.ir.ops.memory import EXTREMA, WON
 from diffkern.ir.types import (
     BFLOAT16,
     FLOAT16,
@@ -30,7 +31,6 @@ from diffkern.ir.types import (
     Vec,
     scalar_of,
 )
-from diffkern.ops.memory import EXTREMA, WON
 from diffkern.targets.emit.scalars import extremum
 from diffkern.targets.emit.types import I8, I64, Builder, from_memory, i64, memory_type, to_memory
 

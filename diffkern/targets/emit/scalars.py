@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op
+from diffkern.ir.ops.table import all_ops, lookup
 from diffkern.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, STORAGE_ONLY, Kind, Scalar, scalar_of
-from diffkern.ops.table import all_ops, lookup
 from diffkern.targets.emit.checkpoint import next_function
 from diffkern.targets.emit.libm import math_function
 from diffkern.targets.emit.types import I1, I64, Builder, constant, from_memory, to_memory, value_type

@@ -10,10 +10,10 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+from diffkern.analysis.cuda_plan import cuda_plan, dynamic_shared_bytes, sum_bytes
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import Array, Type
-from diffkern.lower.cuda_plan import cuda_plan, dynamic_shared_bytes, sum_bytes
 from diffkern.printing.checked import CheckedWriter
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.products import library_products

@@ -15,8 +15,8 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op, Value
+from diffkern.ir.ops.table import all_ops, lookup
 from diffkern.ir.types import FLOAT32, FLOAT64
-from diffkern.ops.table import all_ops, lookup
 from diffkern.targets.cuda.math import CudaScalars
 from diffkern.targets.cuda.registers import WARP
 from diffkern.targets.emit.checkpoint import next_function

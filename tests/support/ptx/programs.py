@@ -18,13 +18,13 @@ from unittest.mock import patch
 import numpy as np
 
 from diffkern.analysis.blocks import is_simt
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.compiler.compilation import Compilation
 from diffkern.contracts import abi
 from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array
 from diffkern.kernels.kernel import Kernel
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.targets import target_named
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.target import Settings

@@ -12,11 +12,11 @@ from grad.corpus import CASES
 
 import diffkern as dk
 from diffkern.cli import command as cli
-from diffkern.compiler.export import export
 from diffkern.errors import CompileError
+from diffkern.ir.ops.table import all_ops
 from diffkern.kernels.kernel import Kernel
-from diffkern.ops.table import all_ops
 from diffkern.printing.standalone import copied
+from diffkern.shipping.export import export
 
 LIBRARY = "diffkern.targets.cuda.device_library"
 

@@ -18,11 +18,11 @@ from conftest import products_made, require
 import diffkern as dk
 from diffkern.cache.maintenance import artifacts
 from diffkern.cache.store import Store
-from diffkern.compiler.ahead import Work, make, specializations
 from diffkern.compiler.products import Products, generated, obtain, product_key
 from diffkern.errors import CompileError
 from diffkern.process import wheels
 from diffkern.runtime.observe.config import config
+from diffkern.shipping.ahead import Work, make, specializations
 from diffkern.targets.cuda import mathdx
 from diffkern.targets.cuda.mathdx import Product
 

@@ -24,10 +24,10 @@ from diffkern.cache.manifest import Entry
 from diffkern.cache.place import UnsafeError
 from diffkern.cache.store import Store
 from diffkern.cli.command import main
-from diffkern.compiler.ship import load_directory
 from diffkern.compiler.stores import clear_kernel_cache
 from diffkern.contracts.manifest import Manifest
 from diffkern.runtime.observe.config import config
+from diffkern.shipping.ship import load_directory
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="POSIX permissions and links")
 is_root = hasattr(os, "geteuid") and os.geteuid() == 0

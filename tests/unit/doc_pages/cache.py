@@ -2,7 +2,7 @@ import types
 from pathlib import Path
 
 import diffkern as dk
-from diffkern.compiler.ship import compile_ahead
+from diffkern.shipping.ship import compile_ahead
 
 
 @dk.kernel

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import diffkern as dk
-from diffkern.compiler.ship import compile_ahead
+from diffkern.shipping.ship import compile_ahead
 
 
 @dk.kernel

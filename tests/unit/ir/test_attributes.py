@@ -6,9 +6,9 @@ import pytest
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function
+from diffkern.ir.ops.row import TypeRuleError
 from diffkern.ir.types import FLOAT64
 from diffkern.ir.verify import InvalidIR, verify
-from diffkern.ops.row import TypeRuleError
 
 
 @pytest.mark.parametrize(

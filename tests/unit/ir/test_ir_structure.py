@@ -10,10 +10,10 @@ from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, clone_function, free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, count_ops, walk
+from diffkern.ir.ops.row import TypeRuleError
 from diffkern.ir.printer import to_text
 from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, FLOAT64, INT32, Array, Mat, Stack, Vec, scalar_of, value_type
 from diffkern.ir.verify import InvalidIR, verify
-from diffkern.ops.row import TypeRuleError
 
 F1 = Array(FLOAT32, 1)
 

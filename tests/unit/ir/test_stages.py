@@ -15,6 +15,7 @@ from diffkern.contracts.options import Variant
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Value
+from diffkern.ir.ops.table import all_ops
 from diffkern.ir.passes import Context, run
 from diffkern.ir.stages import (
     ADJOINT,
@@ -34,7 +35,6 @@ from diffkern.ir.stages import (
 )
 from diffkern.ir.types import FLOAT32, Array, Stack, Tile
 from diffkern.ir.verify import InvalidIR, verify
-from diffkern.ops.table import all_ops
 from diffkern.targets import target_named
 from diffkern.targets.target import Settings
 

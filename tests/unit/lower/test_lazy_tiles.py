@@ -9,7 +9,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.compiler.compilation import Compilation
-from diffkern.ops import table
+from diffkern.ir.ops import table
 
 N = 4
 

@@ -8,9 +8,9 @@ import typing_stub
 from support.simulated import Simulated
 
 import diffkern as dk
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.compiler.compilation import Compilation
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.testing import gradcheck
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import Interpreted

@@ -19,9 +19,9 @@ from support.simulated import Simulated
 
 import diffkern as dk
 from diffkern.ad.rules import RULES
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.compiler.compilation import Compilation
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.printing import prims
 from diffkern.testing import gradcheck
 from diffkern.testing.gradcheck import Vjp

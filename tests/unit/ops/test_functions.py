@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from diffkern.frontend.tiles import tiles
-from diffkern.ops import buffer, composite, memory, scalar
-from diffkern.ops.function import NONE, Family, FunctionRow, RowParameter, TileFunction
-from diffkern.ops.tile_functions import TILE_FUNCTIONS
+from diffkern.ir.ops import buffer, composite, memory, scalar
+from diffkern.ir.ops.function import NONE, Family, FunctionRow, RowParameter, TileFunction
+from diffkern.ir.ops.tile_functions import TILE_FUNCTIONS
 
 
 def row(parameters: str) -> TileFunction:

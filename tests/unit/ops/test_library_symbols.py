@@ -12,7 +12,7 @@ import pytest
 from conftest import require
 from llvmlite import binding as llvm
 
-from diffkern.ops.table import all_ops
+from diffkern.ir.ops.table import all_ops
 from diffkern.targets.cpu import object_code
 
 NAMED = {name: row.library for name, row in all_ops().items() if row.library is not None}

@@ -33,7 +33,7 @@ def test_four_places_are_enough(tmp_path: Path) -> None:
     require("cuda.pathfinder")
     package = tmp_path / "diffkern"
     shutil.copytree(ROOT / "diffkern", package)
-    insert(package / "ops/composite.py", "\nROWS: Final = (\n", f"    {recipe('_built_in(')}")
+    insert(package / "ir/ops/composite.py", "\nROWS: Final = (\n", f"    {recipe('_built_in(')}")
     rules = package / "ad/rules/composite.py"
     insert(rules, "Cotangents = Sequence[Value | None]\n", f"\n\n{recipe('def _flip')}")
     insert(rules, "COMPOSITE_RULES: dict[str, Rule] = {\n", '    "flip": _flip,\n')

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 from conftest import require
 
-from diffkern.ops.table import all_ops, lookup
+from diffkern.ir.ops.table import all_ops, lookup
 from diffkern.printing import prims
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +46,7 @@ def _wrong(copy: Path, checks: Sequence[str], *, with_rule: bool) -> dict[str, s
         pytest.skip("this C library has no exp10")
     shutil.copytree(ROOT / "diffkern", copy / "diffkern")
     table = "\nROWS: Final = (\n"
-    _insert(copy / "diffkern/ops/scalar.py", table, f"{table}    {_recipe('function(')}")
+    _insert(copy / "diffkern/ir/ops/scalar.py", table, f"{table}    {_recipe('function(')}")
     if with_rule:
         rules, line = "\nSCALAR_RULES: dict[str, Rule] = {\n", '    "copysign": _copysign,\n'
         path = copy / "diffkern/ad/rules/scalar.py"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from diffkern.ad.rules import RULES
+from diffkern.ir.ops.output import REPORTS
+from diffkern.ir.ops.row import Diff, Effect, OpDef, TypeRuleError
+from diffkern.ir.ops.table import all_ops, lookup, table_of
 from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, INT32, UINT32, Array, Mat, Type, Vec, quaternion
-from diffkern.ops.output import REPORTS
-from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
-from diffkern.ops.table import all_ops, lookup, table_of
 
 TILES = {"tile_load", "tile_store", "tile_atomic"}
 SPECIAL = {"load", "store", "atomic", "if", "for", "while", "barrier", "shared_new", "ruled", "cotangent_array"} | TILES

@@ -7,8 +7,8 @@ import pytest
 import diffkern as dk
 from diffkern.compiler.compilation import Compilation
 from diffkern.ir.nodes import Op
+from diffkern.ir.ops.table import lookup
 from diffkern.lower.composites import expand_composites
-from diffkern.ops.table import lookup
 from diffkern.opt.hoist_uniform import Placement, place
 
 F = dk.array(dtype=float)

@@ -18,7 +18,6 @@ from support.simulated import cuda_source
 
 import diffkern as dk
 from diffkern.compiler.compilation import Compilation
-from diffkern.compiler.export import export
 from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, scalar_of, value_type
@@ -26,6 +25,7 @@ from diffkern.kernels.kernel import Kernel
 from diffkern.printing import prims
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name
+from diffkern.shipping.export import export
 
 require("numba.cuda")
 

@@ -15,8 +15,8 @@ from cpu_harness import Compiled, kernel, load, store, tids
 
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Region, Value
+from diffkern.ir.ops.table import all_ops, lookup
 from diffkern.ir.types import FLOAT32, INT32, Array, Mat, Vec
-from diffkern.ops.table import all_ops, lookup
 from diffkern.runtime.native.loader import LIBRARY_NAMES
 from diffkern.runtime.native.objfile import read_symbols
 from diffkern.targets.cpu.kernel import emit_kernel

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from cpu_harness import agree, both, i32, kernel, load, numpy_type, store, tids
 
+from diffkern.ir.ops.table import all_ops
 from diffkern.ir.types import (
     BOOL,
     FLOAT32,
@@ -24,7 +25,6 @@ from diffkern.ir.types import (
     Scalar,
     Vec,
 )
-from diffkern.ops.table import all_ops
 
 ROWS = all_ops().values()
 BY_MPMATH = ("lgamma", "digamma", "polygamma")

@@ -16,10 +16,10 @@ import diffkern as dk
 from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import walk
+from diffkern.ir.ops.table import all_ops
 from diffkern.ir.types import Tile
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.ops.table import all_ops
 from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.kernel import emit_kernel
 from diffkern.targets.cpu.lanes.choice import chosen

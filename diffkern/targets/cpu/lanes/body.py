@@ -16,10 +16,10 @@ from llvmlite import ir
 
 from diffkern.analysis.uniformity import is_pure
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.memory import SLOTS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import scalar_of
 from diffkern.ir.views import For, If, While
-from diffkern.ops.memory import SLOTS
-from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.accesses import LaneAccesses
 from diffkern.targets.cpu.lanes.builder import is_wide, zeros
 from diffkern.targets.cpu.lanes.notes import How

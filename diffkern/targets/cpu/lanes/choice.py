@@ -20,10 +20,10 @@ from diffkern.analysis.scopes import Scope, Uniformity, uniformity
 from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ELEMENTS, UPDATES, WRITES
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, deciding, is_branch, is_loop
-from diffkern.ops.memory import ELEMENTS, UPDATES, WRITES
-from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.memory import MOST_SHUFFLED
 from diffkern.targets.cpu.lanes.scalars import is_by_lane
 from diffkern.targets.emit.checks import Checking

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from diffkern.ir.nodes import Op
+from diffkern.ir.ops.memory import ELEMENTS
 from diffkern.ir.views import Access
-from diffkern.ops.memory import ELEMENTS
 
 __all__ = ["How", "Notes"]
 

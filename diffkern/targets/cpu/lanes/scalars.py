@@ -12,9 +12,9 @@ from llvmlite import ir
 
 from diffkern import vecmath
 from diffkern.ir.nodes import Op
+from diffkern.ir.ops.scalar import DIVISIONS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import STORAGE_ONLY, Scalar, scalar_of
-from diffkern.ops.scalar import DIVISIONS
-from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide
 from diffkern.targets.emit.scalars import ScalarEmitter
 from diffkern.targets.emit.types import TargetModule, value_type

@@ -9,10 +9,10 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op, Value
+from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
-from diffkern.ops.scalar import SUMS
-from diffkern.ops.table import lookup
 from diffkern.targets.cpu.lanes import memory
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
 from diffkern.targets.cpu.lanes.notes import How, Notes

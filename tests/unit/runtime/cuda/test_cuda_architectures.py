@@ -157,7 +157,7 @@ def test_other_failures_of_loading_are_not_covered_up() -> None:
 
 
 def test_shipped_ptx_serves_where_nothing_can_be_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from diffkern.compiler.ship import compile_ahead, load_directory
+    from diffkern.shipping.ship import compile_ahead, load_directory
 
     compile_ahead([doubled], ["sm_80"], tmp_path / "shipped", adjoint=False, processes=1, progress=False)
     monkeypatch.setenv("DIFFKERN_CACHE_DIR", str(tmp_path / "cache"))

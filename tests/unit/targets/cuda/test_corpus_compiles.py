@@ -10,13 +10,13 @@ from conftest import require
 from grad.build import lower
 from grad.corpus import CASES
 
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.compiler import pipeline
 from diffkern.contracts.options import Variant
 from diffkern.errors import CompileError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import is_differentiable
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.targets.cuda.cubin import resources
 
 require("cuda.bindings.nvjitlink", "cuda.pathfinder")

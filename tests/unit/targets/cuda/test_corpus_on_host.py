@@ -12,11 +12,11 @@ from grad.build import lower, values
 from grad.corpus import CASES
 from on_host import HostCuda
 
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.contracts.abi import HEADER_FORMAT
 from diffkern.contracts.options import Variant
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import _pack
 

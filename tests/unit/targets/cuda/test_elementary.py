@@ -12,8 +12,8 @@ from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
 from diffkern.frontend.statements import lowering
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import FLOAT32, Array
-from diffkern.ops.table import lookup
 
 F1 = Array(FLOAT32, 1)
 

@@ -19,8 +19,8 @@ from support.fake_driver.driver import fake_cuda
 import diffkern as dk
 from diffkern.cache import environment
 from diffkern.compiler import products, specialize
-from diffkern.compiler.ship import compile_ahead
 from diffkern.runtime.launch import module_options
+from diffkern.shipping.ship import compile_ahead
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.mathdx import Product
 from diffkern.targets.numba_cuda.compiler import COMPILED_FOR

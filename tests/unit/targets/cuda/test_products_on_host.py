@@ -18,12 +18,12 @@ from grad.corpus import CASES as CORPUS
 from on_host import HostCuda
 
 import diffkern as dk
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.compiler.pipeline import lower_kernel
 from diffkern.contracts.abi import HEADER_FORMAT
 from diffkern.contracts.options import Variant
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import _pack, as_double

@@ -18,12 +18,12 @@ from support.fuzz import load_module
 from support.fuzz_tiles import random_tile_kernel
 from test_tiles_on_host import OnHost, same
 
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.contracts.options import KernelOptions, Variant
 from diffkern.errors import AutodiffError
 from diffkern.frontend.statements import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles import block_scans as tile_ranks
 from diffkern.lower.tiles import cooperative as tile_together
 from diffkern.lower.tiles import reductions as tile_fold

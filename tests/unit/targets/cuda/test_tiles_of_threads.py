@@ -12,12 +12,12 @@ from thread_tiles import ordered, softmax
 
 import diffkern as dk
 import diffkern.warp as wp
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.analysis.tile_threads import needs_rows
 from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.options import Variant
 from diffkern.errors import KernelError
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.runtime.launch.schedule import check_whole_blocks
 

@@ -14,12 +14,12 @@ from grad.cases import Case, signed, spread, zeros
 from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
+from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.abi import HEADER_FORMAT
 from diffkern.contracts.options import KernelOptions, Variant
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Region, walk
-from diffkern.lower.cuda_plan import finalize_updates
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.testing.gradcheck import Vjp
 from diffkern.testing.programs import _pack

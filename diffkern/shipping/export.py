@@ -17,15 +17,15 @@ import numpy as np
 
 from diffkern.ad.derivative import Derivative
 from diffkern.analysis.blocks import SHARED_BYTES
+from diffkern.analysis.cuda_plan import cuda_plan, dynamic_shared_bytes
 from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.platforms import FAMILIES
 from diffkern.errors import AutodiffError, CompileError
 from diffkern.ir.nodes import Function, Value, walk
+from diffkern.ir.ops.memory import ELEMENT_WRITES
 from diffkern.ir.types import BFLOAT16, BOOL, FLOAT32, STORAGE_ONLY, Array, Scalar, Type, scalar_of, value_type
 from diffkern.ir.views import Access
 from diffkern.kernels.kernel import Kernel
-from diffkern.lower.cuda_plan import cuda_plan, dynamic_shared_bytes
-from diffkern.ops.memory import ELEMENT_WRITES
 from diffkern.printing.cuda_memory import as_tuple, size_of
 from diffkern.printing.names import Names
 from diffkern.printing.standalone import Copied, copied

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 import diffkern as dk
+from diffkern.analysis.cuda_plan import Update, cuda_plan, finalize_updates
 from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import Function
-from diffkern.lower.cuda_plan import Update, cuda_plan, finalize_updates
 
 f1 = dk.array(dtype=float)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diffkern.ir.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 from diffkern.ir.types import BOOL, INT32, UINT32, Scalar, Type
-from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 
 Attrs = Mapping[str, Any]
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from diffkern.ops.function import NONE, StructFields, TileFunction
-from diffkern.ops.row import FIRST, TAKEN
+from diffkern.ir.ops.function import NONE, StructFields, TileFunction
+from diffkern.ir.ops.row import FIRST, TAKEN
 
 __all__ = ["TILE_FUNCTIONS"]
 

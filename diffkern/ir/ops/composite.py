@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from diffkern.ir.ops.row import BuiltIn, Entry, Infer, OpDef, Singular, Tangent, TypeRuleError, call
+from diffkern.ir.ops.scalar import DIVISOR
 from diffkern.ir.types import Composite, Mat, Role, Scalar, Type, Vec
-from diffkern.ops.row import BuiltIn, Entry, Infer, OpDef, Singular, Tangent, TypeRuleError, call
-from diffkern.ops.scalar import DIVISOR
 
 Attrs = Mapping[str, Any]
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diffkern.ir.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 from diffkern.ir.types import (
     BOOL,
     FLOAT32,
@@ -26,7 +27,6 @@ from diffkern.ir.types import (
     scalar_of,
     value_type,
 )
-from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 
 Attrs = Mapping[str, Any]
 

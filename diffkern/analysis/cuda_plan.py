@@ -26,9 +26,9 @@ from diffkern.analysis.sums import needed_for, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.contracts.manifest import Conflict
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ACCUMULATES
 from diffkern.ir.types import Array, Element, scalar_of, value_type
 from diffkern.ir.views import Access
-from diffkern.ops.memory import ACCUMULATES
 
 __all__ = ["CudaPlan", "Update", "cuda_plan", "dynamic_shared_bytes", "finalize_updates", "sum_bytes", "update_of"]
 

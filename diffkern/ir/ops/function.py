@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, NamedTuple
 
-from diffkern.ops.row import Entry
+from diffkern.ir.ops.row import Entry
 
 __all__ = ["NONE", "Family", "FunctionRow", "RowParameter", "StructFields", "TileFunction"]
 
@@ -66,7 +66,7 @@ class FunctionRow:
     doc
         What it does, in a sentence.
     returns, derivative, example, kinks
-        As in :class:`~diffkern.ops.row.Entry`.
+        As in :class:`~diffkern.ir.ops.row.Entry`.
     family
         Its page of the reference.
     host

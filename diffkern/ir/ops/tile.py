@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from diffkern.ir.nodes import Op, Region
+from diffkern.ir.ops.row import Diff, Effect, OpDef, Tangent, TileUse, TileWork, TypeRuleError
 from diffkern.ir.types import (
     BOOL,
     FLOAT32,
@@ -29,7 +30,6 @@ from diffkern.ir.types import (
     Vec,
     value_type,
 )
-from diffkern.ops.row import Diff, Effect, OpDef, Tangent, TileUse, TileWork, TypeRuleError
 
 Attrs = Mapping[str, Any]
 

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from diffkern.ir.ops.row import Diff, Effect, OpDef, TypeRuleError
 from diffkern.ir.types import BOOL, Scalar, Type
-from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
 
 __all__ = ["REPORTS", "ROWS", "escaped", "rendered"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from diffkern.ir.ops.row import Diff, Effect, OpDef, TypeRuleError
 from diffkern.ir.types import SHARED, Array, Buffer, Scalar, Type, value_type
-from diffkern.ops.row import Diff, Effect, OpDef, TypeRuleError
 
 Attrs = Mapping[str, Any]
 

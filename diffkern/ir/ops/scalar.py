@@ -14,6 +14,21 @@ from typing import Any, Final
 
 import numpy as np
 
+from diffkern.ir.ops.polygamma import MAX_ORDER, digamma, polygamma
+from diffkern.ir.ops.row import (
+    FIRST,
+    TAKEN,
+    BuiltIn,
+    Diff,
+    Entry,
+    Infer,
+    Library,
+    OpDef,
+    Singular,
+    Tangent,
+    TypeRuleError,
+    call,
+)
 from diffkern.ir.types import (
     BFLOAT16,
     BOOL,
@@ -33,21 +48,6 @@ from diffkern.ir.types import (
     Stack,
     Type,
     Vec,
-)
-from diffkern.ops.polygamma import MAX_ORDER, digamma, polygamma
-from diffkern.ops.row import (
-    FIRST,
-    TAKEN,
-    BuiltIn,
-    Diff,
-    Entry,
-    Infer,
-    Library,
-    OpDef,
-    Singular,
-    Tangent,
-    TypeRuleError,
-    call,
 )
 
 

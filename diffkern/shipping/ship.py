@@ -20,7 +20,6 @@ from diffkern.cache.environment import compiler_digest
 from diffkern.cache.maintenance import Artifact, artifacts_of
 from diffkern.cache.place import UnsafeError
 from diffkern.cache.store import Store, absolute
-from diffkern.compiler.ahead import Work, kernel_and_types, make, specializations, target_named
 from diffkern.compiler.specialize import Specialization, runnable_targets
 from diffkern.compiler.stores import add_directory
 from diffkern.contracts.platforms import platform_named
@@ -28,7 +27,9 @@ from diffkern.errors import CompileError, KernelError
 from diffkern.ir.structs import leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernels.kernel import Kernel
+from diffkern.process.late import ELEMENTWISE
 from diffkern.process.tracebacks import warn
+from diffkern.shipping.ahead import Work, kernel_and_types, make, specializations, target_named
 
 __all__ = ["Library", "Programs", "compile_ahead", "load_directory"]
 
@@ -151,13 +152,11 @@ def _moving(wanted: Sequence[Specialization]) -> list[Specialization]:
 
     The driver copies elements that are contiguous on both sides.
     """
-    from diffkern.transforms.elementwise import find  # not at every import of diffkern
-
     found = []
     every = [leaf for s in wanted if s.variant.active is None for t in s.types for _, leaf in leaves(t)]
     for element, ndim in dict.fromkeys((t.dtype, t.ndim) for t in every if isinstance(t, Array)):
         for name in ("copy", "add") if is_differentiable(Array(element, ndim)) else ("copy",):
-            kernel = find(name, ndim)
+            kernel = ELEMENTWISE(name, ndim)
             layouts = [(destination, source) for destination in "CA" for source in "CA"]
             # A copy between two contiguous arrays is the driver's.
             for destination, source in layouts[1:] if name == "copy" else layouts:

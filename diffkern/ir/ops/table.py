@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from diffkern.ops import block, buffer, composite, memory, output, rule, scalar, tile, warps
-from diffkern.ops.row import OpDef
+from diffkern.ir.ops import block, buffer, composite, memory, output, rule, scalar, tile, warps
+from diffkern.ir.ops.row import OpDef
 
 __all__ = ["all_ops", "lookup", "table_of"]
 
