@@ -5,9 +5,11 @@ import sys
 
 import newton.examples
 
+_STATE = ("particle_q", "particle_qd", "body_q", "body_qd")
+
 
 class Example:
-    """An example by its module's name; its outputs are the state of particles, bodies and joints."""
+    """An example by its module's name; its outputs are its last state, or else the arrays that it has itself."""
 
     def __init__(self, name, *arguments):
         module = importlib.import_module(f"newton.examples.{name}")
@@ -20,9 +22,11 @@ class Example:
         self.example.step()
 
     def outputs(self):
-        state = self.example.state_0
-        found = {name: getattr(state, name, None) for name in ("particle_q", "particle_qd", "body_q", "body_qd")}
-        return {name: value.numpy() for name, value in found.items() if value is not None}
+        example = self.example
+        states = [example.state_0] if hasattr(example, "state_0") else getattr(example, "states", [])
+        source, names = (states[-1], _STATE) if states else (example, vars(example))
+        found = {name: getattr(source, name, None) for name in names}
+        return {name: value.numpy() for name, value in found.items() if hasattr(value, "numpy")}
 
 
 class Trained(Example):
