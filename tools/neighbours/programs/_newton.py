@@ -23,14 +23,14 @@ class Example:
         self.example.step()
 
     def nudge(self):
-        """Move where it begins by one unit in the last place, up or down at random."""
+        """Move where it begins by one unit in the last place, and zeros by 1e-8, up or down at random."""
         random = np.random.default_rng(1)
         for state in self._states()[:1]:
             for array in (getattr(state, name, None) for name in ("particle_q", "body_q", "joint_q")):
                 if array is not None and array.size:
                     have = array.numpy()
                     to = np.where(random.random(have.shape) < 0.5, np.inf, -np.inf).astype(have.dtype)
-                    array.assign(np.where(have != 0, np.nextafter(have, to), have))
+                    array.assign(np.where(have != 0, np.nextafter(have, to), np.copysign(have.dtype.type(1e-8), to)))
 
     def outputs(self):
         example, states = self.example, self._states()
