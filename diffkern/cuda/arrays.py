@@ -85,11 +85,11 @@ class OnDevice:
         made: DeviceArray = self._derive(lambda data: data.transpose(order))
         return made
 
-    def reshape(self: Any, *newshape: Any, order: str = "C") -> DeviceArray:
+    def reshape(self: Any, *newshape: Any, order: str = "C", shape: Any = None) -> DeviceArray:
         """Return a view with another shape of as many elements; one extent may be -1. The array must be contiguous."""
         if order != "C":
             raise MisuseError(f"reshape() keeps the order 'C', not {order!r}", remedy="use .T.reshape(…).T")
-        made: DeviceArray = super().reshape(*newshape)  # type: ignore[misc]
+        made: DeviceArray = super().reshape(*newshape, shape=shape)  # type: ignore[misc]
         return made
 
     def ravel(self: Any, order: str = "C", stream: Any = 0) -> DeviceArray:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern.errors import KernelError, KernelRuntimeError
+from diffkern.errors import KernelError, KernelRuntimeError, KernelTypeError
 from diffkern.process.tracebacks import shorten
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.launch.grid_checks import AxesError
@@ -47,6 +47,11 @@ def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
         except AxesError as error:
             return with_axes(args, kwargs, error)
+        except KernelTypeError:
+            # Warp does not compile a kernel for a launch without threads, whose arrays may be None.
+            if not np.prod(signature.bind(*args, **kwargs).arguments["dim"]):
+                return None
+            raise
 
     @functools.wraps(function)
     def launched(*args: Any, **kwargs: Any) -> Any:

@@ -37,6 +37,18 @@ def test_shapes_have_four_extents_in_warps_dialect_alone() -> None:
         dk.launch(third_extent, 1, [dk.zeros((2, 5), dtype=int), dk.zeros(1, dtype=int)])
 
 
+@pytest.mark.parametrize("dim", [0, (0,), (3, 0)])
+def test_launches_without_threads_take_none_for_arrays_that_are_accessed(dim: Any) -> None:
+    @wp.kernel
+    def copy(count: wp.array[int], out: wp.array[float]):
+        if wp.tid() < count[0]:
+            out[wp.tid()] = 1.0
+
+    wp.launch(copy, dim, inputs=[None], outputs=[None])
+    with pytest.raises(KernelTypeError, match="count is None in this launch"):
+        wp.launch(copy, 1, inputs=[None], outputs=[None])
+
+
 # -- operators ---------------------------------------------------------------------------------------------------------
 
 

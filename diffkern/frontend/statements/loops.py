@@ -9,7 +9,7 @@ to need another type; that happens where a literal is combined with a number (``
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -21,6 +21,7 @@ from diffkern.frontend.syntax.flow import assigned, changed_through_views, conta
 from diffkern.frontend.terms import coerce, merge
 from diffkern.frontend.terms.context import RETURN, RETURNED, Context, LoopState
 from diffkern.frontend.terms.terms import WEAK_INT, Binding, Const, Poison, Rec, Term, Val, mark
+from diffkern.frontend.tiles import carried_views
 from diffkern.frontend.tiles.tile_terms import holds_tiles, joined_views, shows_more
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
@@ -46,6 +47,8 @@ class _Plan:
     placeholders: bool = False  # whether a variable may be set after the loop though it was not set before
     trips_surely: bool = False  # whether there is a trip in any case
     seen: dict[str, Term] = field(default_factory=dict)  # variables that the text before the loop sets
+    beside: list[str] = field(default_factory=list)  # carried as tiles that share elements with one that is changed
+    views: dict[str, str] = field(default_factory=dict)  # views that remain those of a carried tile, with that one
 
 
 @dataclass(eq=False)
@@ -131,6 +134,8 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
     # A tile that is changed through a view of it is assigned, although its name is not.
     views = (n for n in changed_through_views(stmt.body, cx.builtin) if n in live and n not in names)
     names += [n for n in views if n in cx.env and holds_tiles(cx.env[n].term)]
+    beside = carried_views.sharing(cx, names, live)
+    names += beside
     # Every array of the thread is carried at first; those that a body leaves alone are taken out afterwards.
     names += [n for n in local.names(cx.env) if ((*cx.call_path, stmt), n) not in cx.untouched]
     flags = [state.broken] if has_break else []
@@ -138,7 +143,7 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
         flags.append(RETURNED)
         if cx.frame.returns_value:
             names.append(RETURN)
-    plan = _Plan(stmt, state, [*names], flags, {n: cx.env.get(n) for n in names})
+    plan = _Plan(stmt, state, [*names], flags, {n: cx.env.get(n) for n in names}, beside=beside)
     plan.names += [mark(name) for name in names if mark(name) in cx.env]
     plan.entry.update({name: cx.env[name] for name in plan.names[len(names) :]})
     # Where the loop may be left before it is exhausted, or never is, a variable may be set behind it that was not
@@ -156,6 +161,9 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
         if known is not None:
             joined = merge.join(plan.shapes[name], known, merge.Joins.of(cx)) if name in plan.shapes else known
             plan.shapes[name] = joined if joined is not None else known
+    # Where a trip may end early, a tile and its view may come from different places.
+    if not contains(stmt.body, (ast.Break, ast.Continue, ast.Return)):
+        plan.views = carried_views.kept(cx, plan.entry, names)
     return plan
 
 
@@ -188,8 +196,16 @@ def _parameters(cx: Context, plan: _Plan) -> tuple[dict[str, Term], list[Value]]
             new = [Value(leaf.type, hint) for leaf, hint in zip(merge.leaves(shape), names, strict=True)]
             params += new
             terms[name] = merge.build(shape, iter(new))
-            joined_views(cx, terms[name], [_term_of(plan.entry[name]), plan.ends.get(name)])
+    _note_views(cx, plan, terms, plan.ends)
     return terms, params
+
+
+def _note_views(cx: Context, plan: _Plan, terms: dict[str, Term], ends: Mapping[str, Term | None]) -> None:
+    """Note which carried tiles are views, at the start of a trip or behind the loop."""
+    carried_views.follow_their_tiles(cx, plan.views, plan.entry, terms)
+    for name, term in terms.items():
+        if name not in plan.views:
+            joined_views(cx, term, [_term_of(plan.entry[name]), ends.get(name)])
 
 
 def _term_of(binding: Binding | None) -> Term | None:
@@ -243,8 +259,10 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
                 cx.untouched.add(((*cx.call_path, plan.stmt), name))
                 plan.names.remove(name)
                 del kept[name], plan.entry[name]
+        # What is in error was not done: a tile may only seem to be left as it is.
+        is_same = len(cx.errors) > mark or _leave_out(plan, terms, env, kept)
         # The shapes with which the body was lowered are the ones that it needs: the fixpoint.
-        if kept == plan.shapes and not _become_views(cx, plan, terms, env):
+        if kept == plan.shapes and not _become_views(cx, plan, terms, env) and _follow(cx, plan, env) and is_same:
             cx.errors.extend(plan.conflicts)
             return _Body(region, env)
         plan.shapes = kept
@@ -254,6 +272,29 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
         # Errors of a discarded guess are found again by the next one, if they are real.
         del cx.errors[mark:], cx.skipped[skipped:]
     raise AssertionError("the types of loop-carried variables do not converge")
+
+
+def _leave_out(plan: _Plan, terms: dict[str, Term], env: dict[str, Binding], shapes: dict[str, merge.Shape]) -> bool:
+    """Carry no tile that shares elements with another one and that a trip leaves as it is; return whether none is."""
+    ends = ((n, _term_of(env.get(n))) for n in plan.beside if n in plan.names)
+    left = [n for n, end in ends if end is not None and merge.same_term(terms[n], end)]
+    for name in left:
+        plan.names.remove(name)
+        plan.views.pop(name, None)
+        del shapes[name], plan.entry[name]
+    plan.views = {name: of for name, of in plan.views.items() if of not in left}
+    return not left
+
+
+def _follow(cx: Context, plan: _Plan, env: dict[str, Binding]) -> bool:
+    """Return whether views are at the end of a trip what they were at its start; those that are not are so no more."""
+    lost = [
+        name for name, of in plan.views.items()
+        if not carried_views.are_still(cx, name, of, _term_of(plan.entry[name]), env)
+    ]  # fmt: skip
+    for name in lost:
+        del plan.views[name]
+    return not lost
 
 
 def _become_views(cx: Context, plan: _Plan, terms: dict[str, Term], env: dict[str, Binding]) -> bool:
@@ -370,14 +411,13 @@ def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], resul
     stmt = plan.stmt
     line = stmt.lineno
     terms = {name: merge.build(plan.shapes[name], results) for name in plan.names if name in plan.shapes}
+    _note_views(cx, plan, terms, {name: _term_of(body.env.get(name)) for name in terms})
     # The variables behind the loop differ by the way it was left: exhausted, or by a break.
     exhausted, broken = dict(cx.env), dict(cx.env)
     breaks = plan.state.set_at_breaks
     for name in plan.names:
         entry, end = plan.entry[name], body.env.get(name)
-        if name in terms:
-            joined_views(cx, terms[name], [_term_of(entry), _term_of(end)])
-        elif isinstance(_term_of(end), Poison):
+        if name not in terms and isinstance(_term_of(end), Poison):
             terms[name] = Poison()
         loc = end.loc if end is not None and end.loc is not None else (entry.loc if entry is not None else None)
         at_end: str | None = f"the loop in line {line} may make no trip that sets it"

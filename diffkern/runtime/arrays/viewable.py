@@ -126,18 +126,32 @@ class Viewable:
         else:
             view._overwrite(np.broadcast_to(self._stored(value), target.shape).reshape(view._data.shape))
 
-    def reshape(self, *shape: Any) -> array:
+    def reshape(self, *extents: Any, shape: Any = None) -> array:
         """Return a view with another shape of as many elements; one extent may be -1.
 
         For an array that is not contiguous it is a view of a contiguous copy, through which gradients flow.
+
+        Parameters
+        ----------
+        *extents : int or sequence of int
+            The shape, as one sequence or extent by extent.
+        shape : int or sequence of int, optional
+            The same by name.
+
+        Raises
+        ------
+        TypeError
+            If both are given, or neither is.
         """
-        extents = shape[0] if len(shape) == 1 and not isinstance(shape[0], int) else shape
+        if (shape is None) is not bool(extents):
+            raise TypeError("reshape() takes extents, or shape=")
+        given: Any = shape if shape is not None else extents[0] if len(extents) == 1 else extents
+        given = (given,) if isinstance(given, (int, np.integer)) else given
         whole = self.contiguous()
-        extents = (extents,) if isinstance(extents, (int, np.integer)) else extents
-        full = (*(int(extent) for extent in extents), *component_shape(self._element))
+        full = (*(int(extent) for extent in given), *component_shape(self._element))
         # NumPy cannot infer an extent of an empty array.
         if full.count(-1) and not self.size:
-            full = (*as_shape([0 if n == -1 else n for n in full[: len(extents)]]), *full[len(extents) :])
+            full = (*as_shape([0 if n == -1 else n for n in full[: len(given)]]), *full[len(given) :])
         return whole._derive(lambda data: data.reshape(full))
 
     def flatten(self) -> array:

@@ -67,6 +67,8 @@ def changed_view(x: f2, y: f2):
     row = t[1]
     for k in range(2):
         row[k] = 1.0
+        if x[0, k] > 1.0:
+            break
     dk.tile_store(y, t)
 
 

@@ -190,10 +190,18 @@ def test_views_share_memory_and_gradient():
     assert a.flatten().shape == (12,)
     assert a.reshape(2, -1).shape == (2, 6)
     assert a.reshape((4, 3)).grad.shape == (4, 3)
+    assert a.reshape(shape=(4, -1)).grad.shape == (4, 3)
+    assert a.reshape(shape=12).shape == (12,)
     assert not a[:, ::2].is_contiguous
     assert a[:, ::2].contiguous().is_contiguous
     assert a[:, ::2].flatten().list() == [0, 2, 4, 6, 8, 10]
     assert row._memory is a._memory
+
+
+@pytest.mark.parametrize(("extents", "named"), [((), None), ((2, 6), (2, 6))])
+def test_a_view_of_another_shape_needs_one_shape(extents, named):
+    with pytest.raises(TypeError, match="takes extents, or shape="):
+        dk.zeros(12).reshape(*extents, shape=named)
 
 
 def test_vectors_are_elements():

@@ -4,10 +4,13 @@ import importlib
 import sys
 
 import newton.examples
+import numpy as np
+
+_STATE = ("particle_q", "particle_qd", "body_q", "body_qd")
 
 
 class Example:
-    """An example by its module's name; its outputs are the state of particles, bodies and joints."""
+    """An example by its module's name; its outputs are its last state, or else the arrays that it has itself."""
 
     def __init__(self, name, *arguments):
         module = importlib.import_module(f"newton.examples.{name}")
@@ -19,10 +22,25 @@ class Example:
     def step(self):
         self.example.step()
 
+    def nudge(self):
+        """Move where it begins by one unit in the last place, and zeros by 1e-8, up or down at random."""
+        random = np.random.default_rng(1)
+        for state in self._states()[:1]:
+            for array in (getattr(state, name, None) for name in ("particle_q", "body_q", "joint_q")):
+                if array is not None and array.size:
+                    have = array.numpy()
+                    to = np.where(random.random(have.shape) < 0.5, np.inf, -np.inf).astype(have.dtype)
+                    array.assign(np.where(have != 0, np.nextafter(have, to), np.copysign(have.dtype.type(1e-8), to)))
+
     def outputs(self):
-        state = self.example.state_0
-        found = {name: getattr(state, name, None) for name in ("particle_q", "particle_qd", "body_q", "body_qd")}
-        return {name: value.numpy() for name, value in found.items() if value is not None}
+        example, states = self.example, self._states()
+        source, names = (states[-1], _STATE) if states else (example, vars(example))
+        found = {name: getattr(source, name, None) for name in names}
+        return {name: value.numpy() for name, value in found.items() if hasattr(value, "numpy")}
+
+    def _states(self):
+        example = self.example
+        return [example.state_0] if hasattr(example, "state_0") else list(getattr(example, "states", ()))
 
 
 class Trained(Example):
