@@ -145,7 +145,7 @@ FILES = {
             import made.mid.packed
             return a
         """,
-    "ops/__init__.py": 'ROWS = ("add", "mul")\n',
+    "ir/ops/__init__.py": 'ROWS = ("add", "mul")\n',
 }
 
 
@@ -213,7 +213,7 @@ def test_steps_up_and_back(found: dict[str, Measure]) -> None:
 
 
 def test_layout(found: dict[str, Measure]) -> None:
-    assert found["top"].places == ["__init__", "bind", "entry", "low", "mid", "ops", "tape"]
+    assert found["top"].places == ["__init__", "bind", "entry", "ir", "low", "mid", "tape"]
     assert found["loose"].places == ["made.bind", "made.entry", "made.tape"]
     # entry and bind are one circle by an import for types, low and mid by one in a function.
     assert (found["circles"].number, found["circle"].number, found["circle-run"].number) == (1, 2, 2)
