@@ -56,7 +56,7 @@ autodoc_typehints = "signature"
 
 nitpicky = True
 _PACKAGES = "|".join(["numpy", "torch", "jax", "cuda", "numba", *sorted(sys.stdlib_module_names)])
-_INTERNAL = "compiler|contracts|host|ir|kernels|lang|process|runtime|transforms"
+_INTERNAL = "compiler|contracts|host|ir|kernels|lang|process|runtime|shipping|transforms"
 nitpick_ignore_regex = [
     # Of other packages, whose inventories a build without a network cannot have.
     ("py:.*", rf"({_PACKAGES})(\..*)?"),
