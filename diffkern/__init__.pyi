@@ -5,9 +5,6 @@ from typing import Any, TypeVar, overload
 from typing_extensions import Self, TypeAlias, dataclass_transform
 
 from diffkern._version import __version__ as __version__
-from diffkern.shipping.ahead import compile_kernels as compile
-from diffkern.shipping.ahead import force_load as force_load
-from diffkern.shipping.ship import load_directory as load
 from diffkern.compiler.stores import clear_kernel_cache as clear_kernel_cache
 from diffkern.compiler.stores import clear_lto_cache as clear_lto_cache
 from diffkern.errors import AutodiffError as AutodiffError
@@ -124,6 +121,9 @@ from diffkern.runtime.records.record import Launch as Launch
 from diffkern.runtime.records.sequence import Sequence as Sequence
 from diffkern.runtime.records.sequence import record as record
 from diffkern.runtime.rollouts.checkpoint import checkpoint as checkpoint
+from diffkern.shipping.ahead import compile_kernels as compile
+from diffkern.shipping.ahead import force_load as force_load
+from diffkern.shipping.ship import load_directory as load
 from diffkern.spatial.bvh import Bvh as Bvh
 from diffkern.spatial.hash_grid import HashGrid as HashGrid
 from diffkern.spatial.mesh import Mesh as Mesh

@@ -302,6 +302,7 @@ class Compilation:
         variant, options = self.variant, self.variant.options
         return Settings(
             fast_math=bool(options.fast_math),
+            fuse_fp=variant.fuse_fp,
             # Lanes would run threads at once, and stamps need one after the other.
             lanes=options.lanes if variant.log != "stamped" else False,
             checking=checking,

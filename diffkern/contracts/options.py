@@ -148,6 +148,13 @@ class KernelOptions:
         "functions be less exact; the section on fast mathematics of the CPU backend's page lists what that gives up.",
         "kernel",
     )  # fmt: skip
+    fuse_fp: bool | None = _option(
+        "True or False", _is_bool,
+        "Whether a product and a sum may be rounded once, as one instruction does it; without that, results are those "
+        "of each operation by itself, as NumPy has them. By default what ``dk.set_module_options`` says for its "
+        "module, or else True.",
+        "kernel", "module", in_key=False,
+    )  # fmt: skip
     race_free: bool | None = _option(
         "True or False", _is_bool,
         "Whether to take for granted that no thread reads what another thread of the same launch writes, or stores to "
@@ -351,6 +358,8 @@ class Variant:
         The transformations that were applied to the kernel, in order: forward mode, an axis of examples.
     deterministic
         Whether its results are bit-identical from run to run.
+    fuse_fp
+        Whether a product and a sum may be rounded once.
     axes
         The fewest axes that its launches have where the kernel asks for an index; threads that differ only along axes
         beyond those it asks for have one index.
@@ -372,6 +381,7 @@ class Variant:
     layers: tuple[JvpLayer | VmapLayer, ...] = ()
     merged: tuple[tuple[int, int], ...] = ()
     deterministic: bool = False
+    fuse_fp: bool = True
     axes: int = 0
     joint: bool = False
     preserve_cotangents: bool = False

@@ -35,6 +35,7 @@ def kernel(
     max_registers: int | None = None,
     compiler: Literal["llvm", "numba"] | None = None,
     fast_math: bool | None = None,
+    fuse_fp: bool | None = None,
     lanes: bool | None = None,
     race_free: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...

@@ -236,7 +236,9 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         options = self.options
         mode = options.mode or module_option(self.module_name, "mode") or config.mode
         compiler = options.compiler or config.cuda_compiler
-        return Variant(options, mode=mode, compiler=compiler, deterministic=bool(self._nearest("deterministic")))
+        fuse = module_option(self.module_name, "fuse_fp") if options.fuse_fp is None else options.fuse_fp
+        is_fixed = bool(self._nearest("deterministic"))
+        return Variant(options, mode=mode, compiler=compiler, deterministic=is_fixed, fuse_fp=fuse is not False)
 
     def generation(self) -> int:
         """Return a number that grows when something the kernel captured changed; programs are current after it."""

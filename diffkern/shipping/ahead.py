@@ -141,10 +141,10 @@ def compile_kernels(
         Without a target, whether to show a progress bar on standard error; by default where that is a terminal.
     **options
         With a target, options in place of the kernel's own: ``compiler``, ``deterministic``, ``enable_mathdx_gemm``,
-        ``fast_math``, ``lanes``, ``launch_bounds``, ``lineinfo``, ``may_alias``, ``mode``, ``stack_bytes``; and
-        ``block_dim``, the threads of a block for which libmathdx makes matrix products of tiles (256 by default). For
-        a GPU the program is by default the one that launches run whose arrays do not overlap; ``may_alias=True`` gives
-        the one for the others.
+        ``fast_math``, ``fuse_fp``, ``lanes``, ``launch_bounds``, ``lineinfo``, ``may_alias``, ``mode``,
+        ``stack_bytes``; and ``block_dim``, the threads of a block for which libmathdx makes matrix products of tiles
+        (256 by default). For a GPU the program is by default the one that launches run whose arrays do not overlap;
+        ``may_alias=True`` gives the one for the others.
 
     Returns
     -------
@@ -207,6 +207,7 @@ def _compile_one(
         options=own,
         mode=own.mode or usual.mode,
         deterministic=own.get("deterministic", usual.deterministic),
+        fuse_fp=own.get("fuse_fp", usual.fuse_fp),
         may_alias=may_alias,
         compiler=own.compiler or usual.compiler,
     )

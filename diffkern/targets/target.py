@@ -51,6 +51,8 @@ class Settings:
     fast_math : bool
         Let the compiler reassociate, and on a GPU assume that no value is NaN or infinite. Without it only a product
         and a sum may be fused, and sums into uniform addresses have no fixed order within a chunk.
+    fuse_fp : bool
+        Whether a product and a sum may be fused at all.
     lanes : bool, optional
         Whether neighbouring threads run in one vector register of a processor, where they can; by default where that is
         likely to pay.
@@ -74,6 +76,7 @@ class Settings:
     """
 
     fast_math: bool = False
+    fuse_fp: bool = True
     lanes: bool | None = None
     checking: Checking = Checking.NONE
     may_alias: bool = True

@@ -58,7 +58,9 @@ registered: Final[dict[str, Module]] = {}
 _numbers: Final = itertools.count(1)
 
 
-_BOOLEANS: Final = frozenset({"deterministic", "enable_backward", "enable_mathdx_gemm", "fast_math", "lineinfo"})
+_BOOLEANS: Final = frozenset(
+    {"deterministic", "enable_backward", "enable_mathdx_gemm", "fast_math", "fuse_fp", "lineinfo"}
+)
 """Options that are True or False here; Warp's programs give some as numbers and as enumerations."""
 
 

@@ -24,7 +24,7 @@ def set_module_options(options: Mapping[str, Any], module: ModuleType | None = N
     Parameters
     ----------
     options : mapping
-        ``enable_backward``, ``mode``, ``deterministic``, ``enable_mathdx_gemm`` and ``race_free``, as in
+        ``enable_backward``, ``mode``, ``deterministic``, ``enable_mathdx_gemm``, ``fuse_fp`` and ``race_free``, as in
         :func:`kernel`. Kernels made with one of these options keep their own.
     module : module, optional
         The module; the caller's by default.
@@ -50,7 +50,7 @@ def set_options(module: str, options: Mapping[str, Any]) -> None:
     for name in [name for name, value in known.items() if value is None]:
         del known[name]
     # Only these options select among programs; kernels read the others where they matter.
-    if options.keys() & {"deterministic", "enable_mathdx_gemm", "mode"}:
+    if options.keys() & {"deterministic", "enable_mathdx_gemm", "fuse_fp", "mode"}:
         config.forget_programs()
 
 

@@ -107,7 +107,7 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
     facts = analyse(fn)
     placement = _placement(fn, settings.checking)
     chosen = choice.chosen(fn, settings, isa)
-    flags = float_flags(fn, fast_math=settings.fast_math)
+    flags = float_flags(fn, fast_math=settings.fast_math, fuse=settings.fuse_fp)
     chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen)
     chunk.emit(settings.checking)
     symbols: tuple[str, ...] = (symbol,)

@@ -121,7 +121,9 @@ def emit_kernel(
         The number of threads of every block, if that is known.
     """
     module = TargetModule(symbol, isa)
-    kernel = _Kernel(module, fn, symbol, float_flags(fn, fast_math=settings.fast_math), arch, block_dim)
+    kernel = _Kernel(
+        module, fn, symbol, float_flags(fn, fast_math=settings.fast_math, fuse=settings.fuse_fp), arch, block_dim
+    )
     if settings.lineinfo and fn.loc is not None:
         kernel.lines = Lines(module, kernel.function, fn.loc)
     if not settings.may_alias:

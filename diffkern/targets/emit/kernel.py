@@ -55,14 +55,15 @@ _FAST = ("reassoc", "nsz", "arcp", "contract", "afn")
 """Fast mathematics with NaN and infinities: a test that depends on one goes one way or the other, not anywhere."""
 
 
-def float_flags(fn: Function, *, fast_math: bool) -> tuple[str, ...]:
-    """Return LLVM's flags for floating point.
+def float_flags(fn: Function, *, fast_math: bool, fuse: bool = True) -> tuple[str, ...]:
+    """Return LLVM's flags for floating point; without `fuse` products and sums are rounded by themselves.
 
     A replayed value that is compared with a stored one must be the same to the last bit, so there are none then.
     """
     if fn.unfused:
         return ()
-    return _FAST if fast_math else ("contract",)
+    flags = _FAST if fast_math else ("contract",)
+    return flags if fuse else tuple([flag for flag in flags if flag != "contract"])
 
 
 def without_estimates(function: Any, flags: tuple[str, ...]) -> None:

@@ -68,7 +68,7 @@ class NumbaCudaTarget(CudaArchitecture):
         if printed.block_dim:
             bounds = (printed.block_dim, bounds[1] if bounds else 0)
         # The licence is one for all operations here.
-        fuse = not low.unfused and not any(op.attrs.get("as_written") for op in walk(low.body))
+        fuse = settings.fuse_fp and not low.unfused and not any(op.attrs.get("as_written") for op in walk(low.body))
         licence = float_flags(low, fast_math=settings.fast_math)
         types, flags = tuple(p.type for p in low.params), tuple(f for f in licence if fuse or f != "contract")
         multiplied = {

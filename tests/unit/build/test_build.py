@@ -14,10 +14,10 @@ import pytest
 
 import diffkern as dk
 from diffkern.cache.maintenance import artifacts
-from diffkern.compiler import ahead as build
-from diffkern.compiler import ship
 from diffkern.contracts.platforms import NAMED, runnable
 from diffkern.runtime.native.objfile import read_symbols
+from diffkern.shipping import ahead as build
+from diffkern.shipping import ship
 
 ROOT = Path(__file__).parents[3]
 
@@ -57,7 +57,8 @@ def test_compiled_kernels_are_in_the_cache_with_their_adjoints(cache, capsys):
 SEVERAL = """
 import numpy as np
 import diffkern as dk
-from diffkern.compiler import ahead, specialize
+from diffkern.compiler import specialize
+from diffkern.shipping import ahead
 
 
 def make(c):

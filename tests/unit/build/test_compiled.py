@@ -9,8 +9,9 @@ from conftest import require
 
 import diffkern as dk
 from diffkern.cache.maintenance import artifacts
-from diffkern.compiler import ship, specialize, stores
+from diffkern.compiler import specialize, stores
 from diffkern.compiler.specialize import Specialization, load_entry
+from diffkern.shipping import ship
 from diffkern.targets.cuda import cubin
 
 require("cuda.bindings.nvjitlink", "nvidia")

@@ -226,7 +226,8 @@ def test_every_field_counts_unless_it_says_otherwise(holder):
     elsewhere = {
         Variant: {"options", "target", "compiler"},
         KernelOptions: {
-            "enable_backward", "mode", "deterministic", "enable_mathdx_gemm", "block_dim", "compiler", "race_free",
+            "enable_backward", "mode", "deterministic", "enable_mathdx_gemm", "block_dim", "compiler", "fuse_fp",
+            "race_free",
         },
     }  # fmt: skip
     seen = {Variant().key()}
