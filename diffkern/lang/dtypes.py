@@ -279,7 +279,7 @@ _CODES: Final = {
     "int8": "b", "int16": "h", "int32": "i", "int64": "q", "uint8": "B", "uint16": "H", "uint32": "I", "uint64": "Q",
     "float32": "f", "float64": "d",
 }  # fmt: skip
-"""How struct names the numbers that it packs as NumPy converts them, where it does so at all."""
+"""The codes of struct for numbers that it packs as NumPy converts them, where it does so at all."""
 
 
 class InMemoryType(_ArrayType, CompositeType):  # type: ignore[misc, valid-type]

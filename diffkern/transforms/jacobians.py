@@ -84,7 +84,7 @@ def _check(sparsity: str) -> None:
 
 
 class _Start:
-    """What an array holds when a function is called, for each of several calls and behind them.
+    """The contents of an array before a function is called, for each of several calls and behind them.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""How an adjoint adds to cotangents that several threads may add to: one value, and the one place where it is chosen.
+"""Accumulation in cotangents that several threads add to: one value, and the one place where it is chosen.
 
 An :class:`Accumulation` is a program with its chunks and what keeps these from racing. :func:`choose` takes the
 programs that an adjoint could run and the shape of the launch, for launches, tapes, records and PyTorch alike.
@@ -159,7 +159,7 @@ class Private(Accumulation):
 
 @dataclass(frozen=True, slots=True)
 class Sorted(Accumulation):
-    """What would be added atomically is stored, and summed by sorted destinations, where these stay the same.
+    """Contributions are stored and summed by sorted destinations where these stay the same, else added atomically.
 
     Attributes
     ----------
