@@ -32,7 +32,8 @@ def copy(
     stream : Stream, optional
         The stream; the current stream by default, that of the GPU if one is involved.
     """
-    if dest._element != src._element:
+    # Most are one object, which is asked first: comparing takes as long as the rest of this function.
+    if dest._element is not src._element and dest._element != src._element:
         raise TypeError(f"cannot copy {described(src)} to {described(dest)}: the element types differ")
     check_copied(src)
     if dest_offset or src_offset or count:

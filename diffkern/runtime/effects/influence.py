@@ -237,8 +237,12 @@ class Influence(CustomOperationsMet):
 
     def _feed_by_overwrite(self, goal: array) -> None:
         """Note which dependences remain in an array all of whose elements were replaced."""
-        if self._is_all(goal):
-            self._fed.discard(goal._memory)
-            self._kept.discard(goal._memory)
-        elif self._is_fed(goal):
-            self._kept.add(goal._memory)
+        memory = goal._memory
+        if memory in self._fed or memory in self._kept:
+            if self._is_all(goal):
+                self._fed.discard(memory)
+                self._kept.discard(memory)
+            else:
+                self._kept.add(memory)
+        elif memory not in self._written and self._is_source(memory) and not self._is_all(goal):
+            self._kept.add(memory)

@@ -264,7 +264,8 @@ class TapeRecording(TapeNeeds, Influence):
                 if held._smooth:
                     self._varied.add(held._memory)
             for held in varied:
-                self._exposures.note(held)
+                if held._memory.lent or held._memory.exposed:
+                    self._exposures.note(held)
             for index, held in enumerate(step.needed):
                 self._need(Need(step, index, held, is_known=True))
 

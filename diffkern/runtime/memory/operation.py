@@ -336,6 +336,8 @@ class FunctionCall(Composite):
 class _Change(Operation):
     """An operation that changes the elements of one array."""
 
+    __slots__ = ("goal",)
+
     goal: array
 
     def writes(self) -> Iterable[array]:
@@ -347,6 +349,8 @@ class _Change(Operation):
 
 class Assign(_Change):
     """Constants assigned to the elements of an array."""
+
+    __slots__ = ("values",)
 
     def __init__(self, goal: array, values: Any) -> None:
         self.goal = goal
@@ -415,20 +419,19 @@ def _numbers_in(values: np.ndarray[Any, Any]) -> bytes:
 class Copy(_Change):
     """The elements of one array copied to another of the same type and shape."""
 
+    __slots__ = ("_memory", "source")
+
     def __init__(self, goal: array, source: array) -> None:
         self.goal = goal
         self.source = source
+        # What does the copy: the GPU's memory, the goal's if there are two; the host's where there is none.
+        self._memory = source._memory if goal._memory.is_host else goal._memory
 
     label, phrase = "copy", "a copy"
 
     @property
     def device(self) -> Device:
         return self._memory.device
-
-    @property
-    def _memory(self) -> Memory:
-        """The memory that does the copy: the GPU's, the goal's if there are two; the host's where there is none."""
-        return self.source._memory if self.goal._memory.is_host else self.goal._memory
 
     def execute(self) -> None:
         self._memory.copy(self.goal, self.source)
@@ -468,6 +471,8 @@ def accumulate(goal: array, values: array) -> None:
 
 class Add(_Change):
     """The elements of one array added to those of another of the same type and shape."""
+
+    __slots__ = ("source",)
 
     def __init__(self, goal: array, source: array) -> None:
         self.goal = goal
