@@ -369,7 +369,11 @@ class TapeRecording(TapeNeeds, Influence):
         """Return the work that reverses the steps of this tape, within the sweep of another."""
         sweep.own(self._owners)
         sweep.relied.append(self._needs)
-        return [step.prepare(sweep) for step in reversed(self._steps)]
+        try:
+            return [step.prepare(sweep) for step in reversed(self._steps)]
+        finally:
+            # The sweep goes on with other steps of the roll-out, and must not keep what this one has held.
+            sweep.relied.pop()
 
     def _passes(self, held: array) -> bool:
         """Return whether a gradient passes through an array."""
