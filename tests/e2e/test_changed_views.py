@@ -100,7 +100,7 @@ def read_behind(x: A2, o: A2, n: int):
     m = wp.tile_zeros(shape=(16,), dtype=float)
     s = wp.tile_reshape(m, (4, 4))
     for _ in range(n):
-        s += wp.tile_load(x, shape=(4, 4))  # here
+        s += wp.tile_load(x, shape=(4, 4))
     wp.tile_store(o, s)
     o[0, 0] = m[0]
 
@@ -111,7 +111,7 @@ def read_by_the_next_trip(x: A2, o: A2, n: int):
     s = wp.tile_reshape(m, (4, 4))
     for k in range(n):
         o[0, k] = m[0]
-        s += wp.tile_load(x, shape=(4, 4))  # here
+        s += wp.tile_load(x, shape=(4, 4))
     wp.tile_store(o, s)
 
 
@@ -161,11 +161,17 @@ def a_broadcast(x: A2, o: A2, n: int):
     wp.tile_store(o, s)
 
 
+@pytest.mark.parametrize("n", [0, 1, 3])
+@pytest.mark.parametrize("kernel", [read_behind, read_by_the_next_trip])
+def test_a_loop_carries_a_view_beside_its_tile(kernel: Any, n: int) -> None:
+    value, slope = run(kernel, n)
+    np.testing.assert_array_equal(value, n * X)
+    np.testing.assert_array_equal(slope, np.full((4, 4), n))
+
+
 @pytest.mark.parametrize(
     "kernel",
     [
-        read_behind,
-        read_by_the_next_trip,
         read_by_the_next_round_of_an_outer_loop,
         another_view_is_read,
         of_the_callers_tile,
