@@ -17,6 +17,7 @@ from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.effects.function_tape import FunctionTape
+from diffkern.runtime.effects.unchanged import Unchanged
 from diffkern.transforms.higher import hvp, jvp
 from diffkern.transforms.sparsity import colours, find, is_whole
 
@@ -93,7 +94,7 @@ class _Start:
     """
 
     def __init__(self, x: array) -> None:
-        self._x, self._contents, self._version = x, clone(x), x._memory.now
+        self._x, self._contents, self._unchanged = x, clone(x), Unchanged((x,))
 
     def __enter__(self) -> _Start:
         return self
@@ -102,11 +103,11 @@ class _Start:
         self.restore()
 
     def restore(self) -> None:
-        """Restore the array if its contents may have changed."""
-        memory = self._x._memory
-        if memory.now != self._version or memory.is_open:
+        """Restore the array if it was written to, by launches or through NumPy."""
+        # Not otherwise: it may be read-only, and others count what is written to their memory.
+        if self._unchanged.changed() is not None:
             copy(self._x, self._contents)
-            self._version = memory.now
+            self._unchanged = Unchanged((self._x,))
 
 
 class _Matrix:

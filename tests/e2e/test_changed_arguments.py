@@ -161,3 +161,56 @@ def test_tangents_in_a_step_of_a_roll_out():
     np.testing.assert_allclose(state.numpy(), last(weights), rtol=1e-12)
     found = [(last(weights + h)[k] - last(weights - h)[k]) / 2e-6 for k, h in enumerate(np.eye(3) * 1e-6)]
     np.testing.assert_allclose(w.grad.numpy(), found, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_what_is_left_as_it_is_is_not_written(mode):
+    data = X.copy()
+    data.flags.writeable = False
+    x = dk.from_numpy(data)
+
+    def function(x):
+        y = dk.zeros(3, dtype=F64)
+        thrice[3](x, y)
+        return y
+
+    np.testing.assert_array_equal(dk.jacobian(function, x, mode=mode), 3 * np.eye(3))
+    view = doubles(X)
+    held = view.numpy()
+    version = view._memory.now
+    dk.jacobian(function, view, mode=mode)
+    assert view._memory.now == version
+    assert (held == X).all()
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_a_jacobian_of_a_function_whose_argument_numpy_changes(mode):
+    def function(x):
+        y = dk.zeros(3, dtype=F64)
+        thrice[3](x, y)
+        np.multiply(x.numpy(), 2, out=x.numpy())
+        return y
+
+    x = doubles(X)
+    np.testing.assert_array_equal(dk.jacobian(function, x, mode=mode), 3 * np.eye(3))
+    np.testing.assert_array_equal(x.numpy(), X)
+
+
+@pytest.mark.parametrize("alias", [dk.from_dlpack, np.asarray])
+@pytest.mark.parametrize("derivative", ["grad", "jvp", "jacobian"])
+def test_arrays_that_went_through_another_library(alias, derivative):
+    def function(x):
+        y, s = dk.zeros(3, dtype=F64), dk.zeros(1, dtype=F64)
+        thrice[3](x, y)
+        add_cubes[3](alias(y), s)
+        add_cubes[3](y, s)
+        return s
+
+    x = doubles(X)
+    derivatives = {
+        "grad": lambda: dk.grad(function)(x),
+        "jvp": lambda: dk.jvp(function, (x,), (doubles(np.ones(3)),)),
+        "jacobian": lambda: dk.jacobian(function, x, mode="forward"),
+    }
+    with pytest.raises(LaunchError):
+        derivatives[derivative]()

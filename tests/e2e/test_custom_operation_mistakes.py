@@ -295,9 +295,13 @@ def test_constants_of_any_class_in_a_roll_out():
         return x.grad.numpy()
 
     np.testing.assert_array_equal(swept(lambda: Scale(3.0)), 3 * C)
-    local = type("Local", (Scale,), {})
-    with pytest.raises(LaunchError, match="cannot be pickled"):
-        swept(lambda: local(3.0))
+    local = type("Local", (Scale,), {})(3.0)
+    for one in (local, lambda: 3.0):  # which nothing can pickle
+        one.value = 3.0
+        np.testing.assert_array_equal(swept(lambda one=one: one), 3 * C)
+    others = iter([local, *[type(local)(3.0) for _ in range(9)]])
+    with pytest.raises(LaunchError, match="did something else"):
+        swept(lambda: next(others))
 
 
 @pytest.mark.parametrize("kind", [np.asarray, list, tuple, lambda values: {"values": np.array(values)}])

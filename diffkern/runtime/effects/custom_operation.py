@@ -182,22 +182,9 @@ class _Application(Composite):
         return (*self._given, *self._results)
 
     def constants(self) -> bytes:
-        """Return the other arguments as bytes.
-
-        Raises
-        ------
-        LaunchError
-            If one of them has none that stay the same, so that nobody can tell whether it is another one.
-        """
-        constant = [None if isinstance(arg, array) else arg for arg in self._args]
-        try:
-            return pickle.dumps(constant)
-        except Exception:  # pickle raises whatever the classes of the objects do
-            raise LaunchError(
-                f"{self._rule!r} has an argument in a step of dk.checkpoint that cannot be pickled, and so not be "
-                "compared when the step runs again",
-                remedy="pass arrays, numbers and NumPy arrays, and let the function know the rest",
-            ) from None
+        """Return the other arguments as bytes: of what has none its id, by which it is told from another object."""
+        found = [pickled(arg) or repr(id(arg)).encode() for arg in self._args if not isinstance(arg, array)]
+        return b"".join([len(one).to_bytes(8, "little") + one for one in found])
 
     def jvp(self, tangents: OperationTangents) -> Sequence[Operation]:
         """Return the call of the function for tangents."""

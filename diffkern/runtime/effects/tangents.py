@@ -208,8 +208,11 @@ class Tangents(Influence, Scope, Uncopied):
 
     def _look_at(self, held: array) -> None:
         """Raise if somebody else has written to an array with a tangent."""
-        if self._insides and held._memory not in self._found.pairs:
-            self._check_not_inside(held)
+        if held._memory not in self._found.pairs:
+            if self._insides:
+                self._check_not_inside(held)
+            if held._memory.is_exposed and self._found.pairs:
+                self._check_no_alias(held)
         known = self._versions.get(held._memory)
         if known is None:
             return
@@ -220,6 +223,18 @@ class Tangents(Influence, Scope, Uncopied):
                 "known",
                 remedy="change it with diffkern in the block of the tangents",
             )
+
+    def _check_no_alias(self, held: array) -> None:
+        """Raise for memory that others have made of the memory of an array with a tangent, which the view lacks."""
+        memory = held._memory
+        first, last = memory.address, memory.address + memory.nbytes
+        for other in self._found.pairs:
+            if other.device is memory.device and first < other.address + other.nbytes and other.address < last:
+                raise LaunchError(
+                    f"{described(held)} lies over an array with a tangent, which it does not share: it went through "
+                    "another library",
+                    remedy="pass the array itself, or a view that diffkern makes of it",
+                )
 
     def before_exposure(self, memory: Memory) -> None:
         """Store a digest of an array with a tangent whose memory is about to be given away."""
