@@ -743,3 +743,25 @@ def test_a_step_may_return_the_same_array_each_time():
         return buffer
 
     np.testing.assert_allclose(dk.fixed_point(step, dk.zeros(4, dtype=F64), doubles(X)).numpy(), 2 * X, rtol=1e-9)
+
+
+@pytest.mark.parametrize("entry", ["tape", "grad", "roll-out"])
+def test_a_vjp_may_work_in_what_the_sweep_has_read(entry):
+    work = doubles(np.zeros(4))
+
+    def vjp(args, results, cotangents):
+        cosines[4](args[0], work)
+        return (made(products, work, cotangents[0]),)
+
+    operation = dk.custom_operation(sine, vjp=vjp)
+
+    def function(x):
+        y = operation(operation(x))
+        dk.copy(work, y)
+        return total(made(products, work, work))  # whose adjoint has read it when the sweep comes to the operation
+
+    def plain(x):
+        y = sine(sine(x))
+        return total(made(products, y, y))
+
+    np.testing.assert_allclose(ENTRIES[entry](function, doubles(X)), ENTRIES[entry](plain, doubles(X)), rtol=1e-12)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from diffkern.errors import LaunchError, described
-from diffkern.runtime.effects.residuals import Needs
+from diffkern.runtime.effects.residuals import Need, Needs
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.operation import FunctionCall, Operation
 
@@ -23,18 +23,22 @@ class CheckedCall(FunctionCall):
         What messages call it.
     relied : sequence of mapping
         The needs of the tapes that are swept, by memory.
+    number : int
+        The launches on the tape before it: what steps behind it need, the sweep has read when it comes here.
     """
 
-    __slots__ = ("_name", "_relied")
+    __slots__ = ("_name", "_number", "_relied")
 
-    def __init__(self, function: Callable[[], object], name: str, relied: Sequence[Mapping[Memory, Needs]]) -> None:
+    def __init__(
+        self, function: Callable[[], object], name: str, relied: Sequence[Mapping[Memory, Needs]], number: int
+    ) -> None:
         super().__init__(function)
-        self._name, self._relied = name, [*relied]
+        self._name, self._relied, self._number = name, [*relied], number
 
     @classmethod
-    def of(cls, operation: Operation, name: str, relied: Sequence[Mapping[Memory, Needs]]) -> Operation:
+    def of(cls, operation: Operation, name: str, relied: Sequence[Mapping[Memory, Needs]], number: int) -> Operation:
         """Return an operation of a sweep as a checked one, if it is a call."""
-        return cls(operation.function, name, relied) if isinstance(operation, FunctionCall) else operation
+        return cls(operation.function, name, relied, number) if isinstance(operation, FunctionCall) else operation
 
     def execute(self) -> None:
         """Call the function.
@@ -44,14 +48,22 @@ class CheckedCall(FunctionCall):
         LaunchError
             If it has written to an array that adjoints of earlier steps read.
         """
-        before = [(memory, memory.now, needs) for tape in self._relied for memory, needs in tape.items()]
+        # The last tape is the one that the call was recorded on; numbers of others mean other launches.
+        own = self._relied[-1] if self._relied else None
+        before = [(memory, memory.now, needs, tape) for tape in self._relied for memory, needs in tape.items()]
         super().execute()
-        for memory, version, needs in before:
+        for memory, version, needs, tape in before:
             if memory.now == version:
                 continue
             for need in needs:
-                if need.alive and need.is_wanted:
+                if need.alive and need.is_wanted and (tape is not own or self._is_to_come(need)):
                     raise LaunchError(
                         f"{self._name} writes to {described(need.held)}, which the gradient needs as it is",
                         remedy="write to arrays that it makes, and to gradients; dk.clone() makes one of another",
                     )
+
+    def _is_to_come(self, need: Need) -> bool:
+        """Return whether the sweep has yet to read what is needed."""
+        number: int = getattr(need.step, "number", -1)
+        # A launch of the same number stands behind; of other operations the order is not known by it.
+        return number < self._number or (number == self._number and not hasattr(need.step, "launch"))

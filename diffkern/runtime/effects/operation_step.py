@@ -113,7 +113,7 @@ class OperationStep(TapeStep):
             live.add(held._memory)
         if self.operation.is_composite:
             name = f"the derivative of {self.operation.label!r}"
-            work = [CheckedCall.of(each, name, cotangents.relied) for each in work]
+            work = [CheckedCall.of(each, name, cotangents.relied, self.number) for each in work]
         return [*fill, *work] if fill else work
 
 

@@ -205,7 +205,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             self._varied.add(memory)
             self._written.add(memory)
         self._fed.update(held._memory for held in arrays)
-        self._steps.append(FuncStep(backward, arrays))
+        self._steps.append(FuncStep(backward, arrays, self._launches))
 
     def record_scope_begin(self, name: str, metadata: Mapping[str, Any] | None = None) -> None:
         """Begin a part of the tape that has a name in pictures.

@@ -298,9 +298,10 @@ class FuncStep(TapeStep):
         """False: what the function does is not known."""
         return False
 
-    def __init__(self, backward: Callable[[], object], arrays: Sequence[array]) -> None:
+    def __init__(self, backward: Callable[[], object], arrays: Sequence[array], number: int) -> None:
         self.backward = backward
         self.arrays = tuple(arrays)
+        self.number = number
 
     @property
     def name(self) -> str:
@@ -310,7 +311,8 @@ class FuncStep(TapeStep):
     def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
         # The function may write to any of these gradients, so that all of them have to count as live before it.
         cotangents.live.update(a._memory for a in self.arrays)
-        return [CheckedCall(self.backward, f"{self.name!r}, which tape.record_func has recorded,", cotangents.relied)]
+        name = f"{self.name!r}, which tape.record_func has recorded,"
+        return [CheckedCall(self.backward, name, cotangents.relied, self.number)]
 
 
 def carry_out(work: Sequence[Sequence[Operation]]) -> None:
