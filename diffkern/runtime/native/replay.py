@@ -333,7 +333,8 @@ def _run(plan: int) -> None:
 
 
 def _after_fork() -> None:
-    # Calls that were in progress are those of threads that the child does not have.
+    # Calls that were in progress are those of threads that the child does not have. One that goes on, as a signal
+    # handler forks in the middle of it, counts itself again.
     for plan in list(_plans):
         plan.words[_RUNNING] = 0
 
