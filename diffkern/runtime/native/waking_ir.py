@@ -77,7 +77,10 @@ def add_waking(m: Module, platform: str) -> None:
 
 
 def _processor(m: Module, platform: str) -> None:
-    """``processor()``: the number of the processor that this thread runs on, or -1; it may be on another right after."""
+    """``processor()``: the number of the processor that this thread runs on; it may be on another one right after.
+
+    -1 if it is not known.
+    """
     _, c = m.routine("dk_processor", 0)
     if platform.startswith("linux"):
         number = c.invoke("sched_getcpu")

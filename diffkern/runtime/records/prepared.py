@@ -12,9 +12,8 @@ import ctypes
 import operator
 import struct
 import weakref
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from types import NoneType
 from typing import Any
 
@@ -44,7 +43,7 @@ from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.operation import submit
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
-from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps
+from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps, done_while_idle
 from diffkern.runtime.native.setter import Setter, Slot
 from diffkern.runtime.records.form import Form, Packed
 from diffkern.runtime.records.struct_slots import StructWriter, struct_writer
@@ -288,6 +287,17 @@ class Prepared:
             for user in self._living():
                 user.plan.wait_idle()
 
+    def _when_idle(self, effects: Iterator[object], members: Sequence[Prepared] = ()) -> None:
+        """Run an iterator, of functions in C alone, while no call is in progress that reads the blocks."""
+        members = members or (self,)
+        while True:
+            for member in members:
+                member._wait_idle()
+            # Another thread may have begun a call since.
+            users = [user for member in members for user in member._living()]
+            if done_while_idle([used.plan for used in (*members, *users)], effects):
+                return
+
     # -- running -----------------------------------------------------------------------------------------------------
 
     @brief
@@ -384,10 +394,12 @@ class Prepared:
 
     def _write_quickly(self, index: int, value: Any) -> bool:
         """Write a struct, or a NumPy number, to the block; return whether it was one that fits."""
-        writer = self._writers.get(index)
+        block, writer = self._form.block, self._writers.get(index)
         if writer is not None:
-            self._wait_idle()
-            return writer.write(value, self._form.block, self._form.launch.arrays)
+            made = writer.packed(value, block, self._form.launch.arrays)
+            if made is not None:
+                self._when_idle(map(operator.setitem, (block,), (writer.place,), (made,)))
+            return made is not None
         slot = self._numbers.get(index)
         if slot is None or not isinstance(value, (np.floating, np.integer)):
             return False
@@ -395,8 +407,8 @@ class Prepared:
             packed = slot[1](value)
         except (struct.error, OverflowError):  # said in words on the longer way
             return False
-        self._wait_idle()
-        self._form.block[slot[0] : slot[0] + len(packed)] = packed
+        place = slice(slot[0], slot[0] + len(packed))
+        self._when_idle(map(operator.setitem, (block,), (place,), (packed,)))
         return True
 
     def gradients(self, values: dict[int, Any], check: bool = True) -> dict[int, array | None]:
@@ -468,11 +480,12 @@ class Prepared:
         # Renewed before and after the change: a reader in between finds it outdated afterwards.
         self._renew()
         self._tell_users(of_arrays=True)
-        # An interrupt comes between two calls; from here on there is none.
+        effects = chain(
+            launch.putting(leaf, held), map(operator.setitem, (block,), (slice(offset, behind),), (packed,))
+        )
         if counter is not None and other:
-            counters[counter] = address
-        launch.put(leaf, held)
-        block[offset:behind] = packed
+            effects = chain(map(operator.setitem, (counters,), (counter,), (address,)), effects)
+        self._when_idle(effects)
         if self._searched and not self._are_alone():
             self._forget_slots()
         self._renew()
@@ -548,8 +561,8 @@ class Prepared:
             if offset is not None:
                 goals.append(member._form.block)
                 places.append(slice(offset, offset + len(packed)))
-        # All in one call: an interrupt comes between two calls.
-        deque(map(operator.setitem, goals, places, repeat(packed)), maxlen=0)
+        # All in one call: an interrupt, and a replay by another thread, comes between two calls.
+        self._when_idle(map(operator.setitem, goals, places, repeat(packed)), members)
         for member in members:
             member._renew()
             member.gather(leaf)
