@@ -317,23 +317,18 @@ class Plan:
         raise step.port.failure(status, step.kind, step.title)
 
 
-_if_zero = {0: None}.__getitem__
+_in_progress = operator.itemgetter(_RUNNING)
 
 
 def done_while_idle(plans: Iterable[Plan], effects: Iterable[object]) -> bool:
-    """Run an iterator to its end if no call of some plans is in progress; return whether it was run.
+    """Run an iterator, of None alone, to its end if no call of some plans is in progress; return whether it was run.
 
     Between the look at the plans and the end of the iterator no call can begin, if the iterator runs functions of the
     interpreter in C alone: calls begin with the interpreter's lock held, which other threads get between two
     instructions of Python. An interrupt does not come in between either.
     """
-    counts = map(operator.itemgetter(_RUNNING), [plan.words for plan in plans])
-    try:
-        # Consumed by one call. The first count that is not zero is no key, and the effects have not begun then.
-        deque(itertools.chain(map(_if_zero, counts), effects), maxlen=0)
-    except KeyError:
-        return False
-    return True
+    # One call for both: it ends at the first count that is not zero, when the effects have not begun.
+    return not any(itertools.chain(map(_in_progress, [plan.words for plan in plans]), effects))
 
 
 def _noted(steps: Sequence[Step] | Sequence[DeviceStep]) -> tuple[str, ...]:

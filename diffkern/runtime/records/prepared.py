@@ -44,7 +44,7 @@ from diffkern.runtime.memory.operation import submit
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps, done_while_idle
-from diffkern.runtime.native.setter import Setter, Slot
+from diffkern.runtime.native.setter import Setter, Slot, put_while_idle
 from diffkern.runtime.records.form import Form, Packed
 from diffkern.runtime.records.struct_slots import StructWriter, struct_writer
 
@@ -91,6 +91,7 @@ class Prepared:
         self._slots: list[Slot] = []
         self._writers: dict[int, StructWriter] = {}
         self._numbers: dict[int, tuple[int, Callable[[Any], bytes]]] = {}
+        self._put: Callable[[int, bytes], object] | None = None
         self._searched = False
         self._places = {p.name: p.index for p in launch.kernel.parameters}
         self.stream = None if stream is None or (stream.is_default and stream.device.is_cpu) else stream
@@ -182,6 +183,7 @@ class Prepared:
                 pack = launch.kernel.parameters[index].pack
                 if pack is not None:
                     self._numbers[index] = found[0].offset, pack
+        self._put = put_while_idle(self.plan, block)
         self.setter.open(quick, self.plan, block, launch.arrays, launch.executable.may_share)
 
     def _are_alone(self) -> bool:
@@ -198,7 +200,7 @@ class Prepared:
         if self.setter.changed:
             self._catch_up()
         self.setter.close()
-        self._searched, self._slots, self._writers, self._numbers = False, [], {}, {}
+        self._searched, self._slots, self._writers, self._numbers, self._put = False, [], {}, {}, None
 
     def _slot(self, index: int, leaf: int) -> Slot | None:
         launch = self._form.launch
@@ -289,13 +291,15 @@ class Prepared:
 
     def _when_idle(self, effects: Iterator[object], members: Sequence[Prepared] = ()) -> None:
         """Run an iterator, of functions in C alone, while no call is in progress that reads the blocks."""
-        members = members or (self,)
         while True:
-            for member in members:
+            for member in members or (self,):
                 member._wait_idle()
+            plans = [member.plan for member in members or (self,)]
+            for member in members or (self,):
+                if member._users:
+                    plans += [user.plan for user in member._living() if user.plan not in plans]
             # Another thread may have begun a call since.
-            users = [user for member in members for user in member._living()]
-            if done_while_idle([used.plan for used in (*members, *users)], effects):
+            if done_while_idle(plans, effects):
                 return
 
     # -- running -----------------------------------------------------------------------------------------------------
@@ -394,12 +398,17 @@ class Prepared:
 
     def _write_quickly(self, index: int, value: Any) -> bool:
         """Write a struct, or a NumPy number, to the block; return whether it was one that fits."""
-        block, writer = self._form.block, self._writers.get(index)
+        put, writer = self._put, self._writers.get(index)
+        if put is None:
+            return False
         if writer is not None:
-            made = writer.packed(value, block, self._form.launch.arrays)
-            if made is not None:
-                self._when_idle(map(operator.setitem, (block,), (writer.place,), (made,)))
-            return made is not None
+            made = writer.packed(value, self._form.block, self._form.launch.arrays)
+            if made is None:
+                return False
+            self._wait_idle()
+            while not put(writer.start, made):  # another thread has begun a call since
+                self._wait_idle()
+            return True
         slot = self._numbers.get(index)
         if slot is None or not isinstance(value, (np.floating, np.integer)):
             return False
@@ -407,8 +416,9 @@ class Prepared:
             packed = slot[1](value)
         except (struct.error, OverflowError):  # said in words on the longer way
             return False
-        place = slice(slot[0], slot[0] + len(packed))
-        self._when_idle(map(operator.setitem, (block,), (place,), (packed,)))
+        self._wait_idle()
+        while not put(slot[0], packed):
+            self._wait_idle()
         return True
 
     def gradients(self, values: dict[int, Any], check: bool = True) -> dict[int, array | None]:

@@ -33,14 +33,14 @@ class StructWriter:
         Their places in the block.
     """
 
-    __slots__ = ("_arrays", "_kind", "_numbers", "_vectors", "place", "slots")
+    __slots__ = ("_arrays", "_end", "_kind", "_numbers", "_vectors", "slots", "start")
 
     def __init__(self, kind: type, names: Sequence[tuple[str, ...]], slots: Sequence[Slot]) -> None:
         self._kind = kind
         self.slots = tuple(slots)
         # From the first of them to the end of the last: the part of the block that :meth:`packed` returns.
-        start = min(slot.offset for slot in slots)
-        self.place = slice(start, max(slot.offset + slot.size for slot in slots))
+        self.start = start = min(slot.offset for slot in slots)
+        self._end = max(slot.offset + slot.size for slot in slots)
         fields = [(path[:-1], path[-1], slot) for path, slot in zip(names, slots, strict=True)]
         self._arrays = [(path, name, s.leaf) for path, name, s in fields if s.is_array]
         self._numbers = [
@@ -50,20 +50,20 @@ class StructWriter:
         ]
         self._vectors = [(path, name, s.offset - start) for path, name, s in fields if not s.is_array and not s.key]
 
-    def packed(self, value: Any, block: bytearray, arrays: Sequence[Any]) -> bytearray | None:
+    def packed(self, value: Any, block: bytearray, arrays: Sequence[Any]) -> bytes | None:
         """Return what an instance makes of its place in the block; None if its arrays are different ones."""
         if type(value) is not self._kind:
             return None
         for path, name, leaf in self._arrays:
             if _owner(value, path)[name] is not arrays[leaf]:
                 return None
-        made = block[self.place]
+        made = block[self.start : self._end]
         for path, name, pack_into, offset in self._numbers:
             pack_into(made, offset, _owner(value, path)[name])
         for path, name, offset in self._vectors:
             data = _owner(value, path)[name].tobytes()
             made[offset : offset + len(data)] = data
-        return made
+        return bytes(made)
 
 
 def struct_writer(t: Struct, slots: Sequence[Slot]) -> StructWriter | None:

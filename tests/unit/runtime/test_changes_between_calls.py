@@ -11,6 +11,7 @@ import pytest
 import diffkern as dk
 from diffkern.runtime.native import replay
 from diffkern.runtime.native.replay import Plan, done_while_idle
+from diffkern.runtime.native.setter import put_while_idle
 from diffkern.runtime.records.prepared import Prepared
 from tests.unit.runtime.test_record_setters import floats, scale
 
@@ -142,5 +143,14 @@ def test_nothing_is_done_beside_a_call():
     plans[1].words[RUNNING] = 0
     assert done_while_idle(plans, effects)
     assert done == [1, 2]
-    with pytest.raises(IndexError):  # no error of the effects is taken for a call
-        done_while_idle(plans, map(operator.setitem, ([],), (0,), (1,)))
+
+
+def test_nothing_is_written_beside_a_call():
+    plan, block = Plan([], [], 0), bytearray(b"0123456789")
+    put = put_while_idle(plan, block)
+    plan.words[RUNNING] = 1
+    assert not put(2, b"abc")
+    assert block == b"0123456789"
+    plan.words[RUNNING] = 0
+    assert put(2, b"abc")
+    assert block == b"01abc56789"
