@@ -33,23 +33,27 @@ def products(f: Factors, y: dk.array(dtype=float)):
 
 @pytest.fixture
 def change(monkeypatch):
-    """A function that makes a change, of a prepared launch, while a call of a plan begins that it has not seen."""
+    """A function that makes a change, of a prepared launch, while a call of a plan begins that it has not seen.
 
-    def made(prepared, plan, change):
+    That is, after it has looked for calls as often as it usually does.
+    """
+
+    def made(prepared, plan, change, usual):
         looks = []
         wait_idle = Prepared._wait_idle
         block, parts, arrays = bytes(prepared._form.block), [*prepared.launch.parts], [*prepared.launch.arrays]
 
         def wait(self):
-            if looks:
+            if len(looks) == usual:
                 # The change has looked once more, and not been made beside the call.
                 assert prepared._form.block == block
                 assert prepared._form.launch.parts == parts
                 assert all(map(operator.is_, prepared._form.launch.arrays, arrays))
                 plan.words[RUNNING] = 0
             wait_idle(self)
-            plan.words[RUNNING] = 0 if looks else 1
             looks.append(self)
+            if len(looks) == usual:
+                plan.words[RUNNING] = 1
 
         monkeypatch.setattr(Prepared, "_wait_idle", wait)
         try:
@@ -57,7 +61,7 @@ def change(monkeypatch):
         finally:
             plan.words[RUNNING] = 0
             monkeypatch.undo()
-        assert len(looks) == 2
+        assert len(looks) == usual + 1
         assert prepared._form.block != block
 
     return made
@@ -67,11 +71,11 @@ def test_an_array(change):
     y = dk.zeros(2)
     record = dk.launch(scale, 2, [floats(1, 2), 3.0], [y], record_cmd=True)
     prepared = record._record
-    change(prepared, prepared.plan, lambda: prepared.set(0, floats(5, 6)))
+    change(prepared, prepared.plan, lambda: prepared.set(0, floats(5, 6)), 2)
     record.launch()
     assert y.numpy().tolist() == [15, 18]
     z = dk.zeros(2)
-    change(prepared, prepared.plan, lambda: prepared.set(2, z))
+    change(prepared, prepared.plan, lambda: prepared.set(2, z), 2)
     version = z._memory.counter.value
     record.launch()
     assert z.numpy().tolist() == [15, 18]
@@ -82,7 +86,7 @@ def test_a_number_of_numpy(change):
     y = dk.zeros(2)
     record = dk.launch(scale, 2, [floats(1, 2), 3.0], [y], record_cmd=True)
     record.set_param_at_index(1, 4.0)
-    change(record._record, record._record.plan, lambda: record.set_param_at_index(1, np.float32(5)))
+    change(record._record, record._record.plan, lambda: record.set_param_at_index(1, np.float32(5)), 1)
     record.launch()
     assert y.numpy().tolist() == [5, 10]
 
@@ -92,7 +96,7 @@ def test_a_struct(change):
     record = dk.launch(products, 1, [Factors(first=2.0, second=dk.vec2(3.0, 4.0))], [y], record_cmd=True)
     record.set_param_at_index(0, Factors(first=1.0, second=dk.vec2(3.0, 4.0)))
     new = Factors(first=5.0, second=dk.vec2(6.0, 7.0))
-    change(record._record, record._record.plan, lambda: record.set_param_at_index(0, new))
+    change(record._record, record._record.plan, lambda: record.set_param_at_index(0, new), 1)
     record.launch()
     assert y.numpy().tolist() == [35]
 
@@ -104,7 +108,7 @@ def test_a_value_of_a_sequence(change, of_sequence):
         dk.launch(scale, 2, [x, 3.0], [y])
     prepared = steps[0]._record
     plan = steps._program.plan if of_sequence else prepared.plan
-    change(prepared, plan, lambda: steps.set_param("a", 4.0))
+    change(prepared, plan, lambda: steps.set_param("a", 4.0), 2)
     steps.replay()
     assert y.numpy().tolist() == [4, 8]
 
