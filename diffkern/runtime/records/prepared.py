@@ -490,6 +490,8 @@ class Prepared:
         # Renewed before and after the change: a reader in between finds it outdated afterwards.
         self._renew()
         self._tell_users(of_arrays=True)
+        # All in one call: an interrupt, and a replay by another thread, comes between two calls. The former array is
+        # still in `before`.
         effects = chain(
             launch.putting(leaf, held), map(operator.setitem, (block,), (slice(offset, behind),), (packed,))
         )

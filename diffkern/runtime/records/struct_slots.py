@@ -39,8 +39,8 @@ class StructWriter:
         self._kind = kind
         self.slots = tuple(slots)
         # From the first of them to the end of the last: the part of the block that :meth:`packed` returns.
-        self.start = start = min(slot.offset for slot in slots)
-        self._end = max(slot.offset + slot.size for slot in slots)
+        self.start = start = min((slot.offset for slot in slots), default=0)
+        self._end = max((slot.offset + slot.size for slot in slots), default=0)
         fields = [(path[:-1], path[-1], slot) for path, slot in zip(names, slots, strict=True)]
         self._arrays = [(path, name, s.leaf) for path, name, s in fields if s.is_array]
         self._numbers = [
