@@ -7,7 +7,10 @@ A :class:`PackedLaunch` can run, run again, and be kept by a tape or a sequence.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import operator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from types import MappingProxyType
 from typing import Any
 
@@ -197,8 +200,17 @@ class PackedLaunch(Operation):
 
     def put(self, leaf: int, held: array) -> None:
         """Replace the array of a leaf by one of the same type."""
-        self.arrays[leaf], self.parts[leaf] = held, held._packed
-        self._merged = self._disjoint = None
+        deque(self.putting(leaf, held), maxlen=0)
+
+    def putting(self, leaf: int, held: array) -> Iterator[object]:
+        """Return an iterator that replaces the array of a leaf by one of the same type.
+
+        It runs no Python code, so that neither another thread nor an interrupt comes in between. Whoever runs it has to
+        keep the former array until then, which may run code when it ends.
+        """
+        lists: tuple[list[Any], ...] = self.arrays, self.parts
+        places = map(operator.setitem, lists, repeat(leaf), (held, held._packed))
+        return chain(places, map(setattr, repeat(self), ("_merged", "_disjoint"), repeat(None)))
 
     def with_log(self, log: Log) -> PackedLaunch:
         """Return the launch that writes what its adjoint needs to a new log.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffkern.runtime.native.builder import I32, I64, Code, Module, Word
+from diffkern.runtime.native.draw_ir import COUNTED, WATCH_WORDS
 from diffkern.runtime.native.steps_ir import RAISED, do_steps
 
 __all__ = ["PLAN_PORT", "add_device"]
@@ -158,11 +159,12 @@ def _run(m: Module, steps: Any) -> None:
     """A built-in function of the addresses of a plan and a stream (METH_FASTCALL); its result is a status."""
     made, c = m.routine("dk_device_run", 3, is_exported=True)
     plan, stream = _numbers(c, made.args[1], 2)
-    running, watch = c.add(plan, _PLAN_RUNNING), c.words(2)
+    running, watch = c.add(plan, _PLAN_RUNNING), c.words(WATCH_WORDS)
     # Counted in front of everything: a thread that changes the plan marks it stale and waits until no call is inside.
     c.atomic("add", running, 1, "acquire")
     # The driver may block, so that other Python threads run meanwhile.
     c.invoke("dk_let_python_run", watch)
+    c.store(running, watch, COUNTED)
     status = c.invoke(steps, plan, stream, watch)
     c.atomic("sub", running, 1, "release")
     c.invoke("dk_come_back", watch)
@@ -188,7 +190,7 @@ def _launch_at_once(m: Module, enter: Any, leave: Any, launch: Any) -> None:
     made, c = m.routine("dk_device_launch", 3, is_exported=True)
     port, *numbers = _numbers(c, made.args[1], 6)
     block = c.load(made.args[1], 48)
-    kept, watch = c.words(5), c.words(2)
+    kept, watch = c.words(5), c.words(WATCH_WORDS)
     for k, number in enumerate(numbers):
         c.store(number, kept, 8 * k)
     size = c.invoke("PyBytes_Size", block)

@@ -13,15 +13,19 @@ from llvmlite import ir
 
 from diffkern.runtime.native.builder import I32, I64, VOID, Code, Module
 
-__all__ = ["add_digest"]
+__all__ = ["digest_ir"]
 
 _FACTOR = 11400714785074694791
 _STATES, _LANES = 4, 4  # states that do not wait for each other, of so many words
 _VECTOR = ir.VectorType(I64, _LANES)
 
 
-def add_digest(m: Module) -> None:
-    """Add ``dk_digest_bytes``, a kernel whose block has the source, the target of the digests, and the chunk length."""
+def digest_ir() -> str:
+    """Return the text of a module with ``dk_digest_bytes``.
+
+    That is a kernel whose block has the source, the target of the digests, and the chunk length.
+    """
+    m = Module("diffkern.digest")
     made, c = m.function("dk_digest_bytes", VOID, [I64] * 3, is_exported=True)
     block, low, high = made.args
     source, target, chunk = c.loads(block, 3)
@@ -53,6 +57,7 @@ def add_digest(m: Module) -> None:
         total.set(_mixed(c, total.get(), c.load8(source, k)))
     c.store(total.get(), target, c.mul(c.div(low, chunk), 8))
     c.b.ret_void()
+    return str(m)
 
 
 def _mixed(c: Code, state: Any, taken: Any) -> Any:

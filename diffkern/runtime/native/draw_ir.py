@@ -11,23 +11,26 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from diffkern.runtime.native.builder import Code, Module, Word
+from diffkern.runtime.native.builder import Code, Module, Variable, Word
 from diffkern.runtime.native.waking_ir import note_end
 
 __all__ = [
     "BLOCKS",
     "CHUNK",
     "COUNT",
+    "COUNTED",
     "CURSOR",
     "FINISHED",
     "FN",
     "JOB_BYTES",
     "LINK",
+    "LOST",
     "OWNED",
     "RATES_BYTES",
     "REFS",
     "SHARE",
     "UPDATES",
+    "WATCH_WORDS",
     "Looks",
     "add_draws",
     "add_interrupted",
@@ -46,8 +49,11 @@ FN, BLOCKS, STRIDE, N, CHUNK, FIRST, STEP, COUNT, SHARE, LINK, REFS, FINISHED, O
 CURSOR, JOB_BYTES = 128, 192
 _MOST_AT_ONCE = 64
 # A watch for signals, of a thread whose lock of the interpreter is given back: the thread's state, to take the lock
-# again, and when to look next; 0 before the first look.
-DUE = 8
+# again; when to look next, 0 before the first look; and the word that counts this call of a plan as in progress, or 0.
+DUE, COUNTED = 8, 16
+WATCH_WORDS = 3
+LOST = 2
+"""What ``dk_interrupted`` returns in the child of a fork for a run that cannot be finished there."""
 _LOOK_NS = 100_000_000
 _QUICK_NS = 1_000_000
 _BETWEEN_LOOKS = 4  # chunks at most, of one thread: a look at the clock takes a tenth of the time of a short chunk
@@ -60,6 +66,10 @@ _LONGEST = 2**50  # nanoseconds
 _SELDOM = 32  # one in so many runs begins as a quick one, whatever is known: a power of 2
 _PATIENCE = 8
 _WAIT_NS = 20_000_000  # threads seldom wait longer for a processor
+_LOST_MESSAGE = (
+    "a signal handler forked the process during a launch, which this child cannot finish: other threads had a part in "
+    "it, and the arrays that it writes are half done; fork between launches, or end the child within the handler"
+)
 ALONE, SHARED = "alone_rates", "shared_rates"
 """The time of an element for a thread alone on a job, and for all threads where they update shared elements."""
 
@@ -144,7 +154,11 @@ def _draw(m: Module, interrupted: Any) -> Any:
             drawn.set(c.add(drawn.get(), 1))
             are_left = c.any(c.compare("<", drawn.get(), end), c.compare("<", c.atomic_load(cursor), count))
             with c.when(c.all(c.compare("!=", watch, 0), are_left)), looks.due() as time:
-                raised = c.compare("!=", c.invoke(interrupted, watch, time), 0)
+                found = c.invoke(interrupted, watch, time, job)
+                # The slot of a job that is lost may be another job's by now: nothing of it may be touched.
+                with c.when(c.compare("==", found, LOST)):
+                    c.leave(1)
+                raised = c.compare("!=", found, 0)
                 # Drawing all that is left keeps other threads from beginning more; those chunks count as finished,
                 # unrun.
                 with c.when(raised):
@@ -269,13 +283,14 @@ def doubt(c: Code, fields: list[Word]) -> None:
     _note(c, SHARED, fields[0], c.sub(rate, c.b.lshr(rate, c.word(_PATIENCE))))
 
 
-def add_interrupted(m: Module, come_back: Any) -> Any:
-    """``interrupted(watch, time)``: let Python handle signals if it is time to.
+def add_interrupted(m: Module, come_back: Any, slots_bytes: int) -> Any:
+    """``interrupted(watch, time, job)``: let Python handle signals if it is time to; the job is 0 between two jobs.
 
-    Returns whether a handler has raised an exception, which is pending then.
+    Returns not 0 if there is an exception, which is pending then: of a handler, or because a handler has forked, this
+    is the child, and other threads had a part in the job. In the latter case the result is ``LOST``.
     """
-    made, c = m.routine("dk_interrupted", 2)
-    watch, time = made.args
+    made, c = m.routine("dk_interrupted", 3)
+    watch, time, job = made.args
     due = c.load(watch, DUE)
     with c.when(c.compare("<", time, due)):
         c.leave(0)
@@ -285,9 +300,31 @@ def add_interrupted(m: Module, come_back: Any) -> Any:
         c.store(c.choose(handles, later, _NEVER), watch, DUE)
         c.leave(0)
     c.store(later, watch, DUE)
+    # Only the main thread comes here, and only its runs are alone: these are those that it is in the middle of.
+    forks, lone = c.load(c.named("forks")), c.atomic_load(c.named("sole"))
     # Handlers run in Python, for which the interpreter's lock has to be taken, and is given back afterwards.
     c.invoke(come_back, watch)
-    raised = c.invoke("PyErr_CheckSignals")
+    raised = c.variable(c.invoke("PyErr_CheckSignals"))
+    with c.when(c.compare("!=", c.load(c.named("forks")), forks)):
+        _go_on_in_child(c, watch, job, slots_bytes, lone, raised)
     c.store(c.invoke("PyEval_SaveThread"), watch)
-    c.leave(raised)
+    c.leave(raised.get())
     return made
+
+
+def _go_on_in_child(c: Code, watch: Word, job: Word, slots_bytes: int, lone: Word, raised: Variable) -> None:
+    """Count what goes on in the child of a fork, where nothing is counted; an error if it cannot be finished."""
+    # The forking thread's own calls do not end with the fork, and subtract themselves from these counts when they do.
+    counted = c.load(watch, COUNTED)
+    with c.when(c.compare("!=", counted, 0)):
+        c.atomic("add", counted, 1, "acquire")
+    c.atomic("xchg", c.named("sole"), lone, "seq_cst")
+    # Chunks that workers had begun are half done, and which these were is not known. And a run that is alone does not
+    # update atomically, so that it must not go on beside threads that the handler has started.
+    is_shared = c.b.icmp_unsigned("<", c.sub(job, c.named("jobs")), c.word(slots_bytes))
+    others = c.compare("!=", c.atomic_load(c.named("others"), ordering="seq_cst"), 0)
+    with c.when(c.any(is_shared, c.all(c.compare("!=", lone, 0), others))):
+        with c.when(c.compare("==", raised.get(), 0)):
+            message = c.address(c.module.string(_LOST_MESSAGE))
+            c.invoke("PyErr_SetString", c.load(c.named("PyExc_RuntimeError")), message)
+        raised.set(LOST)

@@ -8,11 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from diffkern.runtime.native.builder import I32, I64, VOID, Module
-from diffkern.runtime.native.draw_ir import DUE
+from diffkern.runtime.native.draw_ir import COUNTED, DUE, WATCH_WORDS
 
 __all__ = ["add_come_back", "add_leave_python", "add_native_entry", "add_python_entry"]
-
-_WATCH_WORDS = 2
 
 
 def add_native_entry(m: Module, run: Any) -> None:
@@ -33,7 +31,7 @@ def add_python_entry(m: Module, run: Any, let_python_run: Any, come_back: Any) -
     # One check for all seven conversions: an exception stays pending.
     with c.when(c.compare("!=", c.invoke("PyErr_Occurred"), 0)):
         c.leave(0)
-    watch = c.words(_WATCH_WORDS)
+    watch = c.words(WATCH_WORDS)
     c.invoke(let_python_run, watch)
     status = c.invoke(run, *numbers, watch)
     c.invoke(come_back, watch)
@@ -47,6 +45,7 @@ def add_leave_python(m: Module) -> Any:
     made, c = m.function("dk_let_python_run", VOID, [I64])
     c.store(c.invoke("PyEval_SaveThread"), made.args[0])
     c.store(0, made.args[0], DUE)
+    c.store(0, made.args[0], COUNTED)
     c.b.ret_void()
     return made
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from diffkern.runtime.native.builder import Module
 from diffkern.runtime.native.device_ir import add_device
-from diffkern.runtime.native.digest_ir import add_digest
 from diffkern.runtime.native.pool_ir import add_pool
 from diffkern.runtime.native.replay_ir import add_replay
 from diffkern.runtime.native.scope_ir import add_scope
@@ -20,5 +19,4 @@ def runtime_ir(max_workers: int, platform: str, machine: str) -> str:
     add_replay(m, add_device(m))
     add_setter(m)
     add_scope(m)
-    add_digest(m)
     return str(m)

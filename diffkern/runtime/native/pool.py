@@ -39,7 +39,7 @@ _SPIN_NS = 50_000
 
 _BUILT_INS = (
     "dk_replay_call", "dk_replay_run", "dk_step_run", "dk_copy_bytes", "dk_clear_bytes", "dk_add_f32", "dk_add_f64",
-    "dk_set_param", "dk_scope_setup", "dk_scope_put", "dk_scope_enter", "dk_scope_leave", "dk_digest_bytes",
+    "dk_set_param", "dk_put_idle", "dk_scope_setup", "dk_scope_put", "dk_scope_enter", "dk_scope_leave",
     "dk_device_run", "dk_device_launch",
 )  # fmt: skip
 
@@ -48,7 +48,7 @@ _SHARED = "dk_pool_shared"
 # The modules that make the native code: kept object code depends on them.
 PARTS = (
     "module", "waking", "waiting", "draw", "queue", "workers", "entries", "pool", "copies", "replay", "device", "steps",
-    "setter", "scope", "digest",
+    "setter", "scope",
 )  # fmt: skip
 
 _Entry = Callable[[int, int, int, int, int, int, int], int]

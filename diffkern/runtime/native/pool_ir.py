@@ -96,7 +96,7 @@ def add_pool(m: Module, most: int, platform: str, machine: str) -> None:
     spin = add_spin(m, now, machine.lower())
     let_python_run, come_back = add_leave_python(m), add_come_back(m)
     m.exported_word("dk_pool_shared")  # jobs that workers were told of; guarded by the mutex
-    draw, draw_quickly = add_draws(m, add_interrupted(m, come_back))
+    draw, draw_quickly = add_draws(m, add_interrupted(m, come_back, SLOTS * JOB_BYTES))
     _claim(m)
     share = _share(m, draw, spin, add_start(m, add_worker(m, draw, spin), mac))
     run = _run(m, "dk_pool_cut", draw, draw_quickly, share)
@@ -126,6 +126,7 @@ def _variables(m: Module, most: int) -> None:
     m.room("others", 8)  # whether other threads than the main one run programs that update elements
     m.room("sole", 8)  # runs of the main thread that are alone in that
     m.room("main", 8)  # the thread of Python that handles signals
+    m.room("forks", 8)  # differs between a process and its child
 
 
 def _reset(m: Module, most: int) -> None:
@@ -144,6 +145,8 @@ def _reset(m: Module, most: int) -> None:
     for name in ("queue", IDLE, "waiters", "live", "others", "sole", SIGNALLED, "submitter_at"):
         c.store(0, c.named(name))
     c.store(FIRST_NS, c.named(ARRIVAL))
+    # A run that is interrupted by a handler that forks learns from this that it goes on in the child.
+    c.bump(c.named("forks"), 1)
     c.b.ret_void()
 
 
@@ -286,12 +289,17 @@ def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
     made, c = m.routine("dk_share", 3)
     given, workers, watch = made.args
     *fields, count = c.loads(given, 8)
+    forks = c.load(c.named("forks"))
     slot = submit(c, given, workers, start_workers)
     job = c.choose(c.compare("!=", slot, 0), slot, given)
     start = c.invoke("dk_now")
     drawn = c.invoke(draw, job, watch)
     settled = c.b.lshr(drawn, c.word(1))
     learn_shared(c, given, fields, c.sub(c.invoke("dk_now"), start), settled)
+    # In the child of a fork the slot is not this job's any more; an exception is pending.
+    is_child = c.compare("!=", c.load(c.named("forks")), forks)
+    with c.when(c.all(c.compare("!=", slot, 0), is_child)):
+        c.leave(2)
     with c.when(c.compare("!=", slot, 0)):
         # Out of the queue before waiting: no worker may join any more, so that `finished` reaches the count for good.
         withdraw(c, slot)
@@ -303,7 +311,8 @@ def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
         c.atomic_store(0, c.add(slot, OWNED), "release")
     end = c.invoke("dk_now")
     note_end(c, end)
-    with c.when(c.compare("!=", c.load(given, UPDATES), 0)):
+    # A run that got no slot was not shared, and has drawn its chunks from the given job.
+    with c.when(c.all(c.compare("!=", slot, 0), c.compare("!=", c.load(given, UPDATES), 0))):
         chunks = c.sub(count, c.load(given, CURSOR))
         learn(c, SHARED, fields, c.sub(end, start), c.max(chunks, 1))
     c.leave(_status(c, drawn))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import itertools
+import operator
 import os
 import time
 import weakref
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "Plan", "Stamp", "Step", "Steps", "address_of", "copied",
-    "function_address", "replaced",
+    "done_while_idle", "function_address", "replaced",
 ]  # fmt: skip
 
 # Reasons for a call to go to Python.
@@ -252,18 +253,23 @@ class Plan:
                 self._coming.remove(waits)
 
     def become(self, other: Plan) -> None:
-        """Take over the steps of another plan; the built-in stays the same. No call may be in progress.
+        """Take over the steps of another plan, once no call is in progress; the built-in stays the same.
 
         An interrupt leaves the plan as it was, or sends its calls to Python, which has to repeat this.
         """
         taken = words("q", other.words)
         # These two words belong to the calls of this plan and not to the steps.
-        taken[_RUNNING], taken[_TIMES] = self.words[_RUNNING], self.words[_TIMES]
+        taken[_RUNNING], taken[_TIMES] = 0, self.words[_TIMES]
         self.flag(STALE)
-        self._given, self.noted, self._kept = other._given, other.noted, (other._kept, other)
+        # A call that another thread has begun before the flag was there runs the former steps to their end.
+        former = self._given, self._counters, self._steps, self._times, self._kept
+        self._given, self.noted, self._kept = other._given, other.noted, (other._kept, other, former)
         self._counters, self._steps, self._times = other._counters, other._steps, other._times
         # In one assignment, and last: it also clears the flag, when everything that the words point to is in place.
-        self.words[:] = taken
+        exchange = map(operator.setitem, (self.words,), (slice(None),), (taken,))
+        while not done_while_idle((self,), exchange):
+            time.sleep(0)
+        self._kept = (other._kept, other)
 
     def renew(self) -> None:
         """Accept the steps as current after all."""
@@ -311,6 +317,20 @@ class Plan:
         raise step.port.failure(status, step.kind, step.title)
 
 
+_in_progress = operator.itemgetter(_RUNNING)
+
+
+def done_while_idle(plans: Iterable[Plan], effects: Iterable[object]) -> bool:
+    """Run an iterator, of None alone, to its end if no call of some plans is in progress; return whether it was run.
+
+    Between the look at the plans and the end of the iterator no call can begin, if the iterator runs functions of the
+    interpreter in C alone: calls begin with the interpreter's lock held, which other threads get between two
+    instructions of Python. An interrupt does not come in between either.
+    """
+    # One call for both: it ends at the first count that is not zero, when the effects have not begun.
+    return not any(itertools.chain(map(_in_progress, [plan.words for plan in plans]), effects))
+
+
 def _noted(steps: Sequence[Step] | Sequence[DeviceStep]) -> tuple[str, ...]:
     """Return the names that a device notes for steps that were begun."""
     names = [noted for step in steps if (noted := getattr(step, "noted", ""))]
@@ -333,7 +353,8 @@ def _run(plan: int) -> None:
 
 
 def _after_fork() -> None:
-    # Calls that were in progress are those of threads that the child does not have.
+    # Calls that were in progress are those of threads that the child does not have. One that goes on, as a signal
+    # handler forks in the middle of it, counts itself again.
     for plan in list(_plans):
         plan.words[_RUNNING] = 0
 

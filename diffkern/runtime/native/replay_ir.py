@@ -16,7 +16,7 @@ from diffkern.contracts import abi
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Module, Variable, Word
 from diffkern.runtime.native.copies_ir import add_copied_runs
 from diffkern.runtime.native.device_ir import PLAN_PORT
-from diffkern.runtime.native.draw_ir import SHARED, is_better_alone, learn
+from diffkern.runtime.native.draw_ir import COUNTED, SHARED, WATCH_WORDS, is_better_alone, learn
 from diffkern.runtime.native.steps_ir import do_steps
 
 __all__ = ["add_replay"]
@@ -35,7 +35,6 @@ _FOLLOWERS, _NOTE = 80, 88
 # what is replaced in the block: 0 how many words; then for each its place in the block, and what stands there instead.
 _STEP_WORDS = 11
 _SIZE, _N, _FINISH, _CHUNKS, _COPIED, _REPLACED = 16, 24, 56, 64, 72, 80
-_WATCH_WORDS = 2
 
 
 def add_replay(m: Module, device_steps: Any) -> None:
@@ -128,7 +127,7 @@ def _run_step(m: Module, run: Any) -> None:
     """A built-in function of the address of a step, which it runs."""
     made, c = m.routine("dk_step_run", 3, is_exported=True)
     step = c.invoke("PyLong_AsLongLong", c.load(made.args[1]))
-    watch = c.words(_WATCH_WORDS)
+    watch = c.words(WATCH_WORDS)
     c.invoke("dk_let_python_run", watch)
     status = c.invoke(run, step, watch)
     c.invoke("dk_come_back", watch)
@@ -163,11 +162,12 @@ def _leave(c: Code, status: Word) -> None:
 def _run(m: Module, steps: Any) -> None:
     """A built-in function without arguments that runs the plan, whatever its flags."""
     made, c = m.routine("dk_replay_run", 3, is_exported=True)
-    plan, watch = _plan(c, made.args[0]), c.words(_WATCH_WORDS)
+    plan, watch = _plan(c, made.args[0]), c.words(WATCH_WORDS)
     running = c.add(plan, _RUNNING)
     # A call in progress as any other: whoever changes a block waits for it.
     c.atomic("add", running, 1, "acquire")
     c.invoke("dk_let_python_run", watch)
+    c.store(running, watch, COUNTED)
     status = c.invoke(steps, plan, watch)
     c.atomic("sub", running, 1, "release")
     c.invoke("dk_come_back", watch)
@@ -188,8 +188,9 @@ def _call_device(m: Module, steps: Any) -> Any:
     with c.when(c.compare("!=", stamp, 0)), c.when(c.compare("!=", c.load(stamp), c.load(plan, _EXPECTED))):
         c.leave(-1)
     running = _begin(c, plan)
-    watch = c.words(_WATCH_WORDS)
+    watch = c.words(WATCH_WORDS)
     c.invoke("dk_let_python_run", watch)
+    c.store(running, watch, COUNTED)
     status = c.invoke(steps, plan, 0, watch)
     c.atomic("sub", running, 1, "release")
     c.invoke("dk_come_back", watch)
@@ -238,8 +239,9 @@ def _call(m: Module, steps: Any, call_device: Any) -> None:
         slow = c.invoke("PyTuple_GetItem", itself, 1)
         c.leave(c.invoke("PyObject_Vectorcall", slow, arguments, count, names))
     running = _begin(c, plan)
-    watch = c.words(_WATCH_WORDS)
+    watch = c.words(WATCH_WORDS)
     c.invoke("dk_let_python_run", watch)
+    c.store(running, watch, COUNTED)
     status = c.invoke(steps, plan, watch)
     c.atomic("sub", running, 1, "release")
     c.invoke("dk_come_back", watch)

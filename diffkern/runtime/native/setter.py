@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Plan, address_of
 
-__all__ = ["Setter", "Slot"]
+__all__ = ["Setter", "Slot", "put_while_idle"]
 
 _ATTRIBUTES = ("_key", "_packed", "_writable", "_memory", "_where")
 _ALONE = "_alone"
@@ -141,6 +141,24 @@ class Setter:
         self._table[7] = id(_ALONE if only_alone else _ATTRIBUTES[1])
         # Cleared last: from here on native code reads the table.
         self._table[0] = 0
+
+
+def put_while_idle(plan: Plan, block: bytearray) -> Callable[[int, bytes], object]:
+    """Return a function of an offset and bytes, which have to fit, that writes them to a block.
+
+    Its result is false, and nothing was written, if a call of the plan is in progress. None can begin until the bytes
+    are written.
+    """
+    address = pool.functions().get("dk_put_idle", 0)
+    if not address:
+
+        def put(offset: int, packed: bytes) -> bool:
+            block[offset : offset + len(packed)] = packed
+            return True
+
+        return put
+    definition = pool.method(b"put_while_idle", address, pool.METH_FASTCALL)
+    return pool.built_in(definition, (plan.words.buffer_info()[0], address_of(block), plan, block))
 
 
 def _entry(slot: Slot, start: int, plan: Plan) -> tuple[int, int, int, int, int, int]:

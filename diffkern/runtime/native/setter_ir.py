@@ -3,7 +3,8 @@
 ``dk_set_param`` is a Python built-in function of an index and a value, over tables that Python fills. It writes
 numbers, and arrays of the type that is there, into the argument block, and calls a Python function for everything else:
 other values, a call in progress, a third argument. A built-in's ``self`` is a tuple (address of the table, Python
-function, owner of the memory). :mod:`diffkern.runtime.native.setter` fills the tables and describes the words.
+function, owner of the memory). ``dk_put_idle`` writes bytes that Python has packed, if no call is in progress.
+:mod:`diffkern.runtime.native.setter` fills the tables and describes the words.
 """
 
 from __future__ import annotations
@@ -31,8 +32,28 @@ _INFINITY = float("inf")
 
 
 def add_setter(m: Module) -> None:
-    """Add ``dk_set_param``, a method with METH_FASTCALL and METH_KEYWORDS."""
+    """Add ``dk_set_param``, with METH_FASTCALL and METH_KEYWORDS, and ``dk_put_idle``, with METH_FASTCALL."""
     _Setter(m).write()
+    _put_idle(m)
+
+
+def _put_idle(m: Module) -> None:
+    """A built-in of an offset and bytes; its ``self`` is a tuple (address of the plan, address of the block).
+
+    Returns True, or None if a call is in progress, and nothing was written.
+    """
+    made, c = m.routine("dk_put_idle", 3, is_exported=True)
+    itself, arguments, _ = made.args
+    plan, block = (c.invoke("PyLong_AsVoidPtr", c.invoke("PyTuple_GetItem", itself, k)) for k in range(2))
+    # The interpreter's lock is held from here to the end, so that no call can begin in between.
+    with c.when(c.compare("!=", c.atomic_load(plan, 8, "acquire"), 0)):
+        c.leave_none()
+    offset, packed = c.loads(arguments, 2)
+    target = c.add(block, c.invoke("PyLong_AsVoidPtr", offset))
+    c.copy(target, c.add(packed, _CONTENTS), c.invoke("PyBytes_Size", packed))
+    true = c.named("_Py_TrueStruct")
+    c.invoke("Py_IncRef", true)
+    c.leave(true)
 
 
 def _attribute(m: Module) -> Any:

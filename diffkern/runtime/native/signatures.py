@@ -35,7 +35,14 @@ SIGNATURES: Final[dict[str, str]] = {
     "llvm.fabs.f32": "ff", "llvm.fabs.f64": "dd", "llvm.x86.sse2.pause": "v", "llvm.aarch64.hint": "vi",
 }  # fmt: skip
 
-DATA: Final = ("PyExc_TypeError", "PyFloat_Type", "PyLong_Type", "_Py_NoneStruct", "_Py_TrueStruct")
+DATA: Final = (
+    "PyExc_RuntimeError",
+    "PyExc_TypeError",
+    "PyFloat_Type",
+    "PyLong_Type",
+    "_Py_NoneStruct",
+    "_Py_TrueStruct",
+)
 """Variables of Python, by their addresses."""
 
 EXTERNAL_NAMES: Final[frozenset[str]] = frozenset(name for name in SIGNATURES if not name.startswith("llvm.")).union(

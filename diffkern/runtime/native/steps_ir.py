@@ -52,7 +52,7 @@ def do_steps(
         status.set(do(c.add(steps, c.mul(done.get(), 8 * words)), done.get()))
         stop(c.compare("!=", status.get(), 0))
         done.set(c.add(done.get(), 1))
-        with looks.due() as time, c.when(c.compare("!=", c.invoke("dk_interrupted", watch, time), 0)):
+        with looks.due() as time, c.when(c.compare("!=", c.invoke("dk_interrupted", watch, time, 0), 0)):
             status.set(RAISED)
         stop(c.compare("!=", status.get(), 0))
     return status.get()

@@ -77,9 +77,17 @@ def add_waking(m: Module, platform: str) -> None:
 
 
 def _processor(m: Module, platform: str) -> None:
-    """``processor()``: the number of the processor that this thread runs on; it may be on another one right after."""
+    """``processor()``: the number of the processor that this thread runs on; it may be on another one right after.
+
+    -1 if it is not known.
+    """
     _, c = m.routine("dk_processor", 0)
-    c.leave(c.invoke("sched_getcpu") if platform.startswith("linux") else c.word(-1))
+    if platform.startswith("linux"):
+        number = c.invoke("sched_getcpu")
+        # An int of -1, where the system does not say, comes as an unsigned number of 32 bits.
+        c.leave(c.choose(c.compare("<", number, 1 << 31), number, -1))
+    else:
+        c.leave(-1)
 
 
 def _move_away(m: Module, platform: str) -> None:
@@ -91,7 +99,7 @@ def _move_away(m: Module, platform: str) -> None:
     _, c = m.routine("dk_move_away", 0)
     if platform.startswith("linux"):
         here, allowed = c.invoke("dk_processor"), c.words(_MASK_BYTES // 8)
-        with c.when(c.compare(">=", here, 8 * _MASK_BYTES)):
+        with c.when(c.b.icmp_unsigned(">=", here, c.word(8 * _MASK_BYTES))):
             c.leave(0)
         with c.when(c.compare("==", c.invoke("sched_getaffinity", 0, _MASK_BYTES, allowed), 0)):
             place = c.add(allowed, c.mul(c.b.lshr(here, c.word(6)), 8))

@@ -12,9 +12,8 @@ import ctypes
 import operator
 import struct
 import weakref
-from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain, repeat
 from types import NoneType
 from typing import Any
 
@@ -44,8 +43,8 @@ from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.operation import submit
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
-from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps
-from diffkern.runtime.native.setter import Setter, Slot
+from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps, done_while_idle
+from diffkern.runtime.native.setter import Setter, Slot, put_while_idle
 from diffkern.runtime.records.form import Form, Packed
 from diffkern.runtime.records.struct_slots import StructWriter, struct_writer
 
@@ -92,6 +91,7 @@ class Prepared:
         self._slots: list[Slot] = []
         self._writers: dict[int, StructWriter] = {}
         self._numbers: dict[int, tuple[int, Callable[[Any], bytes]]] = {}
+        self._put: Callable[[int, bytes], object] | None = None
         self._searched = False
         self._places = {p.name: p.index for p in launch.kernel.parameters}
         self.stream = None if stream is None or (stream.is_default and stream.device.is_cpu) else stream
@@ -183,6 +183,7 @@ class Prepared:
                 pack = launch.kernel.parameters[index].pack
                 if pack is not None:
                     self._numbers[index] = found[0].offset, pack
+        self._put = put_while_idle(self.plan, block)
         self.setter.open(quick, self.plan, block, launch.arrays, launch.executable.may_share)
 
     def _are_alone(self) -> bool:
@@ -199,7 +200,7 @@ class Prepared:
         if self.setter.changed:
             self._catch_up()
         self.setter.close()
-        self._searched, self._slots, self._writers, self._numbers = False, [], {}, {}
+        self._searched, self._slots, self._writers, self._numbers, self._put = False, [], {}, {}, None
 
     def _slot(self, index: int, leaf: int) -> Slot | None:
         launch = self._form.launch
@@ -287,6 +288,19 @@ class Prepared:
         if self._users:
             for user in self._living():
                 user.plan.wait_idle()
+
+    def _when_idle(self, effects: Iterator[object], members: Sequence[Prepared] = ()) -> None:
+        """Run an iterator, of functions in C alone, while no call is in progress that reads the blocks."""
+        while True:
+            for member in members or (self,):
+                member._wait_idle()
+            plans = [member.plan for member in members or (self,)]
+            for member in members or (self,):
+                if member._users:
+                    plans += [user.plan for user in member._living() if user.plan not in plans]
+            # Another thread may have begun a call since.
+            if done_while_idle(plans, effects):
+                return
 
     # -- running -----------------------------------------------------------------------------------------------------
 
@@ -384,10 +398,17 @@ class Prepared:
 
     def _write_quickly(self, index: int, value: Any) -> bool:
         """Write a struct, or a NumPy number, to the block; return whether it was one that fits."""
-        writer = self._writers.get(index)
+        put, writer = self._put, self._writers.get(index)
+        if put is None:
+            return False
         if writer is not None:
+            made = writer.packed(value, self._form.block, self._form.launch.arrays)
+            if made is None:
+                return False
             self._wait_idle()
-            return writer.write(value, self._form.block, self._form.launch.arrays)
+            while not put(writer.start, made):  # another thread has begun a call since
+                self._wait_idle()
+            return True
         slot = self._numbers.get(index)
         if slot is None or not isinstance(value, (np.floating, np.integer)):
             return False
@@ -396,7 +417,8 @@ class Prepared:
         except (struct.error, OverflowError):  # said in words on the longer way
             return False
         self._wait_idle()
-        self._form.block[slot[0] : slot[0] + len(packed)] = packed
+        while not put(slot[0], packed):
+            self._wait_idle()
         return True
 
     def gradients(self, values: dict[int, Any], check: bool = True) -> dict[int, array | None]:
@@ -468,11 +490,14 @@ class Prepared:
         # Renewed before and after the change: a reader in between finds it outdated afterwards.
         self._renew()
         self._tell_users(of_arrays=True)
-        # An interrupt comes between two calls; from here on there is none.
+        # All in one call: an interrupt, and a replay by another thread, comes between two calls. The former array is
+        # still in `before`.
+        effects = chain(
+            launch.putting(leaf, held), map(operator.setitem, (block,), (slice(offset, behind),), (packed,))
+        )
         if counter is not None and other:
-            counters[counter] = address
-        launch.put(leaf, held)
-        block[offset:behind] = packed
+            effects = chain(map(operator.setitem, (counters,), (counter,), (address,)), effects)
+        self._when_idle(effects)
         if self._searched and not self._are_alone():
             self._forget_slots()
         self._renew()
@@ -548,8 +573,8 @@ class Prepared:
             if offset is not None:
                 goals.append(member._form.block)
                 places.append(slice(offset, offset + len(packed)))
-        # All in one call: an interrupt comes between two calls.
-        deque(map(operator.setitem, goals, places, repeat(packed)), maxlen=0)
+        # All in one call: an interrupt, and a replay by another thread, comes between two calls.
+        self._when_idle(map(operator.setitem, goals, places, repeat(packed)), members)
         for member in members:
             member._renew()
             member.gather(leaf)

@@ -1,4 +1,4 @@
-"""Writers of struct parameters into the argument block of a prepared launch, field by field.
+"""Packers of struct parameters for the argument block of a prepared launch, field by field.
 
 From the type of a struct and the places of its leaves a writer is made. It takes an instance of the same struct with
 the same arrays as before, and refuses every other, which has to be bound in full. An instance checks its fields when
@@ -33,34 +33,37 @@ class StructWriter:
         Their places in the block.
     """
 
-    __slots__ = ("_arrays", "_kind", "_numbers", "_vectors", "slots")
+    __slots__ = ("_arrays", "_end", "_kind", "_numbers", "_vectors", "slots", "start")
 
     def __init__(self, kind: type, names: Sequence[tuple[str, ...]], slots: Sequence[Slot]) -> None:
         self._kind = kind
         self.slots = tuple(slots)
+        # From the first of them to the end of the last: the part of the block that :meth:`packed` returns.
+        self.start = start = min((slot.offset for slot in slots), default=0)
+        self._end = max((slot.offset + slot.size for slot in slots), default=0)
         fields = [(path[:-1], path[-1], slot) for path, slot in zip(names, slots, strict=True)]
         self._arrays = [(path, name, s.leaf) for path, name, s in fields if s.is_array]
         self._numbers = [
-            (path, name, struct.Struct("=" + FORMATS[s.key]).pack_into, s.offset)
+            (path, name, struct.Struct("=" + FORMATS[s.key]).pack_into, s.offset - start)
             for path, name, s in fields
             if not s.is_array and s.key
         ]
-        self._vectors = [(path, name, s.offset) for path, name, s in fields if not s.is_array and not s.key]
+        self._vectors = [(path, name, s.offset - start) for path, name, s in fields if not s.is_array and not s.key]
 
-    def write(self, value: Any, block: bytearray, arrays: Sequence[Any]) -> bool:
-        """Write an instance to the block; return False, and write nothing, if its arrays are different ones."""
+    def packed(self, value: Any, block: bytearray, arrays: Sequence[Any]) -> bytes | None:
+        """Return what an instance makes of its place in the block; None if its arrays are different ones."""
         if type(value) is not self._kind:
-            return False
-        # All arrays are compared before anything is written, so that a refused instance leaves the block as it was.
+            return None
         for path, name, leaf in self._arrays:
             if _owner(value, path)[name] is not arrays[leaf]:
-                return False
+                return None
+        made = block[self.start : self._end]
         for path, name, pack_into, offset in self._numbers:
-            pack_into(block, offset, _owner(value, path)[name])
+            pack_into(made, offset, _owner(value, path)[name])
         for path, name, offset in self._vectors:
             data = _owner(value, path)[name].tobytes()
-            block[offset : offset + len(data)] = data
-        return True
+            made[offset : offset + len(data)] = data
+        return bytes(made)
 
 
 def struct_writer(t: Struct, slots: Sequence[Slot]) -> StructWriter | None:

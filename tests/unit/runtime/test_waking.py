@@ -67,8 +67,9 @@ done:
   ret void
 }
 """
-# On which processor a thread runs: always the same one, or each thread on another.
+# On which processor a thread runs: always the same one, it is not known which, or each thread on another.
 TOGETHER = "define i32 @sched_getcpu() {\n  ret i32 0\n}\n"
+UNKNOWN = "define i32 @sched_getcpu() {\n  ret i32 -1\n}\n"
 APART = """
 define i32 @sched_getcpu() {
   %slot = alloca i64
@@ -245,6 +246,17 @@ def test_a_worker_on_the_processor_of_the_submitter_is_of_no_use(together: OwnPo
     assert together.spend(25_000, 8) == 1
     together.wait(workers)
     assert together.arrival.value == 10_000 + (MOST - 10_000) // 4
+
+
+def test_a_worker_on_a_processor_that_is_not_known_counts_by_its_time(workers: int) -> None:
+    unknown = OwnPool(UNKNOWN)
+    unknown.start(workers)
+    know(unknown, workers, 25_000, 8)
+    unknown.arrival.value = 10_000
+    assert unknown.spend(25_000, 8) == 1
+    unknown.wait(workers)
+    assert unknown.arrival.value <= 10_000 + (8 * 25_000 - 10_000) // 4  # it has come before the end of the job
+    unknown.end()
 
 
 def test_a_worker_that_comes_at_once_makes_waking_quicker(apart: OwnPool, workers: int) -> None:
