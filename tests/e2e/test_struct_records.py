@@ -97,3 +97,19 @@ def test_sequence_with_copies_fills_and_backward():
     assert items.grad.numpy()["a"].tolist() == [2.0, 2.0]
     assert items.grad.numpy()["v"].tolist() == [[0.0, 10.0], [0.0, 20.0]]
     assert "items.a" in str(sequence)
+
+
+@dk.kernel
+def of_vector(s: Settings, v: dk.vec2, y: dk.array(dtype=float)):
+    y[0] = s.scale * v[1]
+
+
+def test_a_struct_without_its_array():
+    y = dk.zeros(1)
+    record = dk.launch(of_vector, 1, [Settings(2.0, None), dk.vec2(1.0, 3.0)], [y], record_cmd=True)
+    record.launch()
+    assert y.numpy()[0] == 6.0
+    for scale in (5.0, 7.0):
+        record.set_param_at_index(0, Settings(scale, None))
+        record.launch()
+        assert y.numpy()[0] == 3.0 * scale

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from diffkern.ir.structs import FieldType, Struct, StructArray, declared
-from diffkern.ir.types import STORAGE_ONLY, Mat, Scalar, Vec, scalar_of, value_type
+from diffkern.ir.types import STORAGE_ONLY, Array, Mat, Scalar, Vec, scalar_of, value_type
 from diffkern.lang.structs import class_of
 from diffkern.runtime.launch.value_bytes import FORMATS
 from diffkern.runtime.native.setter import Slot
@@ -77,15 +77,16 @@ def struct_writer(t: Struct, slots: Sequence[Slot]) -> StructWriter | None:
         The places of its leaves. Their keys are ignored.
     """
     names: list[tuple[str, ...]] = []
-    keys: list[str] = []
-    for path, field in _fields(t, ()):
+    known: list[Slot] = []
+    for slot, (path, field) in zip(slots, _fields(t, ()), strict=True):
         if isinstance(field, StructArray):
             return None  # several leaves of one field
         if isinstance(field, (Vec, Mat)) and scalar_of(field) in STORAGE_ONLY:
             return None  # passed in another type than held
         names.append(path)
-        keys.append(str(value_type(field)) if isinstance(field, Scalar) else "")
-    known = [slot._replace(key=key) for slot, key in zip(slots, keys, strict=True)]
+        # None in the place of an array is compared like one.
+        is_array = slot.is_array or isinstance(field, Array)
+        known.append(slot._replace(key=str(value_type(field)) if isinstance(field, Scalar) else "", is_array=is_array))
     plain = declared(t)
     assert isinstance(plain, Struct)
     return StructWriter(class_of(plain), names, known)
