@@ -92,7 +92,7 @@ def _check(op: Op, varying: set[Value], divergent: Op | None) -> None:
             remedy="let all threads reach it",
         )
     # Operations that take or give a number of each thread may have operands that differ between them.
-    own = lookup(op.name).apart or op.attrs.get("threads")
+    own = lookup(op.name).per_thread or op.attrs.get("threads")
     if not own and any(v in varying and not isinstance(v.type, Tile) for v in op.operands):
         raise KernelTypeError(
             f"the threads of a block work on a tile together here, with numbers that differ between them ({op.name})",

@@ -60,7 +60,8 @@ def kernel(func: Callable[..., Any] | None = None, **options: Any) -> Any:
         with Entrance("@dk.kernel", f):
             # One of numba.njit is no kernel of numba's: it is refused like anything that is no Python function.
             if function_of_dispatcher(f) is not None and ".cuda" in type(f).__module__:
-                return CUDA_KERNEL(f, **options)  # type: ignore[no-any-return]
+                found: Kernel = CUDA_KERNEL(f, **options)
+                return found
             return Kernel(f, **options)
 
     with Entrance("@dk.kernel", func):

@@ -104,7 +104,8 @@ def _example(text: str) -> Iterator[str]:
 
 
 def _of_row(name: str, signature: str, row: OpDef | None, host: Callable[..., Any] | None) -> Entry:
-    assert row is not None and host is not None, f"the row of {name} states no entry"  # noqa: PT018
+    assert row is not None, f"the row of {name} states no entry"
+    assert host is not None, f"the row of {name} states no entry"
     kinds = _accepted(row)
     also = row.built_in.also if row.built_in is not None else ""
     return Entry(

@@ -7,6 +7,7 @@ not differentiated.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.effects.function_tape import FunctionTape
 from diffkern.runtime.effects.tangents import Tangents
+from diffkern.runtime.memory.memory import overlaps
 
 __all__ = ["grad", "hvp", "jvp", "value_and_grad", "vjp"]
 
@@ -69,9 +71,9 @@ def _along(function: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
             remedy="pass as many tangents as primals",
         )
     moved = [x for x, t in zip(given, tangents, strict=True) if t is not None]
-    if len({x._memory for x in moved}) < len(moved):
+    if any(overlaps(x._data, y._data) for x, y in itertools.combinations(moved, 2)):
         raise MisuseError(
-            "dk.jvp is given several tangents for arrays that share memory",
+            "dk.jvp is given several tangents for arrays that share elements",
             remedy="pass dk.clone() of an array that is an argument twice, or one tangent for the whole of it",
         )
     with Tangents({x: t for x, t in zip(given, tangents, strict=True) if t is not None}) as found:

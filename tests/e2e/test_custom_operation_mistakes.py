@@ -178,7 +178,10 @@ def test_numbers_of_an_argument_in_a_part_of_a_derivative():
         return (made(products, doubles(np.cos(args[0].numpy())), cotangents[0]),)
 
     operation = dk.custom_operation(sine, vjp=vjp, jvp=sine_jvp)
-    f = lambda x: total(operation(x))  # noqa: E731
+
+    def f(x):
+        return total(operation(x))
+
     np.testing.assert_allclose(dk.grad(f)(doubles(X)).numpy(), np.cos(X), rtol=1e-12)
     for second in (
         lambda: dk.grad(lambda x: total(dk.grad(f)(x)))(doubles(X)),
@@ -201,7 +204,10 @@ def test_numbers_of_an_argument_that_were_read_before(is_whole):
         return sine(x)
 
     operation = dk.custom_operation(forward, vjp=lambda a, r, cts: (times(cts[0]),), jvp=lambda a, r, ts: times(ts[0]))
-    f = lambda x: total(operation(x))  # noqa: E731
+
+    def f(x):
+        return total(operation(x))
+
     np.testing.assert_allclose(dk.grad(f)(doubles(X)).numpy(), np.cos(X), rtol=1e-12)
     for second in (
         lambda: dk.grad(lambda x: total(dk.grad(f)(x)))(doubles(X)),
@@ -629,7 +635,7 @@ def test_a_jvp_that_adds_those_of_arguments_that_share_memory(arguments):
 
 def test_several_tangents_for_one_memory():
     x, t = doubles(X), doubles(C)
-    with pytest.raises(dk.MisuseError, match="several tangents for arrays that share memory"):
+    with pytest.raises(dk.MisuseError, match="several tangents for arrays that share elements"):
         dk.jvp(lambda a, b: made(products, a, b), (x, x), (t, t))
     _, found = dk.jvp(lambda a, b: made(products, a, b), (x, dk.clone(x)), (t, t))
     np.testing.assert_allclose(found.numpy(), 2 * X * C)
@@ -765,3 +771,86 @@ def test_a_vjp_may_work_in_what_the_sweep_has_read(entry):
         return total(made(products, y, y))
 
     np.testing.assert_allclose(ENTRIES[entry](function, doubles(X)), ENTRIES[entry](plain, doubles(X)), rtol=1e-12)
+
+
+@pytest.mark.parametrize("is_read_first", [True, False])
+def test_a_vjp_that_writes_to_what_a_derivative_of_a_derivative_needs(is_read_first):
+    work = doubles(np.zeros(4))
+
+    def vjp(args, results, cotangents):
+        cosines[4](args[0], work)
+        return (made(products, work, cotangents[0]),)
+
+    operation = dk.custom_operation(sine, vjp=vjp)
+
+    def slope(x):
+        dk.copy(work, x)
+        return dk.grad(lambda w: total(made(products, w, made(products, w, w))))(work)
+
+    def function(x):
+        if is_read_first:
+            return total(operation(slope(x)))
+        return total(slope(operation(x)))
+
+    def plain(x):
+        cubes = 3 * sine(x) * sine(x)
+        return total(cubes)
+
+    if is_read_first:
+        with pytest.raises(LaunchError, match="which the gradient needs as it is"):
+            dk.grad(function)(doubles(X))
+    else:  # the adjoint has been differentiated when the sweep comes to the operation
+        np.testing.assert_allclose(
+            dk.grad(function)(doubles(X)).numpy(), dk.grad(plain)(doubles(X)).numpy(), rtol=1e-12
+        )
+
+
+def test_several_tangents_for_parts_of_one_array():
+    x, t = doubles(X), doubles(C)
+    _, found = dk.jvp(lambda a, b: made(products, a, b), (x[:2], x[2:]), (t[:2], t[2:]))
+    np.testing.assert_allclose(found.numpy(), C[:2] * X[2:] + C[2:] * X[:2], rtol=1e-12)
+    with pytest.raises(dk.MisuseError, match="several tangents for arrays that share elements"):
+        dk.jvp(lambda a, b: made(products, a, b), (x[:3], x[1:]), (t[:3], t[1:]))
+
+
+inside = dk.custom_operation(sine, vjp=sine_vjp)
+
+
+@pytest.mark.parametrize(
+    ("forward", "expected"),
+    [
+        (dk.grad(lambda x: total(sine(x))), np.cos),
+        (lambda x: dk.vjp(sine, (x,), doubles(C))[1][0], lambda x: np.cos(x) * C),
+        (lambda x: dk.jvp(sine, (x,), (doubles(C),))[1], lambda x: np.cos(x) * C),
+        (lambda x: inside(inside(x)), lambda x: np.sin(np.sin(x))),
+    ],
+    ids=["grad", "vjp", "jvp", "nested"],
+)
+def test_derivatives_inside_of_a_recorded_operation(forward, expected):
+    operation, x = dk.custom_operation(forward, vjp=sine_vjp), doubles(X)
+    with dk.record() as sequence:
+        y = operation(x)
+    for values in (X, C):
+        x.assign(values)
+        sequence.replay()
+        np.testing.assert_allclose(y.numpy(), expected(values), rtol=1e-12)
+
+
+@pytest.mark.parametrize("allow", [False, True])
+def test_a_recorded_derivative_reads_nothing_on_the_host(allow):
+    def vjp(args, results, cotangents):
+        args[0].numpy()
+        return sine_vjp(args, results, cotangents)
+
+    operation, x = dk.custom_operation(sine, vjp=vjp), doubles(X)
+
+    def gradient():
+        return dk.grad(lambda x: total(operation(x)))(x)
+
+    if allow:
+        with dk.record(allow_reads=True):
+            found = gradient()
+        np.testing.assert_allclose(found.numpy(), np.cos(X), rtol=1e-12)
+    else:
+        with dk.record(), pytest.raises(LaunchError, match="on the host in a sequence that is recorded"):
+            gradient()

@@ -107,7 +107,8 @@ def in_numpy(kernel: Any) -> Callable[..., None]:
         parameter.annotation = None
     names: dict[str, Any] = {"dk": _Tiles}
     exec(compile(tree, "<kernel>", "exec"), names)
-    return names[function.name]  # type: ignore[no-any-return]
+    found: Callable[..., None] = names[function.name]
+    return found
 
 
 @pytest.mark.parametrize("trips", [0, 1, 3])

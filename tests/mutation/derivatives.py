@@ -116,7 +116,7 @@ DERIVATIVES = [
           edit(checked_call, "CheckedCall.execute", "memory.now == version", "True"),
           (f"{_MISTAKES}::test_a_vjp_that_writes_to_what_the_gradient_needs",)),
     Fault("what NumPy writes in a derivative is not seen",
-          edit(unchanged, "Unchanged.before_exposure", "key not in self._digests", "False"),
+          edit(unchanged, "Unchanged.before_exposure", "held._memory is memory", "False"),
           (f"{_MISTAKES}::test_functions_that_write_to_arguments_through_numpy",)),
     Fault("what an error carries out of a custom operation is a constant",
           edit(custom_operation, "CustomOperation.__call__",
@@ -125,6 +125,9 @@ DERIVATIVES = [
     Fault("the host reads what a custom operation has made and not returned",
           edit(influence, "Influence.note_read", "self._insides", "False"),
           (f"{_MISTAKES}::test_an_array_that_is_made_inside_and_read_on_the_host",)),
+    Fault("a recorded derivative reads on the host",
+          edit(custom_operation, "_read_by", "recorder is None", "True"),
+          (f"{_MISTAKES}::test_a_recorded_derivative_reads_nothing_on_the_host",)),
     # functions that change their arguments
     Fault("a derivative is taken where the function has left its argument",
           edit(jacobians, "_Start.restore", "copy(self._x, self._contents)", "pass"),

@@ -114,7 +114,7 @@ class _Recorder(Scope):
     def _begin(self) -> tuple[str, _Recorder, _Recorder]:
         return "recorder", self, self
 
-    allows_reads = False
+    reader: str | None = None
 
     def check_read(self, held: array) -> None:
         """Raise: when the function runs the arrays are others."""

@@ -236,7 +236,7 @@ class OpDef:
     lazy
         Of tiles: whether the result has no memory of its own, but its elements are computed from the operands' where
         they are read.
-    use, work, once, apart, element
+    use, work, once, per_thread, element
         Of tiles: the elements of operands that have their part in the result; the way in which its work grows; whether
         it reads each element once, so that a map whose result it alone reads is as good as lazy; whether each thread of
         a block may do it with numbers of its own; the position of the operand that becomes an element of the result, 0
@@ -279,7 +279,7 @@ class OpDef:
     use: TileUse = TileUse.SOME
     work: TileWork = TileWork.ELEMENTS
     once: bool = False
-    apart: bool = False
+    per_thread: bool = False
     element: int | None = None
 
     def check_attrs(self, attrs: Mapping[str, Any]) -> None:

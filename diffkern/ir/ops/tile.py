@@ -357,7 +357,7 @@ ROWS = (
     OpDef(
         "tile_extract", "tile", None, _extract,
         optional={"threads": int, "share": bool, "first": bool}, tangent=Tangent.LINEAR,
-        work=TileWork.NONE, apart=True,
+        work=TileWork.NONE, per_thread=True,
     ),
     # (tile, element, *index): the tile with one element replaced; threads: by each of that many threads
     OpDef("tile_replace", "tile", None, _replace, optional={"threads": int}, tangent=Tangent.LINEAR, element=1),
@@ -365,7 +365,7 @@ ROWS = (
     # every thread adds its own value; threads: each of that many threads does
     OpDef(
         "tile_add_at", "tile", None, _add_at, optional={"each": bool, "threads": int, "kind": str},
-        apart=True, element=1,
+        per_thread=True, element=1,
     ),
     # (tile, indices): elements of an axis, 0 outside
     OpDef("tile_take", "tile", 2, _take, attrs={"axis": int}, tangent=Tangent.LINEAR),

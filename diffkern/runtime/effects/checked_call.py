@@ -64,6 +64,7 @@ class CheckedCall(FunctionCall):
 
     def _is_to_come(self, need: Need) -> bool:
         """Return whether the sweep has yet to read what is needed."""
+        # A roll-out has no number, and may stand in front. A launch of the same number stands behind; of adjoints and
+        # other operations the order is not known by it.
         number: int = getattr(need.step, "number", -1)
-        # A launch of the same number stands behind; of other operations the order is not known by it.
-        return number < self._number or (number == self._number and not hasattr(need.step, "launch"))
+        return number < self._number or (number == self._number and not need.step.is_launch)

@@ -35,8 +35,7 @@ class Collector(Scope):
     """Collects the operations of a sweep in its block instead of running them."""
 
     runs = False
-    allows_reads = True
-    """True: no read by a sweep is the user's."""
+    reader: str | None = None
 
     def __init__(self) -> None:
         self.operations: list[Operation] = []

@@ -7,8 +7,9 @@ takes derivatives of derivatives, so that one which calls the operation again ha
 
 from __future__ import annotations
 
+import contextlib
 import pickle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from diffkern.lang.values import CompositeValue
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone
-from diffkern.runtime.effects.inside import Inside, InsideRecorded
+from diffkern.runtime.effects.inside import Inside
 from diffkern.runtime.effects.unchanged import DigestOfArray, Unchanged
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import births
@@ -87,8 +88,10 @@ class CustomOperation:
         if handler is None and current.recorder is None:
             return self.forward(*args)
         given, began = [arg for arg in args if isinstance(arg, array)], births()
+        constants: Sequence[array] = ()
         if handler is None:
-            found, constants = self._recorded(args), []
+            with _read_by(repr(self)):
+                found = self.forward(*args)
             results = self._checked_results(found, began)
         else:
             inside, unchanged, results = Inside(handler, self.name, given, began), Unchanged(given), ()
@@ -96,7 +99,8 @@ class CustomOperation:
             current.tape = inside  # type: ignore[assignment]  # in a tape's place
             handler.begin_derivative(None)
             try:
-                found = self.forward(*args)
+                with _read_by(repr(self)):
+                    found = self.forward(*args)
                 results = self._checked_results(found, began)
             finally:
                 current.tape = handler
@@ -108,14 +112,6 @@ class CustomOperation:
                 raise _writes(repr(self), held)
         perform(_Application(self, [kept(arg) for arg in args], results, constants))
         return found
-
-    def _recorded(self, args: Sequence[Any]) -> Any:
-        """Return what the function returns in a sequence that is recorded."""
-        current.tape = InsideRecorded(self.name)  # type: ignore[assignment]  # in a tape's place
-        try:
-            return self.forward(*args)
-        finally:
-            current.tape = None
 
     def _checked_results(self, found: Any, began: int) -> tuple[array, ...]:
         results = found if isinstance(found, tuple) else (found,)
@@ -182,7 +178,7 @@ class _Application(Composite):
         return (*self._given, *self._results)
 
     def constants(self) -> bytes:
-        """Return the other arguments as bytes: of what has none its id, by which it is told from another object."""
+        """Return the other arguments as bytes: of what has none its id, which tells it from objects that are there."""
         found = [pickled(arg) or repr(id(arg)).encode() for arg in self._args if not isinstance(arg, array)]
         return b"".join([len(one).to_bytes(8, "little") + one for one in found])
 
@@ -193,11 +189,10 @@ class _Application(Composite):
             raise self._missing("forward", "jvp")
         function = rule.jvp
         given = [tangents.tangent(arg) if isinstance(arg, array) else None for arg in self._args]
-        args = separate(self._args)
         goals = [tangents.made(result) if result._smooth else None for result in self._results]
 
         def jvp() -> None:
-            found = self._call("jvp", function, args, self._results, tuple(given))
+            found = self._call("jvp", function, separate(self._args), self._results, tuple(given))
             for goal, tangent in self._paired("jvp", "tangent", self._results, goals, found):
                 perform(Assign(goal, 0) if tangent is None else Copy(goal, tangent))
 
@@ -239,7 +234,8 @@ class _Application(Composite):
         if handler is not None:
             handler.begin_derivative(called)
         try:
-            found = function(tuple(args), tuple(results), along)
+            with _read_by(called):
+                found = function(tuple(args), tuple(results), along)
         finally:
             if handler is not None:
                 handler.end_derivative()
@@ -289,6 +285,20 @@ class _Application(Composite):
             f"{self._rule!r} has no derivative in {mode} mode, which is asked for",
             remedy=f"give it one: dk.custom_operation(forward, {name}=...)",
         )
+
+
+@contextlib.contextmanager
+def _read_by(name: str) -> Iterator[None]:
+    """Tell a sequence that is being recorded who reads arrays on the host in the block."""
+    recorder = current.recorder
+    if recorder is None:
+        yield
+        return
+    before, recorder.reader = recorder.reader, name
+    try:
+        yield
+    finally:
+        recorder.reader = before
 
 
 def _writes(called: str, held: array) -> LaunchError:

@@ -15,10 +15,9 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.resources import given_to
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.operation import Operation, submit
-from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 
-__all__ = ["Inside", "InsideRecorded"]
+__all__ = ["Inside"]
 
 
 class Inside:
@@ -85,7 +84,6 @@ class Inside:
 
     def note_read(self, held: array) -> None:
         """Raise if the host reads an array that has a derivative and is no argument, and note that it has read one."""
-        check_not_recorded(held, self.name)
         self._check_read(held)
         # What the host keeps of it, and uses outside, has no derivative. Of what was made here nothing is known there,
         # and it depends on the arguments at most.
@@ -125,50 +123,6 @@ class Inside:
 
     def _is_own(self, held: array) -> bool:
         return held._memory.serial > self._began and not held._memory.foreign
-
-
-class InsideRecorded:
-    """Stands in a tape's place while a custom operation runs in a sequence that is recorded, without any derivative.
-
-    Parameters
-    ----------
-    name : str
-        The name of the operation.
-    """
-
-    keeps_inputs = False
-    records = False
-    repeats = False
-    follower = None
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def take(self, operation: Operation, stream: Stream | None = None) -> None:
-        """Perform an operation."""
-        submit(operation, stream)
-
-    def note_read(self, held: array) -> None:
-        """Raise: a replay would not read again."""
-        check_not_recorded(held, f"the custom operation {self._name!r}")
-
-    def note_unrecorded(self, operation: Operation) -> None:
-        """Do nothing: no derivative is taken."""
-
-    def is_differentiated(self, held: array) -> bool:
-        """Return that no derivative is taken for an array."""
-        return False
-
-
-def check_not_recorded(held: array, name: str) -> None:
-    """Raise if the host reads an array in a function that is recorded for replays with other contents."""
-    recorder = current.recorder
-    if recorder is not None and not recorder.allows_reads:
-        raise LaunchError(
-            f"{name} reads {described(held)} on the host in a sequence that is recorded: replays would go on with the "
-            "numbers that it has now",
-            remedy="use launches and operations of arrays in it, or leave it out of the sequence",
-        )
 
 
 def _is_part(held: array, given: array) -> bool:

@@ -30,6 +30,11 @@ class TapeStep(ABC):
         return True
 
     @property
+    def is_launch(self) -> bool:
+        """True if it counts among the launches of the tape, which its number is that of."""
+        return False
+
+    @property
     def nbytes(self) -> int:
         """The bytes that it holds, but for copies that the tape counts itself."""
         return 0

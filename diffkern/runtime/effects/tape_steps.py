@@ -159,6 +159,11 @@ class LaunchStep(TapeStep):
         return {held._memory for held in self.launch.writes()}
 
     @property
+    def is_launch(self) -> bool:
+        """True: it has raised their number."""
+        return True
+
+    @property
     def nbytes(self) -> int:
         """The bytes of its log."""
         return sum(held._data.nbytes for held in self.launch.log or ())

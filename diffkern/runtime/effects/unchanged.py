@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.digest import digest
+from diffkern.runtime.effects.external_writes import Exposures
 from diffkern.runtime.memory.memory import Memory, watch
 from diffkern.runtime.memory.stream import drain
 
@@ -21,30 +22,27 @@ class Unchanged:
         The arrays.
     """
 
-    __slots__ = ("__weakref__", "_arrays", "_digests", "_versions")
+    __slots__ = ("__weakref__", "_arrays", "_exposures", "_versions")
 
     def __init__(self, arrays: Iterable[array]) -> None:
-        self._arrays = {id(held): held for held in arrays}
-        self._versions = {held._memory: held._memory.now for held in self._arrays.values()}
-        self._digests: dict[int, bytes] = {}
-        for memory in self._versions:
-            if memory.is_open:
-                self.before_exposure(memory)
+        self._arrays = [*arrays]
+        self._versions = {held._memory: held._memory.now for held in self._arrays}
+        self._exposures = Exposures()
+        for held in self._arrays:
+            self._exposures.note(held)
         watch(self)
 
     def before_exposure(self, memory: Memory) -> None:
         """Store digests of arrays in memory that is about to be given away."""
         if self._versions.get(memory) == memory.now:
-            for key, held in self._arrays.items():
-                if held._memory is memory and key not in self._digests:
-                    self._digests[key] = digest(held)
+            for held in self._arrays:
+                if held._memory is memory:
+                    self._exposures.note_now(held)
 
     def changed(self) -> array | None:
         """Return an array that was written to, None if all are as they were."""
-        for key, held in self._arrays.items():
-            if held._memory.now != self._versions[held._memory]:
-                return held
-            if key in self._digests and digest(held) != self._digests[key]:
+        for held in self._arrays:
+            if held._memory.now != self._versions[held._memory] or self._exposures.inspect(held):
                 return held
         return None
 

@@ -53,7 +53,7 @@ _MOST_AT_ONCE = 64
 DUE, COUNTED = 8, 16
 WATCH_WORDS = 3
 LOST = 2
-"""What ``dk_interrupted`` returns in the child of a fork for a run that cannot be finished there."""
+"""The result of ``dk_interrupted`` in the child of a fork for a run that cannot be finished there."""
 _LOOK_NS = 100_000_000
 _QUICK_NS = 1_000_000
 _BETWEEN_LOOKS = 4  # chunks at most, of one thread: a look at the clock takes a tenth of the time of a short chunk

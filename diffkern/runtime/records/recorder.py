@@ -122,13 +122,16 @@ class Recorder(Scope):
         self.items: list[Item] = []
         self.written = dict(written or {})
         self._allow_reads, self._is_capture = allow_reads, is_capture
+        self.reader: str | None = None  # the custom operation that runs, or its derivative
         self._prepared: dict[int, list[Prepared]] = {}
         # Launches some of whose integer arguments are settled, and these; also those that are yet to be taken.
         self._settled: dict[int, tuple[PackedLaunch, frozenset[int]]] = {}
 
     def inside(self) -> Recorder:
         """Return the recorder of a part of this recording that becomes one step of it."""
-        return Recorder(False, self._allow_reads, self.written, self._is_capture)
+        made = Recorder(False, self._allow_reads, self.written, self._is_capture)
+        made.reader = self.reader
+        return made
 
     def check_parts(self, operation: Operation) -> None:
         """Do nothing: the operations that a composite one performs are recorded."""
@@ -166,16 +169,22 @@ class Recorder(Scope):
         for prepared in self._prepared.get(id(launch), ()):
             prepared.settle(leaves)
 
-    @property
-    def allows_reads(self) -> bool:
-        """True if the host may read arrays that were written while recording."""
-        return self._allow_reads
-
     def check_read(self, held: array) -> None:
-        """Raise if the host reads what was recorded to be written: a replay would not read it again."""
-        label = self.written.get(held._memory)
-        if label is None or self._allow_reads:
+        """Raise if the host reads what was recorded to be written: a replay would not read it again.
+
+        A custom operation and its derivatives are recorded as functions of their arguments, and read nothing.
+        """
+        if self._allow_reads:
             return
+        label = self.written.get(held._memory)
+        if label is None:
+            if self.reader is None:
+                return
+            raise LaunchError(
+                f"{self.reader} reads {held._summary()} on the host in a sequence that is recorded: replays would go "
+                "on with the numbers that it has now",
+                remedy="use launches and operations of arrays in it, or leave it out of the sequence",
+            )
         what = "captured" if self._is_capture else "recorded"
         remedy = (
             "let the sequence look at it, with dk.capture_while(condition, body) or dk.capture_if(condition, on_true, "
