@@ -56,7 +56,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "is_peer_access_enabled is_peer_access_supported set_device set_peer_access_enabled"
     ),
     "runtime.records.graph": "Graph ScopedCapture capture_begin capture_end capture_if capture_launch capture_while",
-    "runtime.launch.launch": "launch launch_tiled",
+    "runtime.records.launch": "launch launch_tiled",
     "runtime.launch.module_options": "get_module_options set_module_options",
     "runtime.records.record": "Launch",
     "runtime.records.sequence": "Sequence record",

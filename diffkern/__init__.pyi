@@ -74,8 +74,6 @@ from diffkern.runtime.effects.custom_operation import custom_operation as custom
 from diffkern.runtime.effects.no_grad import no_grad as no_grad
 from diffkern.runtime.effects.tangents import Tangents as Tangents
 from diffkern.runtime.effects.tape import Tape as Tape
-from diffkern.runtime.launch.launch import launch as launch
-from diffkern.runtime.launch.launch import launch_tiled as launch_tiled
 from diffkern.runtime.launch.module_options import get_module_options as get_module_options
 from diffkern.runtime.launch.module_options import set_module_options as set_module_options
 from diffkern.runtime.memory.device import Device as Device
@@ -117,6 +115,8 @@ from diffkern.runtime.records.graph import capture_end as capture_end
 from diffkern.runtime.records.graph import capture_if as capture_if
 from diffkern.runtime.records.graph import capture_launch as capture_launch
 from diffkern.runtime.records.graph import capture_while as capture_while
+from diffkern.runtime.records.launch import launch as launch
+from diffkern.runtime.records.launch import launch_tiled as launch_tiled
 from diffkern.runtime.records.record import Launch as Launch
 from diffkern.runtime.records.sequence import Sequence as Sequence
 from diffkern.runtime.records.sequence import record as record

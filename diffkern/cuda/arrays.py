@@ -22,9 +22,9 @@ from diffkern.lang.dtypes import DType
 from diffkern.lang.structs import definition_of
 from diffkern.runtime.arrays.array import array, new, wrap
 from diffkern.runtime.arrays.convert import as_numpy, as_shape, element_of
+from diffkern.runtime.arrays.operation import Copy, submit
 from diffkern.runtime.arrays.structured import StructuredArray
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.operation import Copy, submit
 from diffkern.runtime.memory.stream import ScopedStream
 
 __all__ = [

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from diffkern.contracts.extents import whole_number
 from diffkern.contracts.launch_layout import Layout, lay_out
 from diffkern.contracts.options import MAX_BLOCK_DIM, PLAIN, AdjointForm, KernelOptions, Variant, names
 from diffkern.cuda.signatures import is_signature, parse_signature
@@ -26,7 +27,6 @@ from diffkern.lang.func import Func, check_function, function_of_dispatcher
 from diffkern.lang.numba_cuda import TOGETHER
 from diffkern.process.forks import cached_property
 from diffkern.process.tracebacks import PASSED, Entrance, brief, fail_launch, shorten
-from diffkern.runtime.arrays.extents import whole_number
 from diffkern.runtime.launch.arguments import Parameter
 from diffkern.runtime.launch.kernel_version import KernelVersion, Merged
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch

@@ -14,12 +14,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from diffkern.contracts.extents import several
 from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, is_complex
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arrays.convert import MAX_NDIM, component_shape
-from diffkern.runtime.arrays.extents import several
 from diffkern.runtime.launch.arguments import Parameter
 
 __all__ = ["ONLY_INPUTS", "CallSpec", "Callee", "Shape", "Sizes", "resolved"]

@@ -29,7 +29,7 @@ from diffkern.lang.structs import functions_of
 from diffkern.lang.text import capture_source
 from diffkern.process.forks import cached_property, free_in_child
 from diffkern.process.gc_policy import rare_collections
-from diffkern.process.late import FORWARD_MODE
+from diffkern.process.late import FORWARD_MODE, GPU
 from diffkern.process.tracebacks import PASSED, brief, fail_launch, place_of, shorten
 from diffkern.runtime.arrays.type_keys import is_long, type_of_key
 from diffkern.runtime.launch.arguments import NO_DEFAULT, Parameter, device_of_keys
@@ -37,8 +37,7 @@ from diffkern.runtime.launch.kernel_version import AdjointKey, KernelVersion, Me
 from diffkern.runtime.launch.module_options import module_option
 from diffkern.runtime.launch.plain_launch import run
 from diffkern.runtime.launch.program import Executable
-from diffkern.runtime.memory.device import get_cuda_device
-from diffkern.runtime.memory.gpu import gpu
+from diffkern.runtime.memory.device import gpu_named
 from diffkern.runtime.observe.config import config
 
 if TYPE_CHECKING:
@@ -509,16 +508,17 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         alias = device_of_keys(self.name, self.parameters, keys)
         if alias is None:
             return load(specialization())
-        gpus = gpu()
+        gpus = GPU.value
         gpus.watch(self)
-        device = get_cuda_device(int(alias.partition(":")[2]))
+        device = gpu_named(alias)
 
         def on_device() -> Specialization:
             return specialization().for_block(block_dim, generation.library, device.target)
 
         def made(of: Specialization, careful: Callable[[], CudaExecutable] | None = None) -> CudaExecutable:
             entry = load_entry(of, device.target)
-            return gpus.executable(device, entry, self.name, careful)
+            program: CudaExecutable = gpus.executable(device, entry, self.name, careful)
+            return program
 
         # Most launches have no overlapping arrays: the program for others is made when there is one.
         return made(on_device().for_arrays_apart(), functools.cache(lambda: made(on_device())))

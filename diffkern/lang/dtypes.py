@@ -23,8 +23,8 @@ from diffkern.lang.alternatives import Alternative
 from diffkern.lang.values import CompositeValue, InC, class_for, held_type, make_value, namespace
 
 __all__ = [
-    "COMPOSITES", "NAMED", "SCALARS", "ComplexType", "CompositeType", "DType", "complex_dtype", "composite_type",
-    "dtype_from_numpy", "dtype_to_numpy",
+    "COMPOSITES", "NAMED", "SCALARS", "ComplexType", "CompositeType", "DType", "bfloat16_bits",
+    "bfloat16_values", "complex_dtype", "composite_type", "dtype_from_numpy", "dtype_to_numpy",
     "element_of_value", "object_shown", "resolve_dtype",
 ]  # fmt: skip
 
@@ -651,3 +651,19 @@ def element_of_value(value: Any) -> T.Element | None:
     if isinstance(value, np.generic):
         return _ELEMENTS.get(value.dtype.name)
     return None
+
+
+def bfloat16_values(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return bfloat16 elements, given as their bits, as float32."""
+    return (bits.astype(np.uint32) << 16).view(np.float32)
+
+
+def bfloat16_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Return float values rounded to bfloat16, to nearest and ties to even, as their bits."""
+    single = values.astype(np.float32)
+    bits = single.view(np.uint32)
+    # Adding just under half of the dropped range, and one more if the kept part is odd, rounds ties to even. In 64 bits
+    # the carry cannot overflow.
+    rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    # Rounding could carry a NaN's payload into infinity, so that all NaNs become one quiet NaN.
+    return np.where(np.isnan(single), 0x7FC0, rounded).astype(np.uint16)

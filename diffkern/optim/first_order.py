@@ -20,7 +20,7 @@ from diffkern.kernels.kernel import Kernel
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.optim.lbfgs import components
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.records.launch import launch
 from diffkern.utils.sums import array_inner
 
 __all__ = ["SGD", "Adam", "AdamW", "clip_grad_norm", "clip_grad_value"]

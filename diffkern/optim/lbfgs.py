@@ -20,7 +20,7 @@ from diffkern.kernels.kernel import Kernel
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.runtime.arrays.array import _make, array
 from diffkern.runtime.arrays.array_copy import clone
-from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.records.launch import launch
 from diffkern.utils.sums import array_inner
 
 __all__ = ["LBFGS", "components"]

@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = [
     "ARRAY", "ARRAY_AT", "ARRAY_FROM_DATA", "ARRAY_OF_STRUCTS", "CONVERTED", "CUDA_KERNEL", "ELEMENTWISE", "EVALUATE",
-    "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GRAPH", "INDEXED_ARRAY", "NUMBA_TYPE", "OPERATED",
+    "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GPU", "GRAPH", "INDEXED_ARRAY", "NUMBA_TYPE", "OPERATED",
     "OUTLINE", "TOTAL", "Late",
 ]  # fmt: skip
 
@@ -63,6 +63,9 @@ ARRAY_FROM_DATA = Late("diffkern.runtime.arrays.construct:from_data")
 
 ARRAY_OF_STRUCTS = Late("diffkern.runtime.arrays.structured:StructuredArray")
 """The class of arrays whose elements are structs, for the same."""
+
+GPU = Late("diffkern.runtime.cuda.entry:Gpu")
+"""The run time on GPUs, for memory, devices and streams; loading it needs no driver."""
 
 ELEMENTWISE = Late("diffkern.transforms.elementwise:find")
 """Kernels that copy and add arrays of a GPU, for its memory."""

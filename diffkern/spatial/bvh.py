@@ -15,13 +15,13 @@ from diffkern.errors import LaunchError
 from diffkern.ir.types import FLOAT32, INT32, Element, Vec
 from diffkern.lang.queries import BVH
 from diffkern.library.bvhs import WORDS
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.arrays.uncopied import Uncopied
-from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.arrays.operation import Copy, submit
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
-from diffkern.runtime.memory.operation import Copy, submit
 from diffkern.runtime.memory.state import current
+from diffkern.runtime.records.launch import launch
 from diffkern.spatial import tree_kernels as kernels
 
 __all__ = ["CONSTRUCTORS", "Bvh", "checked", "constructor_named"]

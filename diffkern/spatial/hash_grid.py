@@ -18,12 +18,12 @@ from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, INT64, Scalar, V
 from diffkern.lang.dtypes import SCALARS, DType, resolve_dtype
 from diffkern.lang.queries import HASH_GRID
 from diffkern.library.hash_grids import WORDS
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.arrays.uncopied import Uncopied
-from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.arrays.operation import Assign, submit
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
-from diffkern.runtime.memory.operation import Assign, submit
+from diffkern.runtime.records.launch import launch
 from diffkern.spatial import kernels
 
 __all__ = ["HashGrid"]

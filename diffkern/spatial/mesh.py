@@ -13,11 +13,11 @@ from diffkern.errors import LaunchError
 from diffkern.ir.types import FLOAT32, INT32, Vec
 from diffkern.lang.queries import MESH
 from diffkern.library.meshes import POINT_COTANGENTS, VELOCITY_COTANGENTS, WORDS
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.arrays.uncopied import Uncopied
-from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
+from diffkern.runtime.records.launch import launch
 from diffkern.spatial import mesh_kernels as kernels
 from diffkern.spatial.bvh import Bvh, checked
 

@@ -17,8 +17,8 @@ from diffkern.kernels.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.effects.tape import Tape
-from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.memory.device import get_device
+from diffkern.runtime.records.launch import launch
 
 __all__ = ["compare_devices"]
 

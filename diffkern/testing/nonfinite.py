@@ -19,8 +19,8 @@ from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.effects.anomaly import detect_anomaly
 from diffkern.runtime.effects.tape import Tape
-from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.observe.config import config
+from diffkern.runtime.records.launch import launch
 
 __all__ = ["assert_finite", "find_nonfinite"]
 

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from diffkern.analysis.blocks import is_simt
+from diffkern.contracts.argument_block import header, pack_array, with_partials
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Element, Scalar, Type, is_complex, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
@@ -22,7 +23,6 @@ from diffkern.lang.structs import definition_of
 from diffkern.printing import executor
 from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.arrays.complexes import parts
-from diffkern.runtime.launch.block import header, pack_array, with_partials
 from diffkern.runtime.launch.schedule import check_whole_blocks
 from diffkern.runtime.launch.value_bytes import pack_value
 from diffkern.runtime.native import pool

@@ -23,8 +23,8 @@ from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.arrays.create import zeros_like
 from diffkern.runtime.effects.custom_operation import custom_operation
 from diffkern.runtime.effects.no_grad import no_grad
-from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.memory.state import current
+from diffkern.runtime.records.launch import launch
 from diffkern.transforms.gmres import Numbers, gmres
 from diffkern.transforms.higher import jvp, vjp
 from diffkern.utils.kernels import matrix_vector

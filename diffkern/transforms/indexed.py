@@ -19,8 +19,8 @@ from diffkern.lang.annotations import ANY, ArrayAnnotation, array_annotation, su
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.indexed import SeenThrough
-from diffkern.runtime.launch.launch import launch
-from diffkern.runtime.memory.state import slow_path_flags
+from diffkern.runtime.native.slow_path import slow_path_flags
+from diffkern.runtime.records.launch import launch
 from diffkern.transforms.mapping import executed
 
 __all__ = ["indexedarray", "indexedarray1d", "indexedarray2d", "indexedarray3d", "indexedarray4d"]

@@ -35,7 +35,7 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.create import empty
 from diffkern.runtime.arrays.foreign import adopt
 from diffkern.runtime.arrays.indexed import SeenThrough
-from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.records.launch import launch
 
 __all__ = ["executed", "map_arrays", "mapped", "operated"]
 

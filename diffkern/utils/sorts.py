@@ -10,8 +10,8 @@ from diffkern.errors import LaunchError, described
 from diffkern.ir.types import INT32, UINT32, UINT64, Kind, Scalar
 from diffkern.runtime.arrays.array import _make, array, new
 from diffkern.runtime.arrays.create import full
-from diffkern.runtime.launch.launch import launch
-from diffkern.runtime.memory.state import slow_path_flags
+from diffkern.runtime.native.slow_path import slow_path_flags
+from diffkern.runtime.records.launch import launch
 from diffkern.utils import kernels
 
 __all__ = ["radix_sort_pairs", "runlength_encode", "segmented_sort_pairs"]

@@ -12,7 +12,7 @@ from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.convert import component_shape
 from diffkern.runtime.arrays.create import empty
-from diffkern.runtime.launch.launch import launch
+from diffkern.runtime.records.launch import launch
 from diffkern.utils import kernels
 
 __all__ = ["array_cast", "array_inner", "array_scan", "array_sum"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from diffkern.errors import MisuseError
-from diffkern.runtime.memory.operation import Operation
+from diffkern.runtime.arrays.operation import Operation
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.records.graph import Graph
 from diffkern.runtime.records.graph import ScopedCapture as NativeCapture

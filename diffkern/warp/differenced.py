@@ -16,8 +16,8 @@ import numpy as np
 from diffkern.kernels.kernel import Kernel
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone
-from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
+from diffkern.runtime.records.launch import launch
 
 __all__ = ["FunctionMetadata", "Mask", "Run", "TapedRun", "units"]
 

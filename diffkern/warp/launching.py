@@ -18,8 +18,8 @@ from diffkern.errors import KernelError, KernelRuntimeError, KernelTypeError
 from diffkern.process.tracebacks import shorten
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.launch.grid_checks import AxesError
-from diffkern.runtime.launch.launch import launch as native_launch
-from diffkern.runtime.launch.launch import launch_tiled as native_launch_tiled
+from diffkern.runtime.records.launch import launch as native_launch
+from diffkern.runtime.records.launch import launch_tiled as native_launch_tiled
 from diffkern.warp import config as _loaded  # noqa: F401  its settings are asked for at each launch
 from diffkern.warp.axes import fitted
 from diffkern.warp.loggers import log_info

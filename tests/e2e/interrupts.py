@@ -17,7 +17,7 @@ import traceback
 import numpy as np
 
 import diffkern as dk
-from diffkern.runtime.memory.state import slow_path_flags
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 N = 64
 

@@ -16,7 +16,7 @@ import diffkern as dk
 import diffkern.warp as wp
 from diffkern import cuda
 from diffkern.errors import LaunchError
-from diffkern.runtime.memory.shared_memory import check_shared
+from diffkern.runtime.launch.shared_memory import check_shared
 
 D = dk.array(dtype=dk.float64)
 SHARED = r"'{}' and '{}' share memory and are not the same array, and the kernel writes to '{}'"

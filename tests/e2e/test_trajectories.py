@@ -11,7 +11,8 @@ from support.trajectories import OPERATIONS, Program, program
 
 import diffkern as dk
 from diffkern.errors import LaunchError
-from diffkern.runtime.memory import kept, operation
+from diffkern.runtime.arrays import operation
+from diffkern.runtime.effects import kept
 
 
 def ones(p: Program) -> np.ndarray:

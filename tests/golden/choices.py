@@ -15,7 +15,7 @@ from diffkern.interop.jax import programs as of_jax
 from diffkern.ir.types import scalar_of
 from diffkern.runtime.accumulate.accumulation import Atomic, Coloured, Gathered, Private, Sorted
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
-from diffkern.runtime.accumulate.derivative import DerivativePlan
+from diffkern.runtime.launch.derivative import DerivativePlan
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.partition import INTEGERS, Partition, distance_of, partition
 from diffkern.runtime.launch.program import Executable

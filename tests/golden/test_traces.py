@@ -12,8 +12,8 @@ from support.fake_driver.driver import fake_cuda
 from support.traces import operations, traced
 
 import diffkern as dk
-from diffkern.runtime.memory import state
 from diffkern.runtime.native import pool
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 from .golden import ROOT, check_golden
 from .traced import devices, functions, kernels, objects, records, rollouts, streams, tapes
@@ -109,7 +109,7 @@ def test_nothing_is_traced_behind_the_block() -> None:
     x.fill_(3.0)
     kernels.square[4](x, x, 1.0)
     assert trace.text == before
-    assert not state.slow_path_flags.word[0]
+    assert not slow_path_flags.word[0]
 
 
 def test_work_of_a_stream_stands_where_the_stream_was_given_it() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from diffkern.runtime.arrays import construct, recast
+from diffkern.runtime.arrays import addresses, construct, recast
 from diffkern.runtime.effects import tangents, tape_memory, tape_recording
-from diffkern.runtime.memory import addresses
 
 from .edits import Fault, edit
 

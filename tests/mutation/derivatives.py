@@ -11,6 +11,7 @@ from diffkern.library import decompositions
 from diffkern.lower import marks
 from diffkern.opt import cancel_pow2 as halves
 from diffkern.opt import reciprocals, terms
+from diffkern.runtime.arrays import operation
 from diffkern.runtime.effects import (
     checked_call,
     custom_operation,
@@ -22,7 +23,6 @@ from diffkern.runtime.effects import (
     tangents,
     unchanged,
 )
-from diffkern.runtime.memory import operation
 from diffkern.transforms import implicit, jacobians
 
 from .edits import Fault, edit, func_edit

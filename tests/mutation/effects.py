@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from diffkern.runtime.accumulate import aliases, given_cotangents, race_checks
-from diffkern.runtime.effects import influence, tape_steps
-from diffkern.runtime.launch import plain_launch
-from diffkern.runtime.memory import shared_memory
+from diffkern.runtime.accumulate import aliases, given_cotangents
+from diffkern.runtime.effects import influence, snapshots, tape_steps
+from diffkern.runtime.launch import plain_launch, race_checks, shared_memory
 from diffkern.runtime.records import graph, prepared, recorder, sequence
-from diffkern.runtime.rollouts import snapshots
 
 from .edits import Fault, edit
 

@@ -18,9 +18,9 @@ from diffkern.frontend.builtins import library
 from diffkern.frontend.syntax import survey
 from diffkern.opt import cse, promote, ranges
 from diffkern.runtime.accumulate import copies
+from diffkern.runtime.arrays import operation
 from diffkern.runtime.effects import tape_needs
 from diffkern.runtime.launch import partition
-from diffkern.runtime.memory import operation
 from diffkern.runtime.records import captured, form, prepared
 from diffkern.targets.cpu import sunk_loads
 from diffkern.targets.cuda import kernel as cuda_kernel

@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 
-from diffkern.runtime.accumulate import cotangents
 from diffkern.runtime.arrays import alias
-from diffkern.runtime.effects import seeds, tape, tape_memory
+from diffkern.runtime.effects import cotangents, seeds, tape, tape_memory
 
 from .edits import Fault, edit
 

@@ -10,8 +10,8 @@ from diffkern.ad import stamps as ad_stamps
 from diffkern.analysis import collisions, components
 from diffkern.compiler import program
 from diffkern.lower import component_stores
-from diffkern.runtime.accumulate import adjoint, race_checks
-from diffkern.runtime.launch import stamps
+from diffkern.runtime.accumulate import adjoint
+from diffkern.runtime.launch import race_checks, stamps
 
 from .edits import Fault, edit
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from diffkern.runtime.accumulate import cotangents, derivative
-from diffkern.runtime.effects import operation_step, tape
-from diffkern.runtime.memory import operation
+from diffkern.runtime.arrays import operation
+from diffkern.runtime.effects import cotangents, operation_step, tape
+from diffkern.runtime.launch import derivative
 
 from .edits import Fault, edit
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from diffkern.ad import load_log as overwritten
 from diffkern.analysis import boxes
-from diffkern.runtime.effects import residuals, tape_needs, tape_steps
+from diffkern.runtime.effects import kept, residuals, tape_needs, tape_steps
 from diffkern.runtime.launch import regions
-from diffkern.runtime.memory import kept, memory
+from diffkern.runtime.memory import memory
 from diffkern.runtime.records import prepared, recorder
 
 from .edits import Fault, edit

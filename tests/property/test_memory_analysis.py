@@ -25,7 +25,7 @@ from diffkern.frontend.statements import lowering
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.opt.widen import widen
-from diffkern.runtime.accumulate.race_checks import check_races
+from diffkern.runtime.launch.race_checks import check_races
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
 from diffkern.testing.programs import Interpreted, as_argument
 

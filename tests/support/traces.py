@@ -20,15 +20,15 @@ from typing import Any, TypeAlias
 from unittest import mock
 
 import diffkern.runtime.records.graph  # noqa: F401 - all operations are to be known
-from diffkern.runtime.accumulate import cotangents
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Operation
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.stream import CudaStream
+from diffkern.runtime.effects import cotangents
 from diffkern.runtime.effects.compiled_backward import _Body
 from diffkern.runtime.memory import memory
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Operation
 from diffkern.runtime.memory.scope import put
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native import pool

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from diffkern.contracts import abi
+from diffkern.contracts.argument_block import Layout
 from diffkern.contracts.manifest import Manifest
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.call import Bound, Call, Clear, Copy, Launch
 from diffkern.interop.jax.messages import messages
 from diffkern.ir.types import parse_array_type, scalar_of
-from diffkern.runtime.accumulate.derivative import DerivativePlan
-from diffkern.runtime.launch.block import Layout
+from diffkern.runtime.launch.derivative import DerivativePlan
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.schedule import cost_units, grain_of
 from diffkern.runtime.native.processors import processors

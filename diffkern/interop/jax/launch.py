@@ -28,8 +28,8 @@ from diffkern.ir.structs import null_of
 from diffkern.ir.types import Array, parse_type, scalar_of
 from diffkern.kernels.kernel import Kernel
 from diffkern.process.forks import cached_property
-from diffkern.runtime.accumulate.race_checks import check_races
 from diffkern.runtime.launch.kernel_version import KernelVersion
+from diffkern.runtime.launch.race_checks import check_races
 
 __all__ = ["LaunchFunction", "TangentLaunch"]
 

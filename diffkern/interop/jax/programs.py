@@ -28,8 +28,8 @@ from diffkern.interop.jax.call_encoding import Code
 from diffkern.interop.jax.registry import CPU
 from diffkern.kernels.batched_kernel import batched_launch
 from diffkern.kernels.kernel import Kernel
-from diffkern.runtime.accumulate.derivative import DerivativePlan
 from diffkern.runtime.arrays.type_keys import type_of_key
+from diffkern.runtime.launch.derivative import DerivativePlan
 from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.program import Executable
 

@@ -23,11 +23,11 @@ from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.kernels.kernel import Kernel
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.create import zeros
+from diffkern.runtime.arrays.operation import Assign, Copy, Operation
 from diffkern.runtime.arrays.type_keys import dtype_of
 from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.value_bytes import pack_value
-from diffkern.runtime.memory.operation import Assign, Copy, Operation
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import is_recorded
 from diffkern.runtime.memory.stream import Stream

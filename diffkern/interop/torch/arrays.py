@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from diffkern.contracts.argument_block import pack_address, tail_of
 from diffkern.errors import described
 from diffkern.interop.torch.observers import check_tangents, is_traced
 from diffkern.interop.torch.place import gpu_of, order_before, tensor_over
@@ -26,7 +27,6 @@ from diffkern.lang.dtypes import COMPOSITES, SCALARS, resolve_dtype
 from diffkern.runtime.arrays.array import _make, array
 from diffkern.runtime.arrays.convert import MAX_NDIM, component_shape
 from diffkern.runtime.cuda.memory import DeviceMemory, View
-from diffkern.runtime.launch.block import pack_address, tail_of
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import HostMemory, Memory
 from diffkern.runtime.memory.stream import drain

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from diffkern.contracts.argument_block import pack_address, tail_of
 from diffkern.contracts.manifest import Log, OrderDependence
 from diffkern.contracts.options import ATOMIC, PLAIN, AdjointForm
 from diffkern.errors import AutodiffError, LaunchError
@@ -28,14 +29,13 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.accumulate.accumulation import NOTHING, Candidates, choose
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.convert import component_shape, stored_type
+from diffkern.runtime.arrays.operation import Operation, submit
 from diffkern.runtime.arrays.type_keys import type_of_key
 from diffkern.runtime.launch.arguments import Parameter
-from diffkern.runtime.launch.block import pack_address, tail_of
 from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.value_bytes import pack_value
-from diffkern.runtime.memory.operation import Operation, submit
 
 if TYPE_CHECKING:
     from diffkern.kernels.kernel import Kernel

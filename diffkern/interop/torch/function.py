@@ -38,8 +38,9 @@ from diffkern.process.forks import cached_property
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.launch.arguments import wrong_count
 from diffkern.runtime.launch.kernel_protocol import check_kernel
-from diffkern.runtime.memory.state import is_recorded, slow_path_flags
+from diffkern.runtime.memory.state import is_recorded
 from diffkern.runtime.memory.stream import drain
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 if TYPE_CHECKING:
     from diffkern.kernels.batched_kernel import BatchedLaunch

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 
 import torch
 
+from diffkern.contracts.argument_block import pack_address
 from diffkern.contracts.manifest import Log
 from diffkern.interop.torch.arrays import as_array
 from diffkern.ir.types import Array
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import submit
 from diffkern.runtime.arrays.type_keys import type_of_key
-from diffkern.runtime.launch.block import pack_address
 from diffkern.runtime.launch.packed import Leaves, PackedLaunch
-from diffkern.runtime.memory.operation import submit
 
 __all__ = ["LoggedLaunch"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from diffkern.runtime.cuda.stream import CudaStream
-from diffkern.runtime.memory.device import get_cuda_device
+from diffkern.runtime.memory.device import gpu_named
 from diffkern.runtime.memory.state import is_recorded
 
 if TYPE_CHECKING:
@@ -43,7 +43,9 @@ def gpu_of(device: torch.device) -> CudaDevice | None:
         return None
     if device.type != "cuda":
         raise TypeError(f"the tensor lies on {device}, where no kernel runs; move it with .cpu()")
-    return get_cuda_device(torch.cuda.current_device() if device.index is None else device.index)
+    ordinal = torch.cuda.current_device() if device.index is None else device.index
+    found: CudaDevice = gpu_named(f"cuda:{ordinal}")
+    return found
 
 
 def default_device() -> torch.device:

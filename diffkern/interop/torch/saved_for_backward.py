@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from diffkern.contracts.manifest import Log
     from diffkern.interop.torch.function import TorchFunction
     from diffkern.runtime.arrays.array import array
+    from diffkern.runtime.arrays.operation import Operation
     from diffkern.runtime.launch.kernel_version import KernelVersion
     from diffkern.runtime.launch.resources import Use
-    from diffkern.runtime.memory.operation import Operation
 
 __all__ = ["Call", "disabled", "traced_call"]
 

@@ -19,11 +19,11 @@ from diffkern.ir.types import scalar_of
 from diffkern.runtime.accumulate.copies import Copies
 from diffkern.runtime.accumulate.sorting import Sorting
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Assign
 from diffkern.runtime.launch.grid import Grid
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.schedule import USUAL, Blocks, Plan, cut
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.operation import Assign
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Steps, copied
 
@@ -288,7 +288,7 @@ def _added(
         return _of(chosen, Plan(chosen.cut(dims, blocks)), blocks, is_atomic=shared)
     # The choice depends on nothing but extents and sharing, and is cached because training repeats one launch.
     key = (dims, shared, shapes if is_on_cpu else blocks)
-    found = plain.accumulations.get(key)
+    found: Accumulation | None = plain.accumulations.get(key)
     if found is not None:
         return found
     plan: Plan | None = None

@@ -17,9 +17,10 @@ from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.accumulation import NOTHING, Candidates, Gathered, choose
 from diffkern.runtime.accumulate.aliases import check_aliases
-from diffkern.runtime.accumulate.gathering import Gathering
 from diffkern.runtime.accumulate.sorting import Sorting, sorting_of
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.operation import Copy, Operation, perform
+from diffkern.runtime.launch.gathering import Gathering
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.launch_checks import DIMS
 from diffkern.runtime.launch.nested_arrays import nested_arrays
@@ -28,10 +29,10 @@ from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.resources import check_not_given
 from diffkern.runtime.launch.stamps import with_one_writer
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.operation import Copy, Operation, perform
-from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import Steps
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 __all__ = ["AdjointLaunch"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from diffkern.contracts.argument_block import pack_address, tail_of
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import BFLOAT16, scalar_of
 from diffkern.runtime.arrays.array import _make, array
-from diffkern.runtime.launch.block import pack_address, tail_of
+from diffkern.runtime.arrays.operation import accumulate
 from diffkern.runtime.memory.memory import allocate
-from diffkern.runtime.memory.operation import accumulate
 
 __all__ = ["Copies"]
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 import numpy as np
 
+from diffkern.contracts.argument_block import pack_array
 from diffkern.errors import described
 from diffkern.ir.structs import Stored, Struct, StructArray, carries_gradient, holds_arrays
 from diffkern.ir.types import BOOL, FLOAT32, Array, is_complex, scalar_of
@@ -22,8 +23,9 @@ from diffkern.lang.annotations import ANY, ArrayAnnotation, subscripted
 from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
 from diffkern.lang.values import CompositeValue
-from diffkern.process.late import ARRAY_AT, ARRAY_FROM_DATA, ARRAY_OF_STRUCTS
+from diffkern.process.late import ARRAY_AT, ARRAY_FROM_DATA, ARRAY_OF_STRUCTS, GPU
 from diffkern.process.tracebacks import Entrance
+from diffkern.runtime.arrays.addresses import note
 from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.arrays.array_copy import copy as copy_elements
 from diffkern.runtime.arrays.array_protocols import ArrayC, Exposed
@@ -41,21 +43,19 @@ from diffkern.runtime.arrays.convert import (
     wrapped,
 )
 from diffkern.runtime.arrays.numeric import Numeric
+from diffkern.runtime.arrays.operation import Assign, perform
 from diffkern.runtime.arrays.pickled import Copied
 from diffkern.runtime.arrays.placeholder import Placeholder
 from diffkern.runtime.arrays.recast import is_recast, keeps_numbers
 from diffkern.runtime.arrays.type_keys import array_type, dtype_of, key_of_long
 from diffkern.runtime.arrays.viewable import Viewable
-from diffkern.runtime.launch.block import pack_array
-from diffkern.runtime.memory.addresses import note
 from diffkern.runtime.memory.allocations import noted, tracker
 from diffkern.runtime.memory.device import CPU, Device, get_device
-from diffkern.runtime.memory.gpu import gpu
 from diffkern.runtime.memory.memory import Memory, byte_range, expose, memory_of, overwrite
-from diffkern.runtime.memory.operation import Assign, perform
 from diffkern.runtime.memory.reads import note_read
-from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import drain
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -497,7 +497,8 @@ def new(shape: tuple[int, ...], element: Stored, zero: bool, device: Device = CP
 def _given(value: Any, element: Stored | None) -> array:
     """Return an array over the memory of another library's array, on the CPU or on a GPU."""
     if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
-        return gpu().imported(value, element)
+        made: array = GPU.value.imported(value, element)
+        return made
     return wrap(as_numpy(value), element)
 
 

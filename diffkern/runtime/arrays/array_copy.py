@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from diffkern.errors import described
 from diffkern.ir.structs import Struct, holds_arrays
+from diffkern.runtime.arrays.operation import Copy, perform
 from diffkern.runtime.memory.device import get_device
-from diffkern.runtime.memory.operation import Copy, perform
 from diffkern.runtime.memory.stream import Stream
 
 if TYPE_CHECKING:

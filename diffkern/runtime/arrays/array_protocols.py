@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from diffkern.contracts.argument_block import address_of
 from diffkern.errors import described
 from diffkern.ir.structs import Stored, Struct, StructArray
 from diffkern.ir.types import BFLOAT16, Array, Scalar, is_complex, scalar_of
 from diffkern.lang.dtypes import complex_dtype
-from diffkern.runtime.arrays import dlpack
+from diffkern.runtime.arrays.addresses import note
 from diffkern.runtime.arrays.array_text import values_of
 from diffkern.runtime.arrays.complexes import shown
 from diffkern.runtime.arrays.convert import MAX_NDIM, component_shape, with_bfloat16
-from diffkern.runtime.launch.block import address_of
-from diffkern.runtime.memory.addresses import note
+from diffkern.runtime.memory import dlpack
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory, lend
 from diffkern.runtime.memory.reads import note_read

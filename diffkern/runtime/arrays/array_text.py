@@ -12,8 +12,8 @@ import numpy as np
 
 from diffkern.ir.structs import Stored, Struct, holds_arrays
 from diffkern.ir.types import BFLOAT16, scalar_of
+from diffkern.lang.dtypes import bfloat16_values
 from diffkern.runtime.arrays.complexes import shown
-from diffkern.runtime.arrays.convert import bfloat16_values
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import drain

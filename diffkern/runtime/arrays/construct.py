@@ -18,6 +18,7 @@ from diffkern.ir.structs import Stored, Struct, holds_arrays
 from diffkern.ir.types import INT8, UINT8, is_complex
 from diffkern.lang.structs import definition_of
 from diffkern.lang.values import CompositeValue
+from diffkern.runtime.arrays.addresses import around, beside, note
 from diffkern.runtime.arrays.array import _given, _make, array, new, wrap
 from diffkern.runtime.arrays.array_copy import check_copied
 from diffkern.runtime.arrays.complexes import as_parts
@@ -29,11 +30,10 @@ from diffkern.runtime.arrays.convert import (
     in_place,
     stored_type,
 )
+from diffkern.runtime.arrays.operation import Copy
 from diffkern.runtime.arrays.recast import Recast, are_same_numbers, is_injective
-from diffkern.runtime.memory.addresses import around, beside, note
 from diffkern.runtime.memory.device import CPU, Device, get_device
 from diffkern.runtime.memory.memory import byte_range
-from diffkern.runtime.memory.operation import Copy
 
 __all__ = ["at_address", "from_data"]
 

@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.contracts.extents import several, whole_number
 from diffkern.ir.structs import Stored, Struct, StructArray, descriptor, holds_arrays
 from diffkern.ir.types import BFLOAT16, BOOL, Array, Scalar, scalar_of, wrap_integer
-from diffkern.lang.dtypes import SCALARS
+from diffkern.lang.dtypes import SCALARS, bfloat16_bits
 from diffkern.lang.values import CompositeValue
 from diffkern.runtime.arrays.complexes import as_parts
-from diffkern.runtime.arrays.extents import several, whole_number
 
 __all__ = [
-    "MAX_NDIM", "as_numpy", "as_shape", "bfloat16_as_bits", "bfloat16_bits", "bfloat16_values", "component_shape",
+    "MAX_NDIM", "as_numpy", "as_shape", "bfloat16_as_bits", "component_shape",
     "convert", "element_of", "in_place", "stored_type", "with_bfloat16", "wrapped",
 ]  # fmt: skip
 
@@ -138,22 +138,6 @@ def wrapped(values: Any, scalar: Scalar) -> Any:
     if scalar == BOOL:
         return given != 0 if given.dtype.kind in "iuf" else values
     return given.astype(SCALARS[scalar.name].numpy) if given.dtype.kind in "iu" else values
-
-
-def bfloat16_values(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return bfloat16 elements, given as their bits, as float32."""
-    return (bits.astype(np.uint32) << 16).view(np.float32)
-
-
-def bfloat16_bits(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return float values rounded to bfloat16, to nearest and ties to even, as their bits."""
-    single = values.astype(np.float32)
-    bits = single.view(np.uint32)
-    # Adding just under half of the dropped range, and one more if the kept part is odd, rounds ties to even. In 64 bits
-    # the carry cannot overflow.
-    rounded = (bits.astype(np.uint64) + 0x7FFF + ((bits >> 16) & 1)) >> 16
-    # Rounding could carry a NaN's payload into infinity, so that all NaNs become one quiet NaN.
-    return np.where(np.isnan(single), 0x7FC0, rounded).astype(np.uint16)
 
 
 def bfloat16_as_bits(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored | None]:

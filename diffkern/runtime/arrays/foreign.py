@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from diffkern.ir.structs import Stored
-from diffkern.runtime.arrays import dlpack
+from diffkern.process.late import GPU
 from diffkern.runtime.arrays.array import _given, array, wrap
 from diffkern.runtime.arrays.convert import as_numpy, component_shape
+from diffkern.runtime.memory import dlpack
 from diffkern.runtime.memory.device import get_cuda_device
-from diffkern.runtime.memory.gpu import gpu
 
 __all__ = ["adopt", "adopt_dlpack", "is_foreign_tensor", "place_of"]
 
@@ -81,10 +81,11 @@ def adopt_dlpack(value: Any, element: Stored | None) -> array:
         taken.shape, taken.strides = (1, *taken.shape), None if taken.strides is None else (0, *taken.strides)
     if taken.kind in dlpack.ON_HOST:
         return wrap(taken.numpy(), element)
-    return gpu().over_address(
+    made: array = GPU.value.over_address(
         get_cuda_device(taken.number), taken.address, taken.shape, taken.stored, taken.strides, element, taken.owner,
         taken.read_only,
     )  # fmt: skip
+    return made
 
 
 def _stream_on(ordinal: int) -> int:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffkern.runtime.arrays.array_copy import check_copied
-from diffkern.runtime.memory.operation import Assign, Copy, submit
+from diffkern.runtime.arrays.operation import Assign, Copy, submit
 
 if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array

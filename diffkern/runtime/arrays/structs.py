@@ -20,7 +20,7 @@ from diffkern.ir.structs import FieldType, Struct, StructArray
 from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, Vec, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dialects import NATIVE, Dialect
-from diffkern.lang.dtypes import SCALARS, composite_type
+from diffkern.lang.dtypes import SCALARS, bfloat16_bits, bfloat16_values, composite_type
 from diffkern.lang.func import Func
 from diffkern.lang.structs import Constant, Definition, array_field, class_of, definition_of, register, resolve_type
 from diffkern.lang.values import CompositeValue
@@ -29,8 +29,6 @@ from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.arrays.complexes import as_parts
 from diffkern.runtime.arrays.convert import (
     as_numpy,
-    bfloat16_bits,
-    bfloat16_values,
     component_shape,
     convert,
     stored_type,

@@ -15,11 +15,11 @@ import numpy as np
 from diffkern.errors import described
 from diffkern.ir.structs import Stored, Struct, carries_gradient
 from diffkern.ir.types import BFLOAT16, Mat, Vec
-from diffkern.lang.dtypes import composite_type
+from diffkern.lang.dtypes import bfloat16_values, composite_type
 from diffkern.lang.structs import resolve_type
 from diffkern.process.late import INDEXED_ARRAY
 from diffkern.runtime.arrays.array_copy import copy
-from diffkern.runtime.arrays.convert import as_shape, bfloat16_values, component_shape, stored_type
+from diffkern.runtime.arrays.convert import as_shape, component_shape, stored_type
 from diffkern.runtime.arrays.recast import Recast, are_same_numbers
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.reads import note_read

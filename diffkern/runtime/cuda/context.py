@@ -18,7 +18,7 @@ from diffkern.cache.manifest import Entry
 from diffkern.contracts.platforms import ARCHITECTURES
 from diffkern.errors import CudaError
 from diffkern.process.forks import free_in_child
-from diffkern.runtime.arrays import dlpack
+from diffkern.process.late import GPU
 from diffkern.runtime.arrays.type_keys import key_on
 from diffkern.runtime.cuda.active import Active
 from diffkern.runtime.cuda.allocation import AllocatingDevice
@@ -26,8 +26,8 @@ from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
 from diffkern.runtime.cuda.images import DRIVER, OLDEST, REFUSED, images, named
 from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.stream import CudaStream, current_stream
+from diffkern.runtime.memory import dlpack
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.gpu import gpu
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.stream import set_stream
 from diffkern.runtime.native.device import Port
@@ -293,7 +293,7 @@ class CudaDevice(AllocatingDevice):
 
     def let_wait(self, stream: Any) -> None:
         """Make the consumer of a DLPack capsule wait for work here, on a stream in the protocol's notation."""
-        gpu().let_wait(self, stream)
+        GPU.value.let_wait(self, stream)
 
     # -- programs and peers ------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The functions of the GPU run time for the rest of the run time: see :func:`diffkern.runtime.memory.gpu.gpu`."""
+"""The functions of the GPU run time for the rest of the run time: see :data:`diffkern.process.late.GPU`."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.devices import devices
 from diffkern.runtime.cuda.memory import View, foreign
 from diffkern.runtime.cuda.stream import CudaStream
-from diffkern.runtime.memory.device import get_cuda_device
+from diffkern.runtime.memory.device import gpu_named
 
 __all__ = ["imported", "let_wait", "over_address", "wait_for"]
 
@@ -143,4 +143,5 @@ def _device_of(value: Any, address: int) -> CudaDevice:
         ordinal = getattr(where, name, None) if ordinal is None else ordinal
     if isinstance(ordinal, int) and 0 <= ordinal < len(known):
         return known[ordinal]
-    return get_cuda_device()
+    found: CudaDevice = gpu_named("cuda")
+    return found

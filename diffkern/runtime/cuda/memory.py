@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffkern.process.forks import free_in_child
-from diffkern.runtime.memory.gpu import gpu
-from diffkern.runtime.memory.memory import HostMemory, Memory
+from diffkern.process.late import GPU
+from diffkern.runtime.memory.memory import Held, HostMemory, Memory
 
 if TYPE_CHECKING:
-    from diffkern.runtime.arrays.array import array
     from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.cuda.stream import CudaStream
     from diffkern.runtime.native.replay import Steps
@@ -156,35 +155,39 @@ class DeviceMemory(Memory):
 
     def contents(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Return a copy of elements in host memory, after all work of the device on any stream."""
-        return gpu().download(self.gpu, data)
+        found: np.ndarray[Any, Any] = GPU.value.download(self.gpu, data)
+        return found
 
     def view(self, data: np.ndarray[Any, Any], start: int, like: np.ndarray[Any, Any]) -> Any:
         """Return elements with the shape, type and strides of `like`, `start` bytes behind the first of `data`."""
         return View.over(int(data.ctypes.data) + start, like.shape, like.dtype, like.strides)
 
-    def copy(self, target: array, source: array) -> None:
+    def copy(self, target: Held, source: Held) -> None:
         """Copy the elements of one array to another."""
-        gpu().copy(target, source)
+        GPU.value.copy(target, source)
 
-    def assign(self, target: array, values: np.ndarray[Any, Any]) -> None:
+    def assign(self, target: Held, values: np.ndarray[Any, Any]) -> None:
         """Set the elements of an array to values of the host, which are broadcast to its shape."""
-        gpu().assign(self.gpu, target, values)
+        GPU.value.assign(self.gpu, target, values)
 
-    def add(self, target: array, source: array) -> None:
+    def add(self, target: Held, source: Held) -> None:
         """Add the elements of one array to those of another."""
-        gpu().add(self.gpu, target, source)
+        GPU.value.add(self.gpu, target, source)
 
-    def copy_steps(self, target: array, source: array) -> Steps | None:
+    def copy_steps(self, target: Held, source: Held) -> Steps | None:
         """Return a copy within the device in native code."""
-        return gpu().copy_steps(self.gpu, target, source)
+        steps: Steps | None = GPU.value.copy_steps(self.gpu, target, source)
+        return steps
 
-    def assign_steps(self, target: array, values: np.ndarray[Any, Any]) -> Steps | None:
+    def assign_steps(self, target: Held, values: np.ndarray[Any, Any]) -> Steps | None:
         """Return an assignment of one element in native code."""
-        return gpu().assign_steps(self.gpu, target, values)
+        steps: Steps | None = GPU.value.assign_steps(self.gpu, target, values)
+        return steps
 
-    def add_steps(self, target: array, source: array) -> Steps | None:
+    def add_steps(self, target: Held, source: Held) -> Steps | None:
         """Return a sum in native code."""
-        return gpu().add_steps(target, source)
+        steps: Steps | None = GPU.value.add_steps(target, source)
+        return steps
 
     def use(self, stream: CudaStream) -> None:
         """Note that a stream works with it: it starts after the allocation, and the memory is freed after its work."""

@@ -11,10 +11,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from diffkern.contracts.argument_block import Layout
 from diffkern.contracts.manifest import Manifest
 from diffkern.errors import LaunchError
 from diffkern.ir.types import Array, parse_type
-from diffkern.runtime.launch.block import Layout
 
 __all__ = ["ArrayRules"]
 

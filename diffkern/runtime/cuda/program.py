@@ -14,6 +14,7 @@ import numpy as np
 
 from diffkern.cache.manifest import Entry
 from diffkern.contracts import abi
+from diffkern.contracts.argument_block import header, with_status
 from diffkern.errors import CudaError, LaunchError
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
@@ -21,7 +22,6 @@ from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download
-from diffkern.runtime.launch.block import header, with_status
 from diffkern.runtime.launch.checked import error_of, stamp_counts
 from diffkern.runtime.launch.grid import Grid
 from diffkern.runtime.launch.grid_checks import check_alone, check_axes

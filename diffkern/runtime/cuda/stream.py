@@ -35,7 +35,7 @@ class CudaStream(Stream):
     def __init__(
         self, device: Any = None, priority: int = 0, *, non_blocking: bool = False, cuda_stream: int | None = None
     ) -> None:
-        place = gpu_named(device)
+        place: CudaDevice | None = gpu_named(device)
         if place is None:
             raise ValueError(f"a CUDA stream needs a CUDA device, not {device!r}")
         self._device = place
@@ -146,7 +146,7 @@ class CudaEvent(Event):
     _mark: Any
 
     def __init__(self, device: Any = None, enable_timing: bool = False) -> None:
-        place = gpu_named(device)
+        place: CudaDevice | None = gpu_named(device)
         if place is None:
             raise ValueError(f"a CUDA event needs a CUDA device, not {device!r}")
         self._device = place
@@ -189,5 +189,6 @@ class CudaEvent(Event):
 
 def current_stream(device: CudaDevice) -> CudaStream:
     """Return the current stream of a device in this thread."""
-    streams = current.streams
-    return device.null_stream if streams is None else streams.get(device.ordinal, device.null_stream)
+    streams: Any = current.streams
+    stream: CudaStream = device.null_stream if streams is None else streams.get(device.ordinal, device.null_stream)
+    return stream

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from diffkern.errors import LaunchError, described
+from diffkern.runtime.arrays.operation import FunctionCall, Operation
 from diffkern.runtime.effects.residuals import Need, Needs
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import FunctionCall, Operation
 
 __all__ = ["CheckedCall"]
 

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Assign, Operation, memories
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Assign, Operation, memories
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.stream import Stream, drain
 from diffkern.runtime.native.replay import Plan, Step, Steps

@@ -19,11 +19,7 @@ from diffkern.lang.values import CompositeValue
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone
-from diffkern.runtime.effects.inside import Inside
-from diffkern.runtime.effects.unchanged import DigestOfArray, Unchanged
-from diffkern.runtime.memory.device import CPU, Device
-from diffkern.runtime.memory.memory import births
-from diffkern.runtime.memory.operation import (
+from diffkern.runtime.arrays.operation import (
     Add,
     Assign,
     Composite,
@@ -34,6 +30,10 @@ from diffkern.runtime.memory.operation import (
     OperationTangents,
     perform,
 )
+from diffkern.runtime.effects.inside import Inside
+from diffkern.runtime.effects.unchanged import DigestOfArray, Unchanged
+from diffkern.runtime.memory.device import CPU, Device
+from diffkern.runtime.memory.memory import births
 from diffkern.runtime.memory.state import current
 
 __all__ = ["CustomOperation", "custom_operation"]
@@ -96,7 +96,7 @@ class CustomOperation:
         else:
             inside, unchanged, results = Inside(handler, self.name, given, began), Unchanged(given), ()
             _check_tensors(self, args)
-            current.tape = inside  # type: ignore[assignment]  # in a tape's place
+            current.tape = inside
             handler.begin_derivative(None)
             try:
                 with _read_by(repr(self)):

@@ -7,20 +7,19 @@ these are recorded by the surrounding tape or tangents like any launch.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
-from diffkern.runtime.accumulate.cotangents import Cotangents
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.arrays.uncopied import Uncopied
+from diffkern.runtime.arrays.operation import Add, Assign, Copy, Operation, perform, submit
+from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.second_order import on_copies
 from diffkern.runtime.effects.tangent_map import Beside, root_of
 from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Assign, Copy, Operation, perform, submit
 from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import Handler, current
 from diffkern.runtime.memory.stream import Stream, drain
 
 __all__ = ["FunctionTape"]
@@ -37,7 +36,7 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
 
     def __init__(self, arrays: Sequence[array]) -> None:
         self._own = Beside("gradient")
-        self._around: Any = None
+        self._around: Handler | None = None
         super().__init__()
         for held in arrays:
             self._own.made(held)

@@ -14,13 +14,13 @@ from collections.abc import Collection, Iterable
 from diffkern.errors import LaunchError, described
 from diffkern.process.tracebacks import warn
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Flow, Operation
 from diffkern.runtime.effects.custom_operations_met import CustomOperationsMet
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.nested_arrays import nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.resources import given_to
 from diffkern.runtime.memory.memory import Memory, births
-from diffkern.runtime.memory.operation import Flow, Operation
 
 __all__ = ["Influence"]
 

@@ -11,10 +11,11 @@ from typing import Any, cast
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Operation, submit
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.resources import given_to
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Operation, submit
+from diffkern.runtime.memory.state import Handler
 from diffkern.runtime.memory.stream import Stream
 
 __all__ = ["Inside"]
@@ -25,7 +26,7 @@ class Inside:
 
     Parameters
     ----------
-    around : Any
+    around : Handler
         The tape, tangents or roll-out that the operation is performed on.
     name : str
         The name of the operation.
@@ -38,7 +39,7 @@ class Inside:
     keeps_inputs = False
     records = False
 
-    def __init__(self, around: Any, name: str, given: Sequence[array], began: int) -> None:
+    def __init__(self, around: Handler, name: str, given: Sequence[array], began: int) -> None:
         self._around, self._name, self._given, self._began = around, name, given, began
         # What was read without a derivative: constants, by their ids.
         self._constants: dict[int, array] = {}
@@ -56,7 +57,7 @@ class Inside:
     @property
     def repeats(self) -> bool:
         """True if what is done here is done again later."""
-        return bool(self._around.repeats)
+        return self._around.repeats
 
     @property
     def follower(self) -> Any:
@@ -104,7 +105,7 @@ class Inside:
 
     def is_differentiated(self, held: array) -> bool:
         """Return whether a derivative is taken for an array."""
-        return bool(self._around.is_differentiated(held))
+        return self._around.is_differentiated(held)
 
     def check_not_read(self, found: Iterable[array], what: str) -> None:
         """Do nothing: what is computed here needs no derivative."""

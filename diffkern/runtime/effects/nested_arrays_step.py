@@ -9,13 +9,13 @@ from __future__ import annotations
 from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
-from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.operation import Copy, Operation, submit
+from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.tape_steps import LaunchStep
 from diffkern.runtime.launch.nested_arrays import Table, _overlap
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region
-from diffkern.runtime.memory.operation import Copy, Operation, submit
 
 __all__ = ["PointedStep"]
 

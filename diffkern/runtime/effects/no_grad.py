@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from diffkern.runtime.effects.tape import Tape
 from diffkern.runtime.memory.scope import put
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import Handler, current
 
 __all__ = ["no_grad"]
 
@@ -19,8 +18,8 @@ class no_grad:
     """
 
     def __enter__(self) -> no_grad:
-        self._tape: Tape | None = current.tape
-        self._left: Tape | None = current.left
+        self._tape: Handler | None = current.tape
+        self._left: Handler | None = current.left
         # Inside of a custom operation nothing is recorded, and what it reads is looked at.
         if self._tape is not None and not self._tape.records:
             return self

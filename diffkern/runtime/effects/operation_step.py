@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diffkern.errors import LaunchError, described
-from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.operation import Assign, Flow, Operation
 from diffkern.runtime.effects.checked_call import CheckedCall
+from diffkern.runtime.effects.cotangents import Cotangents
+from diffkern.runtime.effects.kept import Contents
 from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.launch.regions import Region
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Assign, Flow, Operation
 
 __all__ = ["OperationStep"]
 

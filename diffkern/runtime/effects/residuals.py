@@ -15,9 +15,9 @@ from diffkern.runtime.launch.regions import Region, meet, ranges_of
 if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array
     from diffkern.runtime.effects.operation_step import OperationStep
+    from diffkern.runtime.effects.rollout_step import RolloutStep
     from diffkern.runtime.effects.second_order import AdjointStep
     from diffkern.runtime.effects.tape_steps import LaunchStep
-    from diffkern.runtime.rollouts.rollout_step import RolloutStep
 
 __all__ = ["Need", "Needs"]
 

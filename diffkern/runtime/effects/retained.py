@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.operation import Copy, Operation
 from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Copy, Operation
 
 __all__ = ["keeping"]
 

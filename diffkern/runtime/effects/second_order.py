@@ -18,15 +18,15 @@ from diffkern.contracts.manifest import Log
 from diffkern.errors import AutodiffError, LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
-from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.operation import Add, Assign, Copy, Operation, submit
+from diffkern.runtime.effects.cotangents import Cotangents
+from diffkern.runtime.effects.kept import Contents, Rooms, StepRooms, copies_of, parts_of
 from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.effects.tangent_map import launch_along
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, joined
-from diffkern.runtime.memory.kept import Contents, Rooms, StepRooms, copies_of, parts_of
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Assign, Copy, Operation, submit
 from diffkern.runtime.memory.state import current
 
 __all__ = ["AdjointStep", "Again", "check_repeatable", "inputs_of", "on_copies"]

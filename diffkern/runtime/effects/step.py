@@ -6,10 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence, Set
 
 from diffkern.errors import LaunchError
-from diffkern.runtime.accumulate.cotangents import Cotangents
+from diffkern.runtime.arrays.operation import Operation
+from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Operation
 
 __all__ = ["Barrier", "TapeStep"]
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from diffkern.errors import LaunchError, described
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import copy
+from diffkern.runtime.arrays.external_writes import Exposures
+from diffkern.runtime.arrays.operation import Assign, Copy, Operation, perform, submit
 from diffkern.runtime.arrays.recast import check_passes
-from diffkern.runtime.arrays.uncopied import Uncopied
-from diffkern.runtime.effects.external_writes import Exposures
 from diffkern.runtime.effects.influence import Influence
 from diffkern.runtime.effects.second_order import Again, check_repeatable, inputs_of
 from diffkern.runtime.effects.tangent_map import Beside, launch_along, root_of
@@ -26,9 +27,8 @@ from diffkern.runtime.launch.nested_arrays import check_constant
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.resources import check_not_given, given_to
 from diffkern.runtime.memory.memory import Memory, births, watch
-from diffkern.runtime.memory.operation import Assign, Copy, Operation, perform, submit
 from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import Handler, current
 from diffkern.runtime.memory.stream import Stream
 
 __all__ = ["Tangents"]
@@ -63,7 +63,7 @@ class Tangents(Influence, Scope, Uncopied):
     """True if the operations in its block are run again later."""
 
     def __init__(self, tangents: Mapping[array, Any]) -> None:
-        self.around: Any = None  # the tape, or the tangents, around the block
+        self.around: Handler | None = None  # the tape, or the tangents, around the block
         self._born = births()
         self._found = Beside("tangent")
         self._versions: dict[Memory, int] = {}

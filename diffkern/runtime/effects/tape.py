@@ -14,25 +14,25 @@ from typing import Any
 
 from diffkern.errors import KernelError, LaunchError, described
 from diffkern.process.tracebacks import brief, shorten
-from diffkern.runtime.accumulate.cotangents import Cotangents, may_differ_from_zero, take
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.arrays.uncopied import Uncopied
+from diffkern.runtime.arrays.operation import Add, Copy, Operation, submit
 from diffkern.runtime.effects.compiled_backward import Collector, Repeat, Seed
+from diffkern.runtime.effects.cotangents import Cotangents, may_differ_from_zero, take
 from diffkern.runtime.effects.gradients import Gradients, gradient_of
 from diffkern.runtime.effects.inside import Inside
 from diffkern.runtime.effects.retained import keeping
 from diffkern.runtime.effects.seeds import Seeds, check_disjoint, seeds_of
+from diffkern.runtime.effects.snapshots import copied
 from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.effects.tape_steps import FuncStep, LaunchStep, carry_out
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Copy, Operation, submit
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.observe.spans import span, watched
-from diffkern.runtime.rollouts.snapshots import copied
 
 __all__ = ["Tape"]
 

@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.external_writes import Exposures, Place, place_of
 from diffkern.runtime.arrays.recast import check_passes, is_opaque
 from diffkern.runtime.effects.custom_operations_met import CustomOperationsMet
-from diffkern.runtime.effects.external_writes import Exposures, Place, place_of
 from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.residuals import Needs
 from diffkern.runtime.effects.step import Barrier, TapeStep

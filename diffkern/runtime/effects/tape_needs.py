@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Operation, submit
+from diffkern.runtime.effects.kept import Contents, KeptCopies
 from diffkern.runtime.effects.residuals import Need, Needs
 from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.effects.tape_steps import LaunchStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, meet
-from diffkern.runtime.memory.kept import Contents, KeptCopies
-from diffkern.runtime.memory.operation import Operation, submit
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 

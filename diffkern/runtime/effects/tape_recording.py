@@ -14,12 +14,15 @@ from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.aliases import check_aliases
-from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Operation
+from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.influence import Influence
+from diffkern.runtime.effects.kept import Contents
 from diffkern.runtime.effects.nested_arrays_step import PointedStep
 from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.residuals import Need
+from diffkern.runtime.effects.rollout_step import RolloutStep
 from diffkern.runtime.effects.second_order import AdjointStep, inputs_of
 from diffkern.runtime.effects.step import Barrier
 from diffkern.runtime.effects.tape_needs import TapeNeeds
@@ -29,11 +32,8 @@ from diffkern.runtime.launch.nested_arrays import check_constant, nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, ranges_of
 from diffkern.runtime.launch.resources import check_not_given, given_to
-from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Operation
 from diffkern.runtime.memory.stream import Stream
-from diffkern.runtime.rollouts.rollout_step import RolloutStep
 
 __all__ = ["TapeRecording"]
 

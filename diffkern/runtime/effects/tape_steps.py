@@ -11,18 +11,18 @@ from collections.abc import Callable, Mapping, Sequence
 from diffkern.errors import AutodiffError, KernelError, LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
-from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.operation import Add, Assign, Operation, submit
 from diffkern.runtime.effects.checked_call import CheckedCall
+from diffkern.runtime.effects.cotangents import Cotangents
+from diffkern.runtime.effects.kept import Contents
 from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.regions import Region, joined
 from diffkern.runtime.launch.resources import PutBack, Use, used
 from diffkern.runtime.launch.stamps import checked_by_stamps, with_one_writer
-from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Add, Assign, Operation, submit
 
 __all__ = ["FuncStep", "LaunchStep", "carry_out"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.digest import digest
-from diffkern.runtime.effects.external_writes import Exposures
+from diffkern.runtime.arrays.external_writes import Exposures
 from diffkern.runtime.memory.memory import Memory, watch
 from diffkern.runtime.memory.stream import drain
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.contracts.argument_block import Layout
 from diffkern.contracts.manifest import Access, Linear, Manifest, Step
 from diffkern.errors import LaunchError
-from diffkern.runtime.launch.block import Layout
 from diffkern.runtime.launch.grid import Grid
 
 __all__ = ["AxesError", "Extents", "OneThreadError", "check_alone", "check_axes", "check_extents", "named"]

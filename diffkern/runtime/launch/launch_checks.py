@@ -17,8 +17,8 @@ from diffkern.runtime.launch.nested_arrays import check_disjoint
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.resources import check_places
 from diffkern.runtime.launch.schedule import USUAL, Blocks
+from diffkern.runtime.launch.shared_memory import check_shared
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.shared_memory import check_shared
 
 __all__ = ["DIMS", "check_fit", "check_writable", "grid_of"]
 

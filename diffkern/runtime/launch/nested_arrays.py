@@ -15,8 +15,8 @@ import numpy as np
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array, new, wrap
+from diffkern.runtime.arrays.operation import Copy, submit
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Copy, submit
 
 if TYPE_CHECKING:
     from diffkern.runtime.launch.program import Executable

@@ -14,15 +14,15 @@ from itertools import chain, repeat
 from types import MappingProxyType
 from typing import Any
 
+from diffkern.contracts.extents import several
 from diffkern.contracts.manifest import Log
 from diffkern.contracts.options import PLAIN, AdjointForm
 from diffkern.errors import CompileError, LaunchError, MisuseError
 from diffkern.ir.stamp_layout import FIELDS
 from diffkern.ir.structs import Leaf
 from diffkern.ir.types import INT64, parse_array_type
-from diffkern.runtime.accumulate.value_log import new_log
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.arrays.extents import several
+from diffkern.runtime.arrays.operation import Copy, Operation, perform, submit
 from diffkern.runtime.arrays.type_keys import key_on
 from diffkern.runtime.launch.arguments import bind, keys_on, leaves_of
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
@@ -31,8 +31,8 @@ from diffkern.runtime.launch.launch_checks import check_fit, grid_of
 from diffkern.runtime.launch.nested_arrays import nested_arrays, pointed_by
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.schedule import USUAL, Blocks
+from diffkern.runtime.launch.value_log import new_log
 from diffkern.runtime.memory.device import CPU, Device, get_device
-from diffkern.runtime.memory.operation import Copy, Operation, perform, submit
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import Steps

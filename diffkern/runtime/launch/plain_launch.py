@@ -16,9 +16,10 @@ from diffkern.runtime.launch.launch_checks import check_writable, grid_of
 from diffkern.runtime.launch.nested_arrays import check_disjoint
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
 from diffkern.runtime.launch.resources import check_places
+from diffkern.runtime.launch.shared_memory import check_shared
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.shared_memory import check_shared
-from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 __all__ = ["run"]
 

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from diffkern.contracts.argument_block import Layout, Reader, header, with_partials
 from diffkern.contracts.manifest import Manifest
 from diffkern.ir.types import parse_array_type, scalar_of
-from diffkern.runtime.accumulate.derivative import DerivativePlan
-from diffkern.runtime.accumulate.gathering import Gathering
-from diffkern.runtime.accumulate.race_checks import Races, TakenForGranted
-from diffkern.runtime.launch.block import Layout, Reader, header, with_partials
+from diffkern.runtime.launch.derivative import DerivativePlan
+from diffkern.runtime.launch.gathering import Gathering
 from diffkern.runtime.launch.grid import Grid
 from diffkern.runtime.launch.grid_checks import Extents, check_alone, check_axes
+from diffkern.runtime.launch.race_checks import Races, TakenForGranted
 from diffkern.runtime.launch.regions import Regions
 from diffkern.runtime.launch.schedule import USUAL, Blocks, ChunkGrid, cut, cut_blocks, cut_groups, normalize_dim
 from diffkern.runtime.memory.device import CPU, Device
@@ -30,7 +30,6 @@ from diffkern.runtime.native.replay import Step, Steps, copied
 
 if TYPE_CHECKING:
     from diffkern.errors import AutodiffError
-    from diffkern.runtime.accumulate.accumulation import Accumulation
     from diffkern.runtime.native.loader import Code
 
 __all__ = ["Executable"]
@@ -193,7 +192,7 @@ class Executable:
         if manifest.added:
             self._note_added(manifest)
         self._derivative: DerivativePlan | None = None
-        self.accumulations: dict[Any, Accumulation] = {}
+        self.accumulations: dict[Any, Any] = {}
         self.extents = Extents(manifest, self.layout) if manifest.accesses else None
         self.regions = Regions(manifest)
         self.races = Races(manifest) if manifest.races else None
@@ -302,7 +301,7 @@ class Executable:
         """Return the program for these arguments: on a GPU there may be several."""
         return self
 
-    def remember(self, key: Any, found: Accumulation) -> None:
+    def remember(self, key: Any, found: object) -> None:
         """Cache the choice for launches of one shape."""
         if len(self.accumulations) >= _CACHED_DIMS:
             self.accumulations.clear()

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from diffkern.contracts.manifest import Box, Form, Manifest, Monomial, Span
 from diffkern.ir.types import Scalar, parse_type
-from diffkern.runtime.accumulate.race_checks import number_in
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.recast import is_injective
+from diffkern.runtime.launch.race_checks import number_in
 
 if TYPE_CHECKING:
     from diffkern.runtime.launch.packed import PackedLaunch

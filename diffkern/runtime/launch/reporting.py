@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.contracts import abi
-from diffkern.runtime.launch.block import with_status
+from diffkern.contracts.argument_block import with_status
 from diffkern.runtime.launch.checked import error_of, stamp_counts
 from diffkern.runtime.launch.grid import Grid
 from diffkern.runtime.launch.output import empty_buffer, show

@@ -21,10 +21,10 @@ from diffkern.ir.types import UINT64
 from diffkern.lang.queries import ADDRESS_BITS, identity
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.effects.external_writes import Exposures
+from diffkern.runtime.arrays.external_writes import Exposures
+from diffkern.runtime.arrays.operation import Assign, Copy, Operation, submit
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory, watch
-from diffkern.runtime.memory.operation import Assign, Copy, Operation, submit
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import drain
 

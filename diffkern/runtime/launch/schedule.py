@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from diffkern.runtime.arrays.extents import several, whole_number
+from diffkern.contracts.extents import several, whole_number
 from diffkern.runtime.launch.partition import COST_UNIT, INTEGERS, Grain, chunk_of, distance_of, partition
 from diffkern.runtime.native.processors import processors
 

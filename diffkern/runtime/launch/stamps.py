@@ -29,13 +29,13 @@ from diffkern.contracts.manifest import Stamped
 from diffkern.errors import AutodiffError, Loc
 from diffkern.ir.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, SOURCE, STORED, UPDATED, VALUE
 from diffkern.ir.types import Scalar, parse_type
-from diffkern.runtime.accumulate.race_checks import number_in
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.convert import component_shape
+from diffkern.runtime.arrays.operation import submit
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.launch.race_checks import number_in
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.operation import submit
 from diffkern.runtime.memory.state import current
 
 __all__ = ["checked_by_stamps", "with_one_writer"]

@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from diffkern.errors import CudaError, MisuseError
-from diffkern.runtime.arrays import dlpack
-from diffkern.runtime.memory.gpu import gpu
+from diffkern.process.late import GPU
+from diffkern.runtime.memory import dlpack
 from diffkern.runtime.memory.memory import HostMemory, Memory, allocate
 from diffkern.runtime.memory.queue import drain
 from diffkern.runtime.memory.scope import Scope, put
 from diffkern.runtime.memory.state import current
 
 if TYPE_CHECKING:
-    from diffkern.runtime.cuda.context import CudaDevice
     from diffkern.runtime.native.replay import Plan
 
 __all__ = [
@@ -133,7 +132,10 @@ class Device:
     ) -> tuple[np.ndarray[Any, Any], Memory]:
         """Return new contiguous elements on the device, zero or not initialized, and their memory."""
         if pinned:
-            return gpu().allocate_pinned(get_cuda_device(), shape, dtype, zero)
+            pinned_array: tuple[np.ndarray[Any, Any], Memory] = GPU.value.allocate_pinned(
+                get_cuda_device(), shape, dtype, zero
+            )
+            return pinned_array
         return allocate(shape, dtype, zero)
 
     def keyed(self, key: str) -> str:
@@ -185,14 +187,14 @@ CPU = Device()
 HostMemory.device = CPU
 
 
-def gpu_named(name: Any) -> CudaDevice | None:
-    """Return the GPU that a name denotes, or None for the CPU, in the form that ``current`` holds."""
+def gpu_named(name: Any) -> Any:
+    """Return the GPU that a name denotes, a ``CudaDevice``, or None for the CPU: in the form that ``current`` holds."""
     if name is None:
         return current.device
     if name is CPU or (isinstance(name, str) and name == "cpu"):
         return None
     # The driver is loaded no earlier than here, so that programs for the CPU never wait for it.
-    gpus = gpu()
+    gpus = GPU.value
     if isinstance(name, gpus.Device):
         if name.closed:
             raise MisuseError(
@@ -234,7 +236,8 @@ def get_device(name: Any = None) -> Device:
     ValueError
         If there is no such device.
     """
-    return gpu_named(name) or CPU
+    device: Device = gpu_named(name) or CPU
+    return device
 
 
 def get_devices() -> list[Device]:
@@ -242,12 +245,12 @@ def get_devices() -> list[Device]:
     return [CPU, *get_cuda_devices()]
 
 
-def get_cuda_devices() -> list[CudaDevice]:
+def get_cuda_devices() -> list[Device]:
     """Return all GPUs; none without a driver."""
-    return list(gpu().devices())
+    return list(GPU.value.devices())
 
 
-def get_cuda_device(ordinal: int | None = None) -> CudaDevice:
+def get_cuda_device(ordinal: int | None = None) -> Device:
     """Return a GPU by its number.
 
     Parameters
@@ -265,8 +268,7 @@ def get_cuda_device(ordinal: int | None = None) -> CudaDevice:
     ValueError
         If there is no such GPU.
     """
-    found = gpu_named("cuda" if ordinal is None else f"cuda:{ordinal}")
-    assert found is not None
+    found: Device = gpu_named("cuda" if ordinal is None else f"cuda:{ordinal}")
     return found
 
 
@@ -348,7 +350,7 @@ class ScopedDevice(Scope):
     def __init__(self, device: Any) -> None:
         self.device = get_device(device)
 
-    def _begin(self) -> tuple[str, CudaDevice | None, Device]:
+    def _begin(self) -> tuple[str, Device | None, Device]:
         return "device", gpu_named(self.device), self.device
 
 

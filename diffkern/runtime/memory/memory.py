@@ -17,19 +17,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from diffkern.ir.structs import Struct
+from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import BFLOAT16, FLOAT32, FLOAT64, scalar_of
-from diffkern.runtime.arrays.convert import bfloat16_bits, bfloat16_values
+from diffkern.lang.dtypes import bfloat16_bits, bfloat16_values
 from diffkern.runtime.native.replay import Step, function_address
 
 if TYPE_CHECKING:
-    from diffkern.runtime.arrays.array import array
     from diffkern.runtime.memory.device import Device
     from diffkern.runtime.native.replay import Steps
 
 __all__ = [
-    "HostMemory", "Memory", "Watcher", "allocate", "births", "byte_range", "bytewise", "expose", "foreign_memory",
-    "lend", "memory_of", "overlaps", "overwrite", "watch",
+    "Held", "HostMemory", "Memory", "Watcher", "allocate", "births", "byte_range", "bytewise", "expose",
+    "foreign_memory", "lend", "memory_of", "overlaps", "overwrite", "watch",
 ]  # fmt: skip
 
 _ALIGNMENT = 64  # a cache line, and the widest vector register
@@ -41,6 +40,22 @@ _CHANGES, _RANGES = 8, 8
 _births = itertools.count()
 _allocations = itertools.count()
 _SUMS = {FLOAT32: "dk_add_f32", FLOAT64: "dk_add_f64"}
+
+
+class Held(Protocol):
+    """An array as its memory sees it."""
+
+    @property
+    def _data(self) -> np.ndarray[Any, Any]: ...
+
+    @property
+    def _element(self) -> Stored: ...
+
+    @property
+    def _memory(self) -> Memory: ...
+
+    @property
+    def _range(self) -> tuple[int, int]: ...
 
 
 class Changes(NamedTuple):
@@ -113,7 +128,7 @@ class Memory(ABC):
         self.exposed = self.foreign = foreign
         self.lent: set[int] | None = None
         self.lendings = 0
-        self.pointed: dict[bytes, array] | None = None
+        self.pointed: dict[bytes, Any] | None = None
         self.retains = False
         self.warp_dialect = False
         self.journal: list[Changes] = []
@@ -202,27 +217,27 @@ class Memory(ABC):
         """Return elements with the shape, type and strides of `like`, `start` bytes behind the first of `data`."""
 
     @abstractmethod
-    def copy(self, goal: array, source: array) -> None:
+    def copy(self, goal: Held, source: Held) -> None:
         """Copy the elements of one array to another, of which one is here; between host and GPU, the GPU is asked."""
 
     @abstractmethod
-    def assign(self, goal: array, values: np.ndarray[Any, Any]) -> None:
+    def assign(self, goal: Held, values: np.ndarray[Any, Any]) -> None:
         """Set the elements of an array here to values, which are broadcast."""
 
     @abstractmethod
-    def add(self, goal: array, source: array) -> None:
+    def add(self, goal: Held, source: Held) -> None:
         """Add the elements of one array to those of one here, of the same shape and type, which is no struct."""
 
     @abstractmethod
-    def copy_steps(self, goal: array, source: array) -> Steps | None:
+    def copy_steps(self, goal: Held, source: Held) -> Steps | None:
         """Return :meth:`copy` as native code of the memory's device; None if it has no such form."""
 
-    def assign_steps(self, goal: array, values: np.ndarray[Any, Any]) -> Steps | None:
+    def assign_steps(self, goal: Held, values: np.ndarray[Any, Any]) -> Steps | None:
         """Return :meth:`assign` in the same way."""
         return None
 
     @abstractmethod
-    def add_steps(self, goal: array, source: array) -> Steps | None:
+    def add_steps(self, goal: Held, source: Held) -> Steps | None:
         """Return the sum of two arrays, of structs as well, in the same way."""
 
 
@@ -261,7 +276,7 @@ class HostMemory(Memory):
         made: np.ndarray[Any, Any] = np.ndarray(like.shape, like.dtype, data, start, like.strides)
         return made
 
-    def copy(self, goal: array, source: array) -> None:
+    def copy(self, goal: Held, source: Held) -> None:
         """Copy the elements of one array of the host to another."""
         (low, high), (start, end) = goal._range, source._range
         # Only arrays that may overlap take the check for a temporary copy.
@@ -270,11 +285,11 @@ class HostMemory(Memory):
         else:
             goal._data[...] = source._data
 
-    def assign(self, goal: array, values: np.ndarray[Any, Any]) -> None:
+    def assign(self, goal: Held, values: np.ndarray[Any, Any]) -> None:
         """Set the elements of an array."""
         goal._data[...] = values
 
-    def add(self, goal: array, source: array) -> None:
+    def add(self, goal: Held, source: Held) -> None:
         """Add the elements of one array to those of another."""
         if scalar_of(goal._element) == BFLOAT16:  # type: ignore[arg-type]  # no struct
             total = bfloat16_values(goal._data) + bfloat16_values(source._data)
@@ -282,7 +297,7 @@ class HostMemory(Memory):
         else:
             np.add(goal._data, source._data, out=goal._data)
 
-    def copy_steps(self, goal: array, source: array) -> Steps | None:
+    def copy_steps(self, goal: Held, source: Held) -> Steps | None:
         """Return a copy of contiguous elements in native code."""
         to, data = goal._data, source._data
         # NumPy copies arrays that overlap as if by way of a third; in several chunks that would go wrong.
@@ -290,7 +305,7 @@ class HostMemory(Memory):
             return None
         return bytewise("dk_copy_bytes", to.nbytes, to.ctypes.data, data.ctypes.data)
 
-    def add_steps(self, goal: array, source: array) -> Steps | None:
+    def add_steps(self, goal: Held, source: Held) -> Steps | None:
         """Return a sum of contiguous elements in native code; there is none for structs."""
         to, data, element = goal._data, source._data, goal._element
         name = None if isinstance(element, Struct) else _SUMS.get(scalar_of(element))

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from diffkern.process.interrupts import LOOK_SECONDS, wait
 from diffkern.process.tracebacks import let_pass
-from diffkern.runtime.memory.state import slow_path_flags
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 if TYPE_CHECKING:
     from diffkern.runtime.memory.stream import Event

@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from diffkern.process.tracebacks import brief
-from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 __all__ = ["note_read"]
 

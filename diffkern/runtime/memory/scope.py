@@ -17,8 +17,9 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.state import current
 from diffkern.runtime.native import pool
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 __all__ = ["Scope", "put", "put_at_import"]
 

@@ -1,70 +1,120 @@
 """The one owner of thread state: the current tape, recorder, streams and device that take launches.
 
-Besides the current objects there is one word of memory that is not 0 while anything is current in any thread or work is
-pending on a stream. Prepared launches look at that word alone, in native code, and turn to Python when it is not 0.
+While anything is current in any thread the word of :mod:`diffkern.runtime.native.slow_path` is not 0, so that prepared
+launches turn to Python.
 """
 
 from __future__ import annotations
 
-import ctypes
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from diffkern.runtime.cuda.context import CudaDevice
-    from diffkern.runtime.cuda.stream import CudaStream
-    from diffkern.runtime.effects.compiled_backward import Collector
-    from diffkern.runtime.effects.tape import Tape
+    from diffkern.runtime.memory.device import Device
     from diffkern.runtime.memory.stream import Stream
-    from diffkern.runtime.records.recorder import Recorder
 
-__all__ = ["SlowPathFlags", "current", "is_recorded", "slow_path_flags"]
+__all__ = ["Handler", "RecorderProtocol", "current", "is_recorded"]
+
+
+class Handler(Protocol):
+    """A tape, tangents, a roll-out, or anything else in a tape's place: it is handed the operations on arrays.
+
+    It keeps what it needs of an operation and passes it on.
+    """
+
+    @property
+    def records(self) -> bool:
+        """True if derivatives are taken of what it is handed."""
+        ...
+
+    @property
+    def repeats(self) -> bool:
+        """True if what is done here is done again later."""
+        ...
+
+    @property
+    def follower(self) -> Any:
+        """The tape that carries gradients of arrays themselves, None if there is none."""
+        ...
+
+    def take(self, operation: Any, stream: Any = None) -> None:
+        """Take an operation, for a stream if one is given."""
+        ...
+
+    def note_unrecorded(self, operation: Any) -> None:
+        """Note an operation that is deliberately left out of derivatives."""
+        ...
+
+    def note_read(self, held: Any) -> None:
+        """Note that the host reads an array."""
+        ...
+
+    def is_differentiated(self, held: Any) -> bool:
+        """Return whether a derivative is taken for an array."""
+        ...
+
+    def check_not_read(self, found: Iterable[Any], what: str) -> None:
+        """Raise for arrays that the host has made when it had read numbers, as a derivative would miss that."""
+        ...
+
+    def begin_derivative(self, name: str | None) -> None:
+        """Note that the derivative of a custom operation begins, or with None the operation itself."""
+        ...
+
+    def end_derivative(self) -> None:
+        """Note that it ends."""
+        ...
+
+    def hide(self, began: int, ended: int, results: Collection[Any], name: str) -> None:
+        """Hide what a custom operation has made in between, but for its results."""
+        ...
+
+    def derive(self, found: Iterable[Any], sources: Iterable[Any]) -> None:
+        """Note that arrays are derivatives of what was computed from some memory."""
+        ...
+
+
+class RecorderProtocol(Protocol):
+    """What operations are given to instead of being run: a sequence, or a sweep that is compiled."""
+
+    @property
+    def runs(self) -> bool:
+        """True if operations also run while they are recorded."""
+        ...
+
+    reader: str | None
+    """The custom operation that runs, or its derivative."""
+
+    def take(self, operation: Any, stream: Any = None) -> None:
+        """Take an operation, for a stream if one is given."""
+        ...
+
+    def check_parts(self, operation: Any) -> None:
+        """Raise if it cannot take the parts of a composite operation."""
+        ...
+
+    def check_read(self, held: Any) -> None:
+        """Raise if the host may not read an array."""
+        ...
 
 
 class _Current(threading.local):
     """State of each thread; a tape entered in one thread does not record what another launches."""
 
-    tape: Tape | None = None
-    recorder: Recorder | Collector | None = None
+    tape: Handler | None = None
+    recorder: RecorderProtocol | None = None
     # The tape that dk.no_grad has put aside.
-    left: Tape | None = None
+    left: Handler | None = None
     stream: Stream | None = None
     # Whether observers were started here; they are those of the process.
     observed: bool | None = None
     # The GPU that is meant where none is named, None for the CPU; the current stream of each GPU that has one.
-    device: CudaDevice | None = None
-    streams: dict[int, CudaStream] | None = None
-
-
-class SlowPathFlags:
-    """Reasons why launches have to ask Python: one word, readable by native code at ``address``.
-
-    Its halves are the number of objects that are current in any thread, which :func:`diffkern.runtime.memory.scope.put`
-    keeps, and whether work is pending. ``word[0]`` is both of them in Python. A current device does not count: it only
-    matters for launches without arrays.
-    """
-
-    def __init__(self) -> None:
-        # Two halves of one word: native code tests both with a single load.
-        self._halves = (ctypes.c_int32 * 2)()
-        self.word = memoryview(self._halves).cast("B").cast("q")
-        self.address = ctypes.addressof(self._halves)
-
-    def restart(self, reasons: int) -> None:
-        """Start with a number of current objects, in the child of a fork."""
-        self._halves[0] = reasons
-
-    def add(self, reasons: int) -> None:
-        """Add to the number of current objects."""
-        self._halves[0] += reasons
-
-    def busy(self, pending: bool) -> None:
-        """Note whether work is pending."""
-        self._halves[1] = pending
+    device: Device | None = None
+    streams: dict[int, Stream] | None = None
 
 
 current = _Current()
-slow_path_flags = SlowPathFlags()
 
 
 def is_recorded() -> bool:

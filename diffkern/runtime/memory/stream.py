@@ -15,12 +15,13 @@ from types import TracebackType
 from typing import Any
 
 from diffkern.errors import MisuseError
-from diffkern.runtime.arrays.uncopied import Uncopied
+from diffkern.process.late import GPU
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.memory.device import CPU, Device, get_device
-from diffkern.runtime.memory.gpu import gpu
 from diffkern.runtime.memory.queue import Awaited, Mark, Queue, drain, drain_queues, forget_work_after_fork, on_its_way
 from diffkern.runtime.memory.scope import Scope, put
-from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 __all__ = [
     "Event",
@@ -61,7 +62,7 @@ class Stream(Uncopied):
     def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
         # `dk.Stream("cuda:0")` makes the GPU's class, so that users and isinstance know one name.
         if cls is Stream and get_device(device) is not CPU:
-            return object.__new__(gpu().Stream)
+            return object.__new__(GPU.value.Stream)
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
@@ -142,7 +143,7 @@ class Event(Uncopied):
 
     def __new__(cls, device: Any = None, *args: Any, **kwargs: Any) -> Any:
         if cls is Event and get_device(device) is not CPU:
-            return object.__new__(gpu().Event)
+            return object.__new__(GPU.value.Event)
         return object.__new__(cls)
 
     def __init__(self, device: Any = None, enable_timing: bool = False) -> None:

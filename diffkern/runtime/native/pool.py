@@ -19,9 +19,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from diffkern.contracts.extents import whole_number
 from diffkern.process.forks import free_in_child
 from diffkern.process.tracebacks import warn
-from diffkern.runtime.arrays.extents import whole_number
 from diffkern.runtime.native.assemble import load_native
 from diffkern.runtime.native.processors import processors
 from diffkern.runtime.native.signatures import EXTERNAL_NAMES

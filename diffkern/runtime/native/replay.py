@@ -20,8 +20,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
-from diffkern.runtime.memory.state import slow_path_flags
 from diffkern.runtime.native import pool
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 if TYPE_CHECKING:
     from diffkern.ir.types import Scalar

@@ -2,7 +2,7 @@
 
 Observers are started and stopped, and told of every span in between. Launches that nobody watches do not come here:
 while there is an observer, the word that launches look at is not 0, and they take the way through
-:func:`diffkern.runtime.memory.operation.perform`.
+:func:`diffkern.runtime.arrays.operation.perform`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import threading
 from typing import Any
 
 from diffkern._version import __version__
-from diffkern.runtime.arrays.uncopied import Uncopied
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.observe.spans import Span, start, stop
 
 __all__ = ["ScopedTrace"]

@@ -15,9 +15,9 @@ import numpy as np
 
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Assign, Copy, Operation
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.memory import bytewise
-from diffkern.runtime.memory.operation import Assign, Copy, Operation
 from diffkern.runtime.native.replay import Step, Steps, replaced
 
 __all__ = ["Change", "Place", "as_run_by", "fit_adjoint", "is_same", "meet", "takes"]

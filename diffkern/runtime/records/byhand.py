@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from diffkern.contracts.extents import whole_number
 from diffkern.errors import KernelError, LaunchError
 from diffkern.ir.structs import Struct, StructArray, is_null
 from diffkern.ir.types import Array, Scalar
@@ -24,7 +25,6 @@ from diffkern.runtime.accumulate.given_cotangents import (
     values_by_leaf,
     with_default_gradients,
 )
-from diffkern.runtime.arrays.extents import whole_number
 from diffkern.runtime.arrays.type_keys import key_on, register_type, type_of_key
 from diffkern.runtime.launch.arguments import bind
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from diffkern.errors import CudaError, LaunchError
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import memories
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import memories
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream, drain_queues, on_its_way
 from diffkern.runtime.native.device import graph_step

@@ -12,12 +12,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffkern.errors import MisuseError
+from diffkern.runtime.arrays.operation import Operation, memories
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.operation import Operation, memories
-from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream, drain
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan
+from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.observe.spans import Span, past, span, watched
 from diffkern.runtime.records.recorder import Item
 from diffkern.runtime.records.sequence_dce import folded

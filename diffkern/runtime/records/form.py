@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from diffkern.contracts.argument_block import arguments_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.launch.block import arguments_of
+from diffkern.runtime.arrays.operation import Assign, Operation, memories
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.device import CPU, Device
-from diffkern.runtime.memory.operation import Assign, Operation, memories
 from diffkern.runtime.native.replay import PYTHON, Plan, Steps
 
 __all__ = ["Form", "Packed"]

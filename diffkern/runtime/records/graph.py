@@ -18,10 +18,10 @@ from typing import Any
 from diffkern.errors import LaunchError, MisuseError, described
 from diffkern.ir.types import INT32
 from diffkern.process.tracebacks import brief
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.arrays.uncopied import Uncopied
+from diffkern.runtime.arrays.operation import Operation, perform
 from diffkern.runtime.memory.device import CPU, Device, get_device
-from diffkern.runtime.memory.operation import Operation, perform
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import ScopedStream, Stream

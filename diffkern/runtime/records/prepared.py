@@ -19,6 +19,8 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.contracts.argument_block import arguments_of
+from diffkern.contracts.extents import whole_number
 from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Element, scalar_of
@@ -31,16 +33,14 @@ from diffkern.runtime.accumulate.given_cotangents import (
     values_by_leaf,
     with_default_gradients,
 )
-from diffkern.runtime.accumulate.race_checks import Races
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.arrays.extents import whole_number
+from diffkern.runtime.arrays.operation import submit
 from diffkern.runtime.arrays.type_keys import type_of_key
-from diffkern.runtime.launch.block import arguments_of
 from diffkern.runtime.launch.launch_checks import check_fit
 from diffkern.runtime.launch.packed import Leaves, PackedLaunch, dispatch
 from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.launch.race_checks import Races
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.operation import submit
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps, done_while_idle

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from diffkern.contracts.extents import several
 from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.types import Mat, Scalar, Vec, value_type
 from diffkern.process.tracebacks import brief
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.given_cotangents import (
     cotangent,
@@ -25,14 +27,12 @@ from diffkern.runtime.accumulate.given_cotangents import (
 )
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_protocols import ArrayC
-from diffkern.runtime.arrays.extents import several
-from diffkern.runtime.arrays.uncopied import Uncopied
+from diffkern.runtime.arrays.operation import Copy, submit
 from diffkern.runtime.launch.arguments import wrong_count
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol, check_kernel
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.schedule import USUAL, Blocks
 from diffkern.runtime.memory.device import Device, get_device
-from diffkern.runtime.memory.operation import Copy, submit
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.records.byhand import ByHand, is_open
 from diffkern.runtime.records.prepared import Prepared, from_ctype

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from diffkern.errors import LaunchError
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Copy, Operation, perform, run, submit
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Copy, Operation, perform, run, submit
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream

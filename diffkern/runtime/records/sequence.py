@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, overload
 from diffkern.errors import LaunchError, described
 from diffkern.process.late import GRAPH
 from diffkern.process.tracebacks import brief
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.arrays.uncopied import Uncopied
+from diffkern.runtime.arrays.operation import Assign, Copy, Operation
 from diffkern.runtime.effects.tape import Tape
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.value_bytes import unpacked
-from diffkern.runtime.memory.operation import Assign, Copy, Operation
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import drain

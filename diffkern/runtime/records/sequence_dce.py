@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Assign, Copy, Operation
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Assign, Copy, Operation
 from diffkern.runtime.native.replay import Step, Steps
 from diffkern.runtime.records.adjoint_seeding import Change, Place, as_run_by, fit_adjoint, is_same, meet
 

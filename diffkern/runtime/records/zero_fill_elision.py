@@ -11,8 +11,8 @@ from typing import Any
 
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Assign, Copy, Operation
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Assign, Copy, Operation
 from diffkern.runtime.native.replay import Plan, Step, Steps, function_address
 from diffkern.runtime.records.adjoint_seeding import is_same, takes
 

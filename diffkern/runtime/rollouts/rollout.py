@@ -19,23 +19,23 @@ from typing import Any
 from diffkern.errors import LaunchError, described
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
-from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.digest import digest
-from diffkern.runtime.effects.external_writes import Exposures
+from diffkern.runtime.arrays.external_writes import Exposures
+from diffkern.runtime.arrays.operation import Add, Copy, Operation, submit
+from diffkern.runtime.effects.cotangents import Cotangents
+from diffkern.runtime.effects.rollout_step import RolloutStep
+from diffkern.runtime.effects.snapshots import Randomness, Spare, State, copied
 from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.effects.tape_steps import carry_out
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory, births, watch
-from diffkern.runtime.memory.operation import Add, Copy, Operation, submit
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.stream import Stream, drain
 from diffkern.runtime.rollouts.binomial import next_state
 from diffkern.runtime.rollouts.live_state import Places
 from diffkern.runtime.rollouts.progress import Bar
-from diffkern.runtime.rollouts.rollout_step import RolloutStep
-from diffkern.runtime.rollouts.snapshots import Randomness, Spare, State, copied
 from diffkern.runtime.rollouts.step_objects import StepObjects
 
 __all__ = ["Rollout"]

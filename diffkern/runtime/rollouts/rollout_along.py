@@ -54,7 +54,7 @@ class StepsAlong:
                 before.append(len(known))
             # Arrays that get a tangent in a later step have none here, although they do by now.
             one.resume(known[: before[number]])
-        current.tape = self._tangents[0]  # type: ignore[assignment]  # it is in a tape's place
+        current.tape = self._tangents[0]
         try:
             self._step(number)
         finally:

@@ -26,8 +26,8 @@ from diffkern.ir.nodes import Function, Op
 from diffkern.ir.types import scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.opt.hoist_uniform import Placement, place
+from diffkern.targets.cpu.lane_loop import Lanes
 from diffkern.targets.cpu.lanes import choice
-from diffkern.targets.cpu.lanes.threads import Lanes
 from diffkern.targets.cpu.loops import longest_loop
 from diffkern.targets.cpu.outline_emit import OutlinedBody, Slots
 from diffkern.targets.cpu.outline_plan import Outline, outline

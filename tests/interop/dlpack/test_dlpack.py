@@ -15,7 +15,7 @@ import pytest
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.runtime.arrays import dlpack
+from diffkern.runtime.memory import dlpack
 
 NATIVE_TYPES = [
     dk.bool_, dk.int8, dk.int16, dk.int32, dk.int64, dk.uint8, dk.uint16, dk.uint32, dk.uint64, dk.float16, dk.float32,
@@ -279,7 +279,7 @@ def test_consumers_that_outlive_the_interpreter():
     """At exit the last consumers let go before, while and after the interpreter is taken apart."""
     program = """
 import ctypes, numpy as np, threading, diffkern as dk
-from diffkern.runtime.arrays import dlpack
+from diffkern.runtime.memory import dlpack
 kept = [np.from_dlpack(dk.ones(3)) for _ in range(3)]
 dlpack.kept = np.from_dlpack(dk.ones(3))
 np.kept = np.from_dlpack(dk.ones(3))

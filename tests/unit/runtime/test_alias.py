@@ -9,8 +9,8 @@ import pytest
 from support.seeds import run_seed
 
 import diffkern as dk
-from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.alias import gradient_of_alias
+from diffkern.runtime.effects.cotangents import Cotangents
 
 
 def part_of(data, generator):

@@ -13,8 +13,8 @@ from diffkern.contracts.integer_systems import Row, narrowed, search
 from diffkern.contracts.manifest import Form, Monomial, Order, RaceCheck, Touch
 from diffkern.contracts.race_search import needed
 from diffkern.errors import AutodiffError
-from diffkern.runtime.accumulate import race_checks
-from diffkern.runtime.accumulate.race_checks import check_races
+from diffkern.runtime.launch import race_checks
+from diffkern.runtime.launch.race_checks import check_races
 
 INT32 = (-(2**31), 2**31 - 1)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diffkern.contracts.manifest import Conflict, Manifest, Parameter
-from diffkern.runtime.accumulate.derivative import DerivativePlan
+from diffkern.runtime.launch.derivative import DerivativePlan
 from diffkern.runtime.launch.partition import MAX_CHUNKS, MAX_GROUPS
 from diffkern.runtime.launch.schedule import Conflicts, cut, normalize_dim, plan_adjoint
 

@@ -8,13 +8,15 @@ import pytest
 
 import diffkern as dk
 from diffkern.runtime.memory import scope
-from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 PROGRAM = """
 import contextlib
 import diffkern as dk
 from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import current, slow_path_flags
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 tape, stream = dk.Tape(), dk.Stream()
 with contextlib.ExitStack() as stack:

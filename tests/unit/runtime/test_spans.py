@@ -15,7 +15,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.cli import command
-from diffkern.runtime.memory.state import slow_path_flags
+from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.observe.spans import span, watched
 
 F = dk.array(dtype=float)

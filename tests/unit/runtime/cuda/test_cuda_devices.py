@@ -7,7 +7,7 @@ from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern.runtime.cuda import devices, drivers
-from diffkern.runtime.memory.state import slow_path_flags
+from diffkern.runtime.native.slow_path import slow_path_flags
 
 
 @pytest.fixture

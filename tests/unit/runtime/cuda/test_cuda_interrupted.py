@@ -13,7 +13,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.runtime import cuda
-from diffkern.runtime.arrays import dlpack
+from diffkern.runtime.memory import dlpack
 
 G = "cuda:0"
 PLACES = tuple(

@@ -9,11 +9,11 @@ from pointed_arrays import Body, Part, energy, filled, nested, parts_on, results
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
+from diffkern.contracts.argument_block import Layout
 from diffkern.contracts.manifest import Manifest, Parameter
 from diffkern.errors import KernelRuntimeError, LaunchError
 from diffkern.ir.types import FLOAT32, Array
 from diffkern.runtime.cuda.preconditions import ArrayRules
-from diffkern.runtime.launch.block import Layout
 from diffkern.targets.cuda.kernel import alignment
 
 require("cuda.bindings.nvjitlink", "nvidia")

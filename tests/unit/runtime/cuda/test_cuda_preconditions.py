@@ -15,11 +15,11 @@ import diffkern as dk
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
 from diffkern.compiler import specialize, stores
+from diffkern.contracts.argument_block import Layout
 from diffkern.contracts.manifest import GpuResources, Manifest, Parameter
 from diffkern.errors import LaunchError
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.program import executable
-from diffkern.runtime.launch.block import Layout
 from diffkern.runtime.launch.schedule import Blocks
 from diffkern.shipping.ship import compile_ahead
 

@@ -12,10 +12,10 @@ from typing import Any, TypeAlias
 
 from diffkern.process.tracebacks import place_of, warn
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.operation import Copy, Operation
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Extent, Region, part_of, size_of
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Copy, Operation
 
 __all__ = ["Contents", "KeptCopies", "Parts", "Rooms", "StepRooms", "copies_of", "parts_of"]
 

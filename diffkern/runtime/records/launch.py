@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from diffkern.contracts.extents import several, whole_number
 from diffkern.errors import KernelError, LaunchError
 from diffkern.process.tracebacks import PASSED, brief, fail_launch, shorten
-from diffkern.runtime.arrays.extents import several, whole_number
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol, check_kernel, refusal
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
 from diffkern.runtime.launch.plain_launch import run

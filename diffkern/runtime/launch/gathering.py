@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from diffkern.contracts.manifest import Manifest
 from diffkern.ir.types import parse_type
-from diffkern.runtime.accumulate.race_checks import number_in
+from diffkern.runtime.launch.race_checks import number_in
 
 __all__ = ["Gathering"]
 

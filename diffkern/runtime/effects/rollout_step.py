@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from diffkern.errors import LaunchError, described
-from diffkern.runtime.accumulate.cotangents import Cotangents
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import FunctionCall, Operation
+from diffkern.runtime.effects.cotangents import Cotangents
+from diffkern.runtime.effects.kept import Contents
 from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.launch.regions import Region
-from diffkern.runtime.memory.kept import Contents
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import FunctionCall, Operation
 
 __all__ = ["RolloutStep", "Steps"]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from diffkern.ir.types import UINT8
 from diffkern.runtime.arrays.alias import gradient_of_alias
 from diffkern.runtime.arrays.array import _make, array, new
+from diffkern.runtime.arrays.operation import Assign, Copy, Operation, submit
+from diffkern.runtime.effects.kept import Rooms
 from diffkern.runtime.effects.tangent_map import Beside
-from diffkern.runtime.memory.kept import Rooms
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Assign, Copy, Operation, submit
 from diffkern.runtime.memory.state import current
 
 if TYPE_CHECKING:

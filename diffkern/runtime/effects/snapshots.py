@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.operation import Assign, Copy, submit
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.operation import Assign, Copy, submit
 from diffkern.runtime.memory.stream import drain
 
 __all__ = ["Randomness", "Spare", "State"]

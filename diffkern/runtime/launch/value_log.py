@@ -18,8 +18,8 @@ from diffkern.contracts.manifest import Log
 from diffkern.errors import LaunchError
 from diffkern.ir.types import INT64, Scalar, parse_type
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.operation import Assign, Operation, submit
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.operation import Assign, Operation, submit
 from diffkern.runtime.memory.state import current
 
 if TYPE_CHECKING:

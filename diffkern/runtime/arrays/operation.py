@@ -27,17 +27,9 @@ if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array
 
 __all__ = [
-    "Add", "Assign", "Composite", "Copy", "Flow", "FunctionCall", "Handler", "Operation", "OperationCotangents",
+    "Add", "Assign", "Composite", "Copy", "Flow", "FunctionCall", "Operation", "OperationCotangents",
     "OperationTangents", "accumulate", "memories", "perform", "run", "submit",
 ]  # fmt: skip
-
-
-class Handler(Protocol):
-    """A tape, or anything else that operations are handed to: it keeps what it needs of one, and passes it on."""
-
-    def take(self, operation: Operation, stream: Stream | None = None) -> None:
-        """Take an operation, for a stream if one is given."""
-        ...
 
 
 class OperationTangents(Protocol):
