@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ATOMICS, LOADS, STORES
+from diffkern.ir.ops.memory import ATOMICS, LOADS, STACK_READS, STACK_WRITES, STORES
 from diffkern.ir.ops.row import Diff
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import is_differentiable
@@ -59,10 +59,10 @@ class Activity:
                     self._vary(op.results, sub.yields)
             elif op.name == "ruled":
                 self._forward_ruled(Ruled(op))
-            elif op.name == "stack_set":
+            elif op.name in STACK_WRITES:
                 varied = (k for k, v in enumerate(Slot(op).values) if v in self.varied)
                 self._kept.update((Slot(op).stack, k) for k in varied)
-            elif op.name == "stack_get":
+            elif op.name in STACK_READS:
                 if (Slot(op).stack, op.attrs["field"]) in self._kept:
                     self.varied.add(op.result)
             elif op.regions:

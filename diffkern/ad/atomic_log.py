@@ -21,6 +21,7 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ELEMENT_ATOMICS
 from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import INT32, INT64, Array, Scalar, is_shared
 from diffkern.ir.views import Access
@@ -154,7 +155,7 @@ class _Counting(Replay):
 
 def _is_counter(op: Op, params: Collection[Value]) -> bool:
     """Return whether an op updates an integer of a parameter atomically."""
-    if op.name != "atomic" or Access(op).array not in params:
+    if op.name not in ELEMENT_ATOMICS or Access(op).array not in params:
         return False
     return isinstance(op.result.type, Scalar) and op.result.type.is_integer
 

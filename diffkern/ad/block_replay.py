@@ -12,6 +12,7 @@ from diffkern.ad.replay import Replay, ReplayContext
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.block import BARRIERS, SHARED_ARRAYS
 from diffkern.ir.ops.memory import ATOMICS, STORES
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, If, is_branch, is_loop
@@ -29,7 +30,7 @@ class BlockReplay(Replay):
     def op(self, op: Op) -> None:
         # The sweep emits barriers of its own and works on the arrays that exist already; a kept op has its result in
         # the environment, carried out of the branch by the live replay.
-        if op.name not in ("barrier", "shared_new") and op not in self.memory.plan.kept:
+        if op.name not in BARRIERS | SHARED_ARRAYS and op not in self.memory.plan.kept:
             super().op(op)
 
     def load(self, op: Op) -> None:
@@ -62,12 +63,12 @@ class LiveReplay(Replay):
 
     def op(self, op: Op) -> None:
         # The instances of shared arrays are allocated in the prologue of the adjoint, once per scope.
-        if op.name == "shared_new":
+        if op.name in SHARED_ARRAYS:
             return
         # The snapshot has to precede the loop or branch: its own stores may be the ones that overwrite.
         if self.sweep and op.regions and op.name != "ruled":
             self.before(op)
-        if op.name == "barrier":
+        if op.name in BARRIERS:
             with self.b.at(op.loc):
                 self.memory.wait()
         elif op.name in STORES and is_shared(Access(op).array.type):

@@ -29,6 +29,7 @@ from diffkern.analysis.blocks import decided_for_all, uniform_values
 from diffkern.analysis.scopes import has_barrier
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.block import BARRIERS, SHARED_ARRAYS
 from diffkern.ir.ops.memory import ATOMICS, LOADS, WRITES
 from diffkern.ir.types import INT32, SHARED, Array, is_shared, value_type
 from diffkern.ir.views import Access, For, If, is_branch, is_loop
@@ -83,7 +84,7 @@ class BlockPlan:
 
     def __init__(self, fn: Function) -> None:
         self.uniform = uniform_values(fn)
-        self.shared = [op for op in fn.body.ops if op.name == "shared_new"]
+        self.shared = [op for op in fn.body.ops if op.name in SHARED_ARRAYS]
         self.place: dict[Op, Place] = {}
         self.loop_of: dict[Value, Op] = {}
         self.producer: dict[Value, Op] = {}
@@ -134,7 +135,7 @@ class BlockPlan:
         """Return whether an op, or one in its regions, accesses shared memory or is a barrier."""
         if op.regions:
             return any(self.together(inner) for sub in op.regions for inner in sub.ops)
-        return op.name == "barrier" or (op.name in LOADS | WRITES and is_shared(Access(op).array.type))
+        return op.name in BARRIERS or (op.name in LOADS | WRITES and is_shared(Access(op).array.type))
 
     def by_all_threads(self, store: Op) -> bool:
         """Return whether all threads of a block store to one element."""

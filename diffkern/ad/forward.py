@@ -29,7 +29,8 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ATOMICS, EXTREMA, HOLDING, LOADS, STORES
+from diffkern.ir.ops.block import SHARED_ARRAYS
+from diffkern.ir.ops.memory import ATOMICS, ELEMENT_ATOMICS, EXTREMA, HOLDING, LOADS, STORES
 from diffkern.ir.ops.row import Diff, Tangent
 from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.ops.table import lookup
@@ -181,7 +182,7 @@ class _Forward(Cloner):
         self.tangents: dict[Value, Value] = {p: t for p, t in given.items() if not isinstance(p.type, Array)}
         self.arrays: dict[Value, Value] = {p: t for p, t in given.items() if isinstance(p.type, Array)}
         self.fields: dict[Value, dict[int, int]] = {}  # of a stack: where the tangents of its fields are
-        self.shared = [op for op in walk(fn.body) if op.name == "shared_new"]
+        self.shared = [op for op in walk(fn.body) if op.name in SHARED_ARRAYS]
         own = [op.result for op in self.shared if is_differentiable(op.result.type)]
         # Shared arrays are roots too: their contents pass tangents between threads within the launch.
         self.roots = [*given, *own]
@@ -296,7 +297,7 @@ class _Forward(Cloner):
 
     def atomic(self, op: Op) -> None:
         twin, kind = self.arrays.get(Access(op).array), op.attrs["kind"]
-        if twin is not None and op.name == "atomic" and kind in EXTREMA and not op.attrs.get("opaque"):
+        if twin is not None and op.name in ELEMENT_ATOMICS and kind in EXTREMA and not op.attrs.get("opaque"):
             self.extremum(op, twin)
             return
         super().op(op)

@@ -26,10 +26,11 @@ from diffkern.contracts.manifest import Conflict, Gather, Monomial
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ACCESSES, WRITES
-from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.composite import CONSTRUCTS
+from diffkern.ir.ops.memory import ACCESSES, ELEMENT_ACCUMULATES, ELEMENT_LOADS, ELEMENT_STORES, THREAD_INDICES, WRITES
+from diffkern.ir.ops.scalar import CASTS, DIFFERENCES, SUMS
 from diffkern.ir.types import Array, Kind, Scalar, Tile
-from diffkern.ir.views import Access, For, If, is_branch
+from diffkern.ir.views import Access, For, If, is_branch, literal
 from diffkern.opt.dce import eliminate
 
 __all__ = ["gathered", "gathering_pays"]
@@ -56,7 +57,7 @@ def gathered(adjoint: Adjoint) -> tuple[Adjoint, Gather] | None:
         return None  # it adds to what is no parameter
     if any(isinstance(p.type, Array) and p.type.outer for p in fn.params):
         return None  # which elements are one is known to the launch alone
-    threads = [op for op in fn.body.ops if op.name == "tid"]
+    threads = [op for op in fn.body.ops if op.name in THREAD_INDICES]
     if not threads:
         return None
     return _Search(adjoint, threads[0].result).run()
@@ -128,14 +129,14 @@ class _Search:
         if last is not None:
             return Monomial(int(last) + 1)
         made = self.source.get(loop.start)
-        if made is None or made.name != "sub" or self._constant(made.operands[1]) != 1:
+        if made is None or made.name not in DIFFERENCES or self._constant(made.operands[1]) != 1:
             return None
         return self._number(made.operands[0])
 
     def _constant(self, v: Value) -> float | None:
         op = self.source.get(v)
         # A loop over range(n) makes max(n, 0) trips, so both forms of the count are recognised.
-        return op.attrs["value"] if op is not None and op.name == "const" else None
+        return literal(op)
 
     def _number(self, v: Value) -> Monomial | None:
         """Return a constant, extent or integer argument that the launch knows, perhaps as ``max(n, 0)``; else None."""
@@ -180,10 +181,10 @@ class _Search:
     def _is_index(self, v: Value, index: Value) -> bool:
         """Return whether an integer is an index, perhaps of another type."""
         op = self.source.get(v)
-        while op is not None and op.name == "cast" and _is_signed(v) and v is not index:
+        while op is not None and op.name in CASTS and _is_signed(v) and v is not index:
             v = op.operands[0]
             op = self.source.get(v)
-        return v is index or (op is not None and op.name == "tid" and index is self.thread)
+        return v is index or (op is not None and op.name in THREAD_INDICES and index is self.thread)
 
     # -- memory ------------------------------------------------------------------------------------------------------
 
@@ -208,9 +209,9 @@ class _Search:
 
     def _is_zero(self, v: Value) -> bool:
         op = self.source.get(v)
-        if op is not None and op.name == "construct":
+        if op is not None and op.name in CONSTRUCTS:
             return all(map(self._is_zero, op.operands))
-        return op is not None and op.name == "const" and op.attrs["value"] == 0
+        return literal(op) == 0
 
     def _is_readable(self, op: Op) -> bool:
         array = Access(op).array
@@ -219,9 +220,9 @@ class _Search:
     def _clear_later(self) -> tuple[int, ...]:
         """Remove the clearing of cotangents that other threads read; return the ones that the launch has to clear."""
         later = {Access(x).array for op in walk(self.fn.body) if op.name == "for" for x in walk(For(op).body)
-                 if x.name == "load" and Access(x).array in self.consumed}  # fmt: skip
+                 if x.name in ELEMENT_LOADS and Access(x).array in self.consumed}  # fmt: skip
         ops = self.fn.body.ops
-        ops[:] = [op for op in ops if op.name != "store" or Access(op).array not in later]
+        ops[:] = [op for op in ops if op.name not in ELEMENT_STORES or Access(op).array not in later]
         pairs = zip(self.adjoint.cotangents, self.adjoint.buffers, strict=True)
         return tuple(k for k, buffer in pairs if buffer in later)
 
@@ -272,16 +273,16 @@ class _Search:
         return all(self._is_kept(region.yields[k], carried) for region in op.regions)
 
     def _is_only_added_to(self, buffer: Value) -> bool:
-        return all(op.name == "accumulate" for op in self.accesses[buffer])
+        return all(op.name in ELEMENT_ACCUMULATES for op in self.accesses[buffer])
 
     def _rewrite(self, op: Op, k: int, goals: Mapping[Op, _Goal], exchange: Exchange) -> None:
-        always = {x for x in For(op).body.ops if x.name == "accumulate"}
+        always = {x for x in For(op).body.ops if x.name in ELEMENT_ACCUMULATES}
         conditional = goals.keys() - always
         # The scattering updates are removed; their values for the exchanged pair become terms of sums instead.
         _remove(For(op).body, goals)
         sums: dict[_Goal, list[Signed]] = {goal: [] for goal in goals.values()}
         # The thread's own contributions to the same element in this loop join the same sum.
-        for acc in [x for x in For(op).body.ops if x.name == "accumulate"]:
+        for acc in [x for x in For(op).body.ops if x.name in ELEMENT_ACCUMULATES]:
             own_goal = self._goal(For(op), acc, own=True)
             if own_goal in sums:
                 For(op).body.ops.remove(acc)
@@ -299,7 +300,7 @@ class _Search:
             acc = examples[goal]
             # An accumulation behind the loop to the same element is merged as well: one update of memory instead of
             # two.
-            own = next((x for x in rest if x.name == "accumulate" and self._same_place(x, goal)), None)
+            own = next((x for x in rest if x.name in ELEMENT_ACCUMULATES and self._same_place(x, goal)), None)
             with loop.b.at(acc.loc):
                 total = loop.joined(terms)
                 if own is not None and loop.extend(Access(own).value, total, self.fn.body):
@@ -382,10 +383,10 @@ class _Sums:
         if any(uses[v] != 1 for v in (carried, after, result)):
             return False
         # In x - carried the sign of the carried value alternates, so it is no sum.
-        if adding.name == "sub" and adding.operands[0] is not carried:
+        if adding.name in DIFFERENCES and adding.operands[0] is not carried:
             return False
         ((other),) = [v for v in adding.operands if v is not carried]
-        own = (other, adding.name == "sub")
+        own = (other, adding.name in DIFFERENCES)
         self.yields[k] = self._added(carried, self.joined([own, term]))
         return True
 
@@ -412,7 +413,7 @@ def _uses(function: Region) -> Counter[Value]:
 def _accumulations(region: Region) -> Iterator[Op]:
     """Iterate over the accumulations that a trip makes at most once, in branches too."""
     for op in region.ops:
-        if op.name == "accumulate":
+        if op.name in ELEMENT_ACCUMULATES:
             yield op
         elif is_branch(op):
             for sub in op.regions:

@@ -14,6 +14,7 @@ from diffkern.ad.forward import Tools, by_tangents, forward_func
 from diffkern.ad.loops import StackBudget
 from diffkern.ad.reverse import reverse_func
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.memory import NEW_STACKS
 from diffkern.ir.passes import PLAIN
 from diffkern.ir.stages import ADJOINT, STAGED_MARKS
 
@@ -64,7 +65,7 @@ class FuncDerivatives:
         """
         whole = self.written(fn)
         # Reverse mode refuses loop stacks (see check_stacks); tangents can be carried through them.
-        if any(op.name == "stack_new" for op in walk(whole.body)):
+        if any(op.name in NEW_STACKS for op in walk(whole.body)):
             made = by_tangents(whole, active, self.tools)
         else:
             made = reverse_func(self.prepare(whole), list(active), _BUDGET, self.simplify).tidied().function()

@@ -14,6 +14,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.ops.memory import ACCUMULATES, ATOMICS, LOADS, WRITES
+from diffkern.ir.ops.rule import COTANGENT_ARRAYS
 from diffkern.ir.types import Array, Tile
 from diffkern.ir.views import Access
 from diffkern.opt.reports import without_reports
@@ -31,7 +32,7 @@ def can_join(fn: Function, adjoint: Adjoint) -> bool:
     ops = list(walk(fn.body))
     if adjoint.saved or is_simt(fn) or any(isinstance(v.type, Tile) for op in ops for v in op.results):
         return False
-    if any(op.name in ACCUMULATES or op.name == "cotangent_array" for op in ops):
+    if any(op.name in ACCUMULATES or op.name in COTANGENT_ARRAYS for op in ops):
         return False
     written = {Access(op).array for op in ops if op.name in WRITES}
     read = {Access(op).array for op in ops if op.name in LOADS}

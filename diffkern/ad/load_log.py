@@ -18,6 +18,7 @@ from diffkern.analysis.blocks import is_simt
 from diffkern.contracts.manifest import Log, Unproved
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ELEMENT_LOADS
 from diffkern.ir.ops.output import REPORTS
 from diffkern.ir.types import FLOAT64, INT32, INT64, Array, Mat, Scalar, Vec
 from diffkern.ir.views import Access
@@ -173,7 +174,7 @@ class _Reading(Logged):
         if op.name in REPORTS:
             return
         super().op(op)
-        if op.name == "load":
+        if op.name in ELEMENT_LOADS:
             self.origin[self.b.region.ops[-1]] = op
 
     def site(self, op: Op) -> None:

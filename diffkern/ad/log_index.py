@@ -8,13 +8,13 @@ on more is a variable, which is carried through loops and branches like the user
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.trip_count import count_trips, trip_of
 from diffkern.ir.types import INT32, INT64, Array, Mat, Scalar, Vec
 from diffkern.ir.views import For, While, is_branch, is_loop, loop
@@ -41,7 +41,7 @@ class Sites:
     def __init__(self, fn: Function, ops: Iterable[Op], type: Scalar, index: Scalar = INT32) -> None:
         found = ops_of_thread(fn.body)
         self.type, self.index = type, index
-        self.constants: Mapping[Value, Any] = {op.result: op.attrs["value"] for op in found if op.name == "const"}
+        self.constants = {op.result: op.attrs["value"] for op in found if op.name in LITERALS}
         self.ops = dict.fromkeys(ops)
         for op in found:
             # The test of a while yields only its condition, so it cannot carry a position out; its slots have to be

@@ -39,6 +39,7 @@ from diffkern.ad.blocks import LoopMemory
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Region, Value, walk
+from diffkern.ir.ops.memory import NEW_STACKS
 from diffkern.ir.types import INT32, Element, Scalar, Stack, StackField, Tile
 from diffkern.ir.views import is_loop
 from diffkern.opt.dce import eliminate_region
@@ -193,7 +194,7 @@ def _keeps_every_state(loop: ReverseLoop, budget: StackBudget) -> bool:
     inner loops twice.
     """
     ops = list(walk(loop.body))
-    return loop.memory is None and len(ops) <= budget.every and all(op.name != "stack_new" for op in ops)
+    return loop.memory is None and len(ops) <= budget.every and all(op.name not in NEW_STACKS for op in ops)
 
 
 def _in_segments(b: Builder, loop: ReverseLoop, needed: list[int], budget: StackBudget) -> tuple[Value, ...]:

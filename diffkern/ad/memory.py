@@ -12,7 +12,7 @@ from diffkern.analysis.dependence import LoadFact, Source
 from diffkern.analysis.exclusive import Exclusive
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ATOMICS, LOADS, STORES
+from diffkern.ir.ops.memory import ATOMICS, ELEMENT_STORES, LOADS, NEW_STACKS, STORES
 from diffkern.ir.types import is_differentiable, is_shared
 from diffkern.ir.views import Access, Ruled
 
@@ -108,7 +108,7 @@ def check_atomics(fn: Function, with_cotangents: Collection[Value], *, stamped: 
             others = [(other, k) for other, k in updates[array] if k != kind and not exclusive(op, other)]
             if op.name not in ATOMICS or not others:
                 continue
-            by_one_thread = kind == "add" and all(other.name == "store" for other, _ in others)
+            by_one_thread = kind == "add" and all(other.name in ELEMENT_STORES for other, _ in others)
             # Whether one thread only stores and adds to the element is not known here; the launch's stamps decide that.
             if stamped and by_one_thread:
                 disjoint += [(op, other) for other, _ in others]
@@ -139,7 +139,7 @@ def check_one_writer(store: Op, memory: BlockMemory | None) -> None:
 def check_stacks(fn: Function) -> None:
     """Refuse a derivative that keeps the states of a loop: it cannot be differentiated once more."""
     for op in walk(fn.body):
-        if op.name == "stack_new":
+        if op.name in NEW_STACKS:
             raise AutodiffError(
                 "the derivative of a loop that is called here is differentiated once more",
                 loc=op.loc,

@@ -16,7 +16,9 @@ from diffkern.analysis.uniformity import recomputable
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Op, Region, Value, walk
-from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.composite import BILINEAR, BY_DIVISOR, CONSTRUCTS, PARTS, PRODUCTS
+from diffkern.ir.ops.memory import ELEMENT_LOADS, THREAD_INDICES
+from diffkern.ir.ops.scalar import CASTS, DIFFERENCES, JUMPS, NEGATIVES, SELECTIONS, SUMS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, If, is_branch
@@ -27,14 +29,8 @@ __all__ = ["Exchange", "Signed"]
 Signed = tuple[Value, bool]
 """A value, and whether its negative is meant."""
 
-_BILINEAR = frozenset({"mul", "scale", "cw_mul", "dot", "cross", "outer", "matmul", "matvec", "vecmat", "quat_mul"})
-_QUOTIENTS = frozenset({"div", "unscale", "cw_div"})
-_ODD = frozenset({"extract", "transpose", "trace", "normalize"})
-_EVEN = frozenset({"length", "length_sq", "abs"})
-_SQUARES = frozenset({"mul", "dot", "cw_mul"})
-_JUMPS = frozenset({"floor", "ceil", "trunc", "round", "rint", "sign", "floordiv", "mod", "rem"})
-_PRODUCTS = frozenset({"mul", "scale", "cw_mul", *_QUOTIENTS})  # quotients may become products by reciprocals
-_PARTS = frozenset({"neg", "cast", "extract", "construct", "select"})
+_PRODUCTS = frozenset({"cw_mul"}) | PRODUCTS | BY_DIVISOR  # quotients may become products by reciprocals
+_PARTS = NEGATIVES | CASTS | PARTS | SELECTIONS
 _ROUNDED_ALIKE = frozenset({"load", "const", "abs", "min", "max", "sqrt", *_PRODUCTS, *_PARTS})
 
 
@@ -129,7 +125,7 @@ class Exchange:
             self._known.setdefault(_key(op.name, op.operands, op.attrs), op.results)
 
     def _is_repeatable(self, op: Op) -> bool:
-        return recomputable(op) or (op.name == "load" and self._readable(op))
+        return recomputable(op) or (op.name in ELEMENT_LOADS and self._readable(op))
 
     def _emit(self, name: str, operands: tuple[Value, ...], attrs: Mapping[str, Any]) -> Value:
         # The key has the operands' identities: an op that exists in the program, or was copied before, is not emitted
@@ -164,7 +160,7 @@ class Exchange:
         return found
 
     def _op(self, op: Op) -> None:
-        if op.name == "tid":
+        if op.name in THREAD_INDICES:
             self._exact[op.result] = self._thread
         elif is_branch(op):
             self._branch(op)
@@ -209,7 +205,7 @@ class Exchange:
                 signed = self._with_signs(op, known, pairs)
                 if signed is not None:
                     self._signed[op.result] = signed
-            elif op.name == "sub" and scalar_of(op.result.type).is_float:
+            elif op.name in DIFFERENCES and scalar_of(op.result.type).is_float:
                 # b - a exists already and is exactly -(a - b) in IEEE arithmetic, but for the sign of a zero.
                 turned = self._known.get(_key("sub", (known[1], known[0]), op.attrs))
                 if turned is not None:
@@ -218,18 +214,18 @@ class Exchange:
     def _with_signs(self, op: Op, exact: tuple[Value, ...], pairs: list[Signed]) -> Signed | None:
         """Return the result for operands with signs, None where the signs cannot be propagated."""
         values, signs = tuple(v for v, _ in pairs), [sign for _, sign in pairs]
-        if op.name == "neg":
+        if op.name in NEGATIVES:
             return values[0], not signs[0]
         if op.name in SUMS:
             # Subtraction negates its second operand: fold that into the operand's sign.
-            return self._sum(values, (signs[0], signs[1] != (op.name == "sub")))
-        if op.name in _BILINEAR:
+            return self._sum(values, (signs[0], signs[1] != (op.name in DIFFERENCES)))
+        if op.name in BILINEAR:
             return self._emit(op.name, values, op.attrs), signs[0] != signs[1]
-        if op.name in _QUOTIENTS:
+        if op.name in BY_DIVISOR:
             # The divisor keeps its exact value: with a sign moved out of it, a zero divisor would give an infinity of
             # the other sign.
             return self._emit(op.name, (values[0], exact[1]), op.attrs), signs[0]
-        if op.name in _ODD or (op.name == "construct" and len(set(signs)) == 1):
+        if lookup(op.name).parity < 0 or (op.name in CONSTRUCTS and len(set(signs)) == 1):
             return self._emit(op.name, values, op.attrs), signs[0]
         return None
 
@@ -322,12 +318,12 @@ def _jumps(op: Op) -> bool:
     """Return whether a different rounding of a float operand may change the result by more than rounding, as in
     comparisons.
     """
-    return any(map(_is_float, op.operands)) and (op.name in _JUMPS or not _is_float(op.result))
+    return any(map(_is_float, op.operands)) and (op.name in JUMPS or not _is_float(op.result))
 
 
 def _even(op: Op, pairs: list[Signed]) -> tuple[Value, ...] | None:
     """Return the operands without their signs, where the signs do not affect the result in the last bit; else None."""
-    is_even = op.name in _EVEN or (op.name in _SQUARES and op.operands[0] is op.operands[1])
+    is_even = lookup(op.name).parity > 0 or (lookup(op.name).definite and op.operands[0] is op.operands[1])
     return tuple(v for v, _ in pairs) if is_even else None
 
 

@@ -18,7 +18,8 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.ops.memory import ACCESSES, ACCUMULATES, ATOMICS, LOADS, STORES
+from diffkern.ir.ops.memory import ACCESSES, ACCUMULATES, ATOMICS, ELEMENT_ATOMICS, ELEMENT_LOADS, LOADS, STORES
+from diffkern.ir.ops.rule import COTANGENT_ARRAYS
 from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import INT32, Scalar
 from diffkern.ir.views import Access, Ruled, While
@@ -61,7 +62,7 @@ class Replay(Cloner):
                 refuse(op)
             elif op.name == "ruled":
                 self.ruled(Ruled(op))
-            elif op.name == "cotangent_array":
+            elif op.name in COTANGENT_ARRAYS:
                 # An array without a buffer has cotangents that are exactly zero.
                 self.context.cotangents[op.result] = self.context.buffers.get(op.operands[0])
             elif op.name in ACCESSES and Access(op).array in self.context.cotangents:
@@ -104,7 +105,7 @@ class Replay(Cloner):
             self.emit(op, operands, ())
             return
         value = operands[-1] if op.attrs["kind"] == "add" else self.b.neg(operands[-1])
-        if op.name == "atomic":
+        if op.name in ELEMENT_ATOMICS:
             # Other threads may add to the same element of a cotangent; "plain" leaves it to the conflict analysis to
             # find that out.
             self.b.op("accumulate", *operands[:-1], value, mode="plain", wrap=access.wrap)
@@ -129,7 +130,7 @@ class Replay(Cloner):
             self.emit(op, (array, *self.values(Access(op).places)), ())
         else:
             self.poisoned(op, _lost_value(op, fact))
-            if op.name == "load" and fact.source is Source.UNKNOWN:
+            if op.name in ELEMENT_LOADS and fact.source is Source.UNKNOWN:
                 self.context.lost[self.env[op.result]] = op
         # The load is right only if the launch passes checks; which of these loads survive is known after elimination.
         if fact is not None and (fact.checks or fact.unproved or fact.trusted) and op not in self.context.logged:
@@ -183,7 +184,7 @@ def _atomic_result(op: Op) -> AutodiffError:
         loc=op.loc,
         remedy="do not use the returned value in differentiated code, or split the kernel in two launches",
     )  # fmt: skip
-    if isinstance(t, Scalar) and t.is_integer and op.name == "atomic":
+    if isinstance(t, Scalar) and t.is_integer and op.name in ELEMENT_ATOMICS:
         error.in_log = "calls"
     return error
 
@@ -214,6 +215,6 @@ def _lost_value(op: Op, fact: LoadFact) -> AutodiffError:
         remedy="carry the value from iteration to iteration in a variable and write it to the array behind the loop, "
         "or give each iteration an element of its own",
     )
-    if op.name == "load":
+    if op.name in ELEMENT_LOADS:
         error.in_log = "loads"
     return error

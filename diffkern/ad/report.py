@@ -9,6 +9,7 @@ from diffkern.ad.adjoint import Adjoint
 from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.contracts.manifest import Conflict, Gather, Log, SortedSum
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import NEW_STACKS, STACK_READS
 from diffkern.ir.types import Stack
 from diffkern.ir.views import Slot
 
@@ -65,7 +66,7 @@ def describe(
         line = f" (line {log.loc.line})" if log.loc is not None else ""
         lines.append(f"  logged by launches on tapes: {log.what}{line}, in all {size}, of type {log.type}")
     starts = _starts(adjoint.fn)
-    stacks = [op for op in walk(adjoint.fn.body) if op.name == "stack_new" and op.result not in starts.values()]
+    stacks = [op for op in walk(adjoint.fn.body) if op.name in NEW_STACKS and op.result not in starts.values()]
     lines += [_loop(op, starts.get(op.result)) for op in stacks] or ["  no loop needs its state stored"]
     return "\n".join(lines) + "\n"
 
@@ -77,8 +78,8 @@ def _starts(fn: Function) -> dict[Value, Value]:
         if op.attrs.get("once"):
             inner = [one for sub in op.regions for one in walk(sub)]
             # The segment loop of _in_segments has two stacks: the inner one is created in it, the other one outside.
-            (kept,) = (one.result for one in inner if one.name == "stack_new")
-            used = {Slot(one).stack for one in inner if one.name == "stack_get"}
+            (kept,) = (one.result for one in inner if one.name in NEW_STACKS)
+            used = {Slot(one).stack for one in inner if one.name in STACK_READS}
             found.update((kept, other) for other in used - {kept})
     return found
 

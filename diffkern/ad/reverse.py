@@ -49,11 +49,13 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ATOMICS, EXTREMA, LOADS, STORES
+from diffkern.ir.ops.block import BARRIERS
+from diffkern.ir.ops.composite import CONSTRUCTS
+from diffkern.ir.ops.memory import ATOMICS, ELEMENT_STORES, EXTREMA, LOADS, STORES
 from diffkern.ir.ops.row import Diff
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Scalar, Tile, is_differentiable, is_shared
-from diffkern.ir.views import Access, If, Ruled, is_branch, loop
+from diffkern.ir.views import Access, If, Ruled, is_branch, literals, loop
 from diffkern.opt.sink import guard_products
 
 Env = dict[Value, Value]
@@ -166,8 +168,8 @@ class _Reverse:
         self.stamped = stamped
         self.collisions = self.find_collisions() if level == 0 and not again else []
         self.shared_stores = self.find_shared_stores() if stamped else set[Value]()
-        self.constants = {op.result: op.attrs["value"] for op in walk(fn.body) if op.name == "const"}
-        self.constructs = {op.result: op.operands for op in walk(fn.body) if op.name == "construct"}
+        self.constants = literals(fn.body)
+        self.constructs = {op.result: op.operands for op in walk(fn.body) if op.name in CONSTRUCTS}
         # Extrema differentiated in forward mode before: the update and that of the tangent carry the same pair number.
         paired = [
             op
@@ -211,7 +213,7 @@ class _Reverse:
         params = self.fn.params
         found = {params[pair.array] for f in self.context.facts.values() for pair in f.unproved}
         found |= {Access(one.first).array for one in self.collisions}
-        stores = [op for op in walk(self.fn.body) if op.name == "store" and Access(op).array in found]
+        stores = [op for op in walk(self.fn.body) if op.name in ELEMENT_STORES and Access(op).array in found]
         return found - {Access(op).array for op in stores if self.components.stored(op) is not None}
 
     @functools.cached_property
@@ -343,7 +345,7 @@ class _Reverse:
             self.loop(op, env, cts, level, for_shape(self.b, op, env, self.constants))
         elif op.name == "while":
             self.loop(op, env, cts, level, while_shape(op, env, self.context.counters[op]))
-        elif op.name == "barrier":
+        elif op.name in BARRIERS:
             self.barrier()
         elif op.name == "ruled":
             self.ruled(Ruled(op), env, cts)

@@ -20,6 +20,8 @@ from typing import Final
 from diffkern.ad.steep import Squares, Steep
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.composite import QUOTIENTS
+from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import FLOAT64, Scalar, Tile, is_differentiable
 from diffkern.opt.fold import rounded
@@ -83,16 +85,17 @@ class Guards:
 
     def divides_safely(self, op: Op) -> bool:
         """Return whether the op's tangent is divided by a number whose inverse is finite for all inputs."""
-        if op.name not in ("div", "unscale", "sqrt"):
+        if op.name in QUOTIENTS:
+            divisor = op.operands[1]
+        elif op.name == "sqrt":
+            divisor = op.result
+        else:
             return False
-        divisor = op.result if op.name == "sqrt" else op.operands[1]
         return self._least(divisor, _DEPTH) >= 1.0 / _LARGEST
 
     def _bound(self, op: Op) -> float | None:
         """Return an upper bound of the derivative of ``rsqrt`` or of a quotient of a literal; None for others."""
-        if op.name not in ("div", "rsqrt"):
-            return None
-        numerator = self._literal(op.operands[0]) if op.name == "div" else 0.5
+        numerator = self._literal(op.operands[0]) if op.name == "div" else 0.5 if op.name == "rsqrt" else None
         if numerator is None:
             return None
         # The derivative of c / y is at most |c| / y^2, that of 1 / sqrt(y) at most 0.5 / y^1.5, at the least y.
@@ -102,7 +105,7 @@ class Guards:
     def _literal(self, v: Value) -> float | None:
         """Return the number that a literal is in its register; None for other values."""
         op = self._producers.get(v)
-        if op is None or op.name != "const" or not isinstance(v.type, Scalar):
+        if op is None or op.name not in LITERALS or not isinstance(v.type, Scalar):
             return None
         return rounded(op.attrs["value"], v.type)
 
@@ -138,15 +141,17 @@ class Guards:
         op = self._producers.get(v)
         if op is None or depth == 0:
             return False
-        if op.name == "const":
+        if op.name in LITERALS:
             return bool(op.attrs["value"] >= 0)
-        if op.name in ("mul", "dot") and op.operands[0] is op.operands[1]:
+        if lookup(op.name).definite and op.operands[0] is op.operands[1]:
             return True
-        # A cast and products of numbers that are not negative are not negative either; for max one such operand is
-        # enough.
-        if op.name in ("add", "mul", "div", "max", "cast"):
-            tests = [self._not_negative(x, depth - 1) for x in op.operands]
-            return any(tests) if op.name == "max" else all(tests)
+        tests = (self._not_negative(x, depth - 1) for x in op.operands)
+        match op.name:
+            # A cast and products of numbers that are not negative are not negative either.
+            case "add" | "mul" | "div" | "cast":
+                return all(tests)
+            case "max":
+                return any(tests)
         return is_differentiable(v.type) and lookup(op.name).least is not None
 
 

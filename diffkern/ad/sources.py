@@ -13,8 +13,9 @@ from typing import Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import WRITES
+from diffkern.ir.ops.memory import ELEMENT_LOADS, WRITES
 from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.scalar import LITERALS, SELECTIONS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, INT64, Mat, Scalar, Vec, is_differentiable
 from diffkern.ir.views import Access, For, is_branch, is_control, is_loop
@@ -78,11 +79,11 @@ class Sources:
                 left += _around(op, op.results.index(v))
             elif is_branch(op):
                 left += [sub.yields[op.results.index(v)] for sub in op.regions]
-            elif op.name == "load" and Access(op).array in self.position:
+            elif op.name in ELEMENT_LOADS and Access(op).array in self.position:
                 self.loads.add(op)
                 self.is_fixed = self.is_fixed and Access(op).array not in self.written
             else:
-                self.is_fixed = self.is_fixed and (op.name == "const" or _is_followed(op))
+                self.is_fixed = self.is_fixed and (op.name in LITERALS or _is_followed(op))
                 left += op.operands
 
     # -- what is added -----------------------------------------------------------------------------------------------
@@ -132,14 +133,14 @@ class Sources:
             return self.bits(b, v)
         if v in self.position:
             return b.const(_text(f"parameter {self.position[v]}"), INT64)
-        if op is None or op.name == "const":
+        if op is None or op.name in LITERALS:
             return self.bits(b, v)
         if op in self.loads:
             access = Access(op)
             parts = [b.const(self.position[access.array], INT64), *(self.bits(b, k) for k in self._places(b, access))]
             parts += [self.bits(b, v)] if access.array in self.written else []
             return self._mixed(b, "load", parts)
-        if op.name == "select":
+        if op.name in SELECTIONS:
             cond, x, y = op.operands
             return b.select(cond, self.of(b, x), self.of(b, y))
         if not _is_followed(op):
@@ -194,7 +195,9 @@ def _around(op: Op, k: int) -> list[Value]:
 def _is_followed(op: Op) -> bool:
     """Return whether a result is determined by the op's name, attributes and operands alone."""
     row = lookup(op.name)
-    return not op.regions and row.effect is Effect.PURE and row.family not in ("tile", "block") and op.name != "const"
+    return (
+        not op.regions and row.effect is Effect.PURE and row.family not in ("tile", "block") and op.name not in LITERALS
+    )
 
 
 def _is_plain(v: Value) -> bool:

@@ -25,7 +25,15 @@ from diffkern.contracts.manifest import Stamped
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ACCESSES, ATOMICS, LOADS, PRIMAL_ELEMENTS
+from diffkern.ir.ops.memory import (
+    ACCESSES,
+    ATOMICS,
+    ELEMENT_LOADS,
+    ELEMENT_STORES,
+    LOADS,
+    PLAIN_ELEMENTS,
+    PRIMAL_ELEMENTS,
+)
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.stamp_layout import BLOCK, EARLY, LATEST, LEAST, READ, SITES, SOURCE, STORED, UPDATED, VALUE
@@ -67,7 +75,7 @@ def stamp_accesses(fn: Function, arrays: Collection[int]) -> StampedFunction:
         deciding = program.deciding(program.places(accesses))
         more = {Access(op).array for op in deciding.loads if op in facts and facts[op].unproved} - chosen
         if not more:
-            found = Sources(fn, [Access(op).value for op in accesses if op.name == "store"])
+            found = Sources(fn, [Access(op).value for op in accesses if op.name in ELEMENT_STORES])
             made = _Stamping(fn, deciding.params, program.sources(found), found, program.components)
             return made.of([p for p in fn.params if p in chosen])
         chosen |= more
@@ -224,11 +232,11 @@ class _Stamping:
 
     def _note_parts(self) -> None:
         """Note which components accesses touch, of arrays of which a store sets some: these have rows of their own."""
-        ops = [op for op in walk(self.fn.body) if op.name in ("load", "store") and Access(op).array in self.stamps]
-        self.stored = {op: found for op in ops if op.name == "store" and (found := self.components.stored(op))}
+        ops = [op for op in walk(self.fn.body) if op.name in PLAIN_ELEMENTS and Access(op).array in self.stamps]
+        self.stored = {op: found for op in ops if op.name in ELEMENT_STORES and (found := self.components.stored(op))}
         by_component = {Access(op).array for op in self.stored}
         self.sizes = {p: _size(p) if p in by_component else 1 for p in self.stamps}
-        loads = [op for op in ops if op.name == "load" and Access(op).array in by_component]
+        loads = [op for op in ops if op.name in ELEMENT_LOADS and Access(op).array in by_component]
         self.loaded = {op: self.components.loaded(op) for op in loads}
         for region in [self.fn.body, *(sub for op in walk(self.fn.body) for sub in op.regions)]:
             for load in [op for op in region.ops if any(isinstance(k, Value) for k in self.loaded.get(op) or ())]:
@@ -277,7 +285,7 @@ class _Stamping:
             )
         element, size = self._element(access)
         number = b.add(b.mul(self.thread, b.const(SITES, INT64)), b.const(len(sites), INT64))
-        whole = self._stored_numbers(access.value) if op.name == "store" else None
+        whole = self._stored_numbers(access.value) if op.name in ELEMENT_STORES else None
         inside = Region()
         with b.into(inside):
             for row, is_part, stored in self._rows(op, element, whole):
@@ -321,12 +329,12 @@ class _Stamping:
     def _stamp_row(self, op: Op, row: Value, number: Value, stored: _Stored | None) -> None:
         b, array = self.b, Access(op).array
         zero, one = b.const(0, INT64), b.const(1, INT64)
-        if op.name == "load":
+        if op.name in ELEMENT_LOADS:
             self._keep(array, row, READ, number)
             latest = b.one("load", self.stamps[array], row, b.const(LATEST, INT64), wrap=(False, False))
             is_own = b.one("eq", latest, b.add(self.thread, one))
             self._greatest(array, row, EARLY, b.select(is_own, zero, number))
-        elif op.name == "store":
+        elif op.name in ELEMENT_STORES:
             assert stored is not None
             self._keep(array, row, STORED, number)
             for field, one_of_it in zip((VALUE, SOURCE), stored, strict=True):

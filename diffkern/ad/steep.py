@@ -19,7 +19,7 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, is_differentiable
-from diffkern.ir.views import For, If, While, is_branch, is_loop
+from diffkern.ir.views import For, If, While, is_branch, is_loop, literal
 
 __all__ = ["Squares", "Steep"]
 
@@ -77,7 +77,7 @@ class Squares:
 
     def _is_even(self, exponent: Value) -> bool:
         op = self._producers.get(exponent)
-        return op is not None and op.name == "const" and op.attrs["value"] in (2, 4, 6, 8)
+        return literal(op) in (2, 4, 6, 8)
 
 
 class Steep:

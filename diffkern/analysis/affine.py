@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from diffkern.analysis.uniformity import is_pure
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ARRAY_EXTENTS, THREAD_INDICES
 from diffkern.ir.ops.row import Uniformity
+from diffkern.ir.ops.scalar import CASTS, DIFFERENCES, LITERALS, NEGATIVES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, is_exact_index
 from diffkern.ir.views import For, is_loop
@@ -117,22 +119,22 @@ class AffineForms:
         op = self.producer.get(v)
         if op is None:
             return Affine({v: 1}, 0)
-        if op.name == "const" and not isinstance(op.attrs["value"], float):
+        if op.name in LITERALS and not isinstance(op.attrs["value"], float):
             return Affine({}, int(op.attrs["value"]))
-        if op.name == "tid":
+        if op.name in THREAD_INDICES:
             return Affine({tid_term(op.attrs["axis"]): 1}, 0)
-        if op.name == "shape":
+        if op.name in ARRAY_EXTENTS:
             return Affine({("shape", op.operands[0], op.attrs["axis"]): 1}, 0)
-        if op.name == "cast" and widens(op):
+        if op.name in CASTS and widens(op):
             return self.of(op.operands[0])
         # Only integers that are taken not to wrap around obey the laws of integer arithmetic; see is_exact_index.
         if lookup(op.name).affine and is_exact_index(v.type):
-            if op.name == "neg":
+            if op.name in NEGATIVES:
                 return self.of(op.operands[0]).scaled(-1)
             a, b = (self.of(x) for x in op.operands)
             if op.name == "add":
                 return a + b
-            if op.name == "sub":
+            if op.name in DIFFERENCES:
                 return a - b
             if b.is_constant:
                 return a.scaled(b.const)

@@ -12,6 +12,7 @@ from diffkern.analysis.scopes import Scope, uniformity
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.block import BARRIERS, BLOCK_EXTENTS, SHARED_ARRAYS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.ops.tile import of_block
 from diffkern.ir.views import While, deciding, is_branch
@@ -44,14 +45,14 @@ def is_simt(fn: Function, *, knowing: bool = False) -> bool:
 
     Reading the number of threads in a block counts as cooperating too, unless `knowing` is set.
     """
-    ops = [op for op in walk(fn.body) if not (knowing and op.name == "block_dim")]
+    ops = [op for op in walk(fn.body) if not (knowing and op.name in BLOCK_EXTENTS)]
     families = {lookup(op.name).family for op in ops}
     return "block" in families and "tile" not in families
 
 
 def shared_bytes(fn: Function) -> int:
     """Return the size of the shared arrays of a block in bytes."""
-    return sum(shared_size(op) for op in fn.body.ops if op.name == "shared_new")
+    return sum(shared_size(op) for op in fn.body.ops if op.name in SHARED_ARRAYS)
 
 
 def shared_size(op: Op) -> int:
@@ -84,7 +85,7 @@ def check_blocks(fn: Function) -> Function:
     # The number and size of the shared arrays has to be known when the block starts.
     top = set(fn.body.ops)
     for op in walk(fn.body):
-        if op.name == "shared_new" and op not in top:
+        if op.name in SHARED_ARRAYS and op not in top:
             raise KernelTypeError(
                 "a shared array is made inside a loop or under a condition",
                 loc=op.loc,
@@ -145,14 +146,14 @@ def _check_tiles(fn: Function) -> None:
 
 
 def _beside_tiles(op: Op) -> bool:
-    return op.name == "block_dim" or (op.name == "barrier" and bool(op.attrs.get("trusted")))
+    return op.name in BLOCK_EXTENTS or (op.name in BARRIERS and bool(op.attrs.get("trusted")))
 
 
 def _check_region(region: Region, uniform: set[Value], divergent: Op | None) -> None:
     for op in region.ops:
-        if op.name == "barrier" and divergent is not None and op.attrs.get("trusted"):
+        if op.name in BARRIERS and divergent is not None and op.attrs.get("trusted"):
             op.attrs = {**op.attrs, "unproved": True}
-        elif op.name == "barrier" and divergent is not None:
+        elif op.name in BARRIERS and divergent is not None:
             where = f" in line {divergent.loc.line}" if divergent.loc is not None else ""
             what = "the condition" if is_branch(divergent) else "the loop"
             raise KernelTypeError(
@@ -168,7 +169,7 @@ def _check_region(region: Region, uniform: set[Value], divergent: Op | None) -> 
 
 
 def _check_test(loop: While) -> None:
-    waiting = next((op for op in walk(loop.test) if op.name == "barrier"), None)
+    waiting = next((op for op in walk(loop.test) if op.name in BARRIERS), None)
     if waiting is not None:
         raise KernelTypeError(
             "a barrier stands in the condition of a loop",

@@ -16,7 +16,8 @@ from diffkern.analysis.affine import AffineForms, enclosing_loops
 from diffkern.analysis.launch_forms import MINUS, Key, LaunchForms, Linear, Polynomial, number
 from diffkern.contracts import manifest
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ACCUMULATES, ATOMICS, LOADS, WRITES
+from diffkern.ir.ops.memory import ACCUMULATES, ARRAY_EXTENTS, ATOMICS, LOADS, WRITES
+from diffkern.ir.ops.scalar import CASTS, FLOORED
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Kind, Scalar
 from diffkern.ir.views import Access, For
@@ -76,7 +77,7 @@ def _plain_accesses(fn: Function) -> dict[int, list[Op]]:
         is_access = op.name in _READS | WRITES and "along" not in op.attrs
         for place, v in enumerate(op.operands):
             k = position.get(v)
-            if k is None or op.name == "shape":
+            if k is None or op.name in ARRAY_EXTENTS:
                 continue
             if is_access and place == 0:
                 if k in found:
@@ -214,10 +215,10 @@ class _Box:
         left, seen, found = [v], {v}, []
         while left:
             op = producer.get(left.pop())
-            if op is None or not (lookup(op.name).affine or op.name in ("cast", "floordiv", "mod")):
+            if op is None or not (lookup(op.name).affine or op.name in CASTS | FLOORED):
                 continue
             made = producer.get(op.operands[0])
-            if op.name == "cast" and made is not None and lookup(made.name).affine and _is_integer(op.operands[0]):
+            if op.name in CASTS and made is not None and lookup(made.name).affine and _is_integer(op.operands[0]):
                 found.append(op.operands[0])
             fresh = [operand for operand in op.operands if operand not in seen]
             seen.update(fresh)

@@ -18,6 +18,7 @@ from diffkern.analysis.race_checks import RaceChecks
 from diffkern.analysis.threads import Never, relate
 from diffkern.contracts.manifest import RaceCheck
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ELEMENT_STORES, THREAD_INDICES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import is_differentiable
 from diffkern.ir.views import Access
@@ -46,7 +47,7 @@ def collisions(fn: Function, is_active: Callable[[Op], bool]) -> list[Collision]
     forms = AffineForms(fn)
     checks = RaceChecks(fn, forms, fn)
     # Threads that differ only along an axis which nothing asks for do the same.
-    asked = {op.attrs["axis"] for op in walk(fn.body) if op.name == "tid"}
+    asked = {op.attrs["axis"] for op in walk(fn.body) if op.name in THREAD_INDICES}
     repeated = len(asked) < fn.tid_arity
     found: list[Collision] = []
     settled: set[Value] = set()  # arrays that have to be looked at anyway
@@ -83,7 +84,7 @@ def _stores(fn: Function) -> dict[Value, list[Op]]:
     for op in walk(fn.body):
         if lookup(op.name).family in ("block", "tile"):
             return {}
-        if op.name == "store" and Access(op).array in own and not op.attrs.get("opaque"):
+        if op.name in ELEMENT_STORES and Access(op).array in own and not op.attrs.get("opaque"):
             found.setdefault(Access(op).array, []).append(op)
     return found
 

@@ -13,7 +13,8 @@ from diffkern.analysis.affine import enclosing_loops
 from diffkern.analysis.dependence import Positions
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.composite import INSERTS
-from diffkern.ir.ops.memory import WRITES
+from diffkern.ir.ops.memory import ARRAY_EXTENTS, ELEMENT_LOADS, ELEMENT_STORES, WRITES
+from diffkern.ir.ops.scalar import CASTS, LITERALS, NEGATIVES
 from diffkern.ir.views import Access, is_branch
 
 __all__ = ["Component", "Components"]
@@ -63,21 +64,21 @@ class Components:
         if not before:
             return None
         last = before[-1]
-        is_own = last.name == "store" and Access(last).index == Access(store).index
+        is_own = last.name in ELEMENT_STORES and Access(last).index == Access(store).index
         is_made = self._loops[last] == self._loops[store] and self._order.implies(store, last)
         return last if is_own and is_made else None
 
     def _is_content(self, value: Value, store: Op, before: Op) -> bool:
         """Return whether a value is the content of a store's element before an op, if no other thread writes it."""
         op = self._made.get(value)
-        if op is None or op.name not in ("load", "if") or self._loops[op] != self._loops[store]:
+        if op is None or not (op.name in ELEMENT_LOADS or is_branch(op)) or self._loops[op] != self._loops[store]:
             return False
         inside = {inner for sub in op.regions for inner in walk(sub)}
         array, number, exclusive = Access(store).array, self._order.number, self._order.exclusive
         between = (w for w in self._writes[array] if number[op] < number[w] < number[before] and w not in inside)
         if not all(exclusive(write, before) for write in between):
             return False
-        if op.name == "load":
+        if op.name in ELEMENT_LOADS:
             return Access(op).array is array and Access(op).index == Access(store).index
         place = op.results.index(value)
         # Where there is no such element, nothing is stored either.
@@ -95,16 +96,16 @@ class Components:
         bound = self._made.get(end)
         if bound is None or index not in Access(store).index:
             return False
-        if op.name == "ge" and bound.name == "const":
+        if op.name == "ge" and bound.name in LITERALS:
             return bool(bound.attrs["value"] == 0) and not any(Access(store).wrap)
-        if op.name == "ge" and bound.name == "neg":
+        if op.name == "ge" and bound.name in NEGATIVES:
             bound = self._made.get(self._without_cast(bound.operands[0]), bound)
-        is_extent = bound.name == "shape" and bound.operands[0] is Access(store).array
+        is_extent = bound.name in ARRAY_EXTENTS and bound.operands[0] is Access(store).array
         return is_extent and Access(store).index[bound.attrs["axis"]] is index
 
     def _without_cast(self, v: Value) -> Value:
         op = self._made.get(v)
-        return self._without_cast(op.operands[0]) if op is not None and op.name == "cast" else v
+        return self._without_cast(op.operands[0]) if op is not None and op.name in CASTS else v
 
     def _leaves_content(self, region: Region, value: Value, store: Op, choice: Op) -> bool:
         """Return whether a value equals the content of a store's element at the end of a branch."""
@@ -113,7 +114,7 @@ class Components:
         if not writes:
             return self._is_content(value, store, choice)
         last = writes[-1]
-        is_own = last in region.ops and last.name == "store" and Access(last).index == Access(store).index
+        is_own = last in region.ops and last.name in ELEMENT_STORES and Access(last).index == Access(store).index
         return is_own and Access(last).value is value
 
     def loaded(self, load: Op) -> tuple[Component, ...] | None:
@@ -136,6 +137,6 @@ class Components:
                     found[op.operands[1]] = None
                 elif op.name in INSERTS and op.operands[0] is v:
                     left.append(op.result)
-                elif not (op.name == "store" and Access(op).value is v and self.stored(op) is not None):
+                elif not (op.name in ELEMENT_STORES and Access(op).value is v and self.stored(op) is not None):
                     return None
         return tuple(found)

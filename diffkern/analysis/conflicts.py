@@ -18,7 +18,7 @@ from diffkern.analysis.threads import Never, relate, uniform
 from diffkern.analysis.tile_access import shadow
 from diffkern.contracts.manifest import Conflict
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ACCUMULATES, ELEMENTS
+from diffkern.ir.ops.memory import ACCUMULATES, ELEMENT_ACCUMULATES, ELEMENTS
 from diffkern.ir.types import Array
 from diffkern.ir.views import Access
 
@@ -70,24 +70,23 @@ def _in_elements() -> Conflict:
 
 def _classify(forms: AffineForms, arity: int, sites: list[Op]) -> Conflict:
     # A private copy starts at zero and is added at the end, so a thread must not read or overwrite the buffer.
-    private = all(op.name == "accumulate" for op in sites)
+    private = all(op.name in ELEMENT_ACCUMULATES for op in sites)
     if private:
         for op in sites:
             # Uniform addresses are removed from the comparison: summed per chunk, they race with nothing.
             if uniform(forms, Access(op).index):
                 op.attrs = {**op.attrs, "mode": "reduce"}
     left = [op for op in sites if op.attrs.get("mode") != "reduce"]
-    if not any(op.name == "accumulate" for op in left):
+    if not any(op.name in ELEMENT_ACCUMULATES for op in left):
         return Conflict("reduce" if len(left) < len(sites) else "none", private=private)
     reach: list[list[int]] = [[0, 0] for _ in range(arity)]
     overlap = False
     # Pairs include each site with itself: x[i // 2] races with its own copy in another thread.
     for k, a in enumerate(left):
         for b in left[k:]:
-            if a.name != "accumulate" and (b.name != "accumulate" or Access(a).index == Access(b).index):
+            adding = (a.name in ELEMENT_ACCUMULATES) + (b.name in ELEMENT_ACCUMULATES)
+            if not adding or (adding == 1 and Access(a).index == Access(b).index):
                 continue  # stores: one thread per element, by the language's precondition
-            if b.name != "accumulate" and Access(a).index == Access(b).index:
-                continue
             # Relations of all pairs are combined: the sites of one buffer have to agree on a reach for its colouring.
             relation = relate(forms, a, b)
             if isinstance(relation, Never) or relation.same_thread(arity):

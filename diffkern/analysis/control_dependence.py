@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ACCESSES, ATOMICS, LOADS, WRITES
+from diffkern.ir.ops.memory import ACCESSES, ATOMICS, LOADS, STACK_WRITES, WRITES
 from diffkern.ir.ops.row import Diff, Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, Array, Scalar, is_differentiable
@@ -76,7 +76,7 @@ def _made(op: Op) -> set[Value]:
         made.add(Access(op).array)
     elif is_loop(op):
         made.update(v for chain in loop(op).chains for v in chain)
-    elif op.name == "stack_set":
+    elif op.name in STACK_WRITES:
         made.add(Slot(op).stack)
     return made
 
@@ -115,7 +115,7 @@ def _sources(op: Op, found: set[Value]) -> Iterable[Value]:
         return [v for result, *either in If(op).choices if result in found for v in either]
     if is_loop(op):
         return [v for chain in loop(op).chains if not found.isdisjoint(chain) for v in chain]
-    if op.name == "stack_set":
+    if op.name in STACK_WRITES:
         return Slot(op).values if Slot(op).stack in found else ()
     if not is_found:
         return ()

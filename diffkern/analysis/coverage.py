@@ -12,9 +12,10 @@ from collections import Counter, defaultdict
 from collections.abc import Set
 
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ACCUMULATES, ATOMICS, LOADS, STORES
+from diffkern.ir.ops.composite import CONSTRUCTS
+from diffkern.ir.ops.memory import ACCUMULATES, ATOMICS, ELEMENT_LOADS, ELEMENT_STORES, LOADS, STORES, THREAD_INDICES
 from diffkern.ir.types import Array
-from diffkern.ir.views import Access
+from diffkern.ir.views import Access, literal
 
 
 def overwritten_whole(fn: Function) -> dict[int, int]:
@@ -60,8 +61,8 @@ def _takes(fn: Function) -> dict[Value, Op]:
     zeros: set[Value] = set()
     for op in fn.body.ops:
         # A zero vector is constructed from zero constants.
-        is_zero = op.name == "const" and op.attrs["value"] == 0
-        if is_zero or (op.name == "construct" and zeros.issuperset(op.operands)):
+        is_zero = literal(op) == 0
+        if is_zero or (op.name in CONSTRUCTS and zeros.issuperset(op.operands)):
             zeros.add(op.result)
     touched: dict[Value, list[Op]] = defaultdict(list)
     for op in walk(fn.body):
@@ -70,9 +71,11 @@ def _takes(fn: Function) -> dict[Value, Op]:
     own = {*_at_own_index(fn, "load"), *_at_own_index(fn, "store")}
     found = {}
     for array, ops in touched.items():
-        if [op.name for op in ops] != ["load", "store"] or not own.issuperset(ops):
+        if len(ops) != 2 or not own.issuperset(ops):
             continue
         load, store = ops
+        if load.name not in ELEMENT_LOADS or store.name not in ELEMENT_STORES:
+            continue
         # In the other order the thread would read its own zero.
         if place[load] < place[store] and store.operands[-1] in zeros:
             found[array] = store
@@ -86,7 +89,7 @@ def _axes(fn: Function, arrays: Set[Value]) -> dict[int, int]:
 
 def _at_own_index(fn: Function, name: str) -> list[Op]:
     """Return the accesses that every thread makes, unconditionally, at its own index."""
-    axis = {op.result: op.attrs["axis"] for op in walk(fn.body) if op.name == "tid"}
+    axis = {op.result: op.attrs["axis"] for op in walk(fn.body) if op.name in THREAD_INDICES}
     # Only ops at the top level of the body are executed by every thread exactly once.
     return [op for op in fn.body.ops if op.name == name and _own_index(op, axis, fn.tid_arity)]
 

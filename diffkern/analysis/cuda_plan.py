@@ -26,7 +26,7 @@ from diffkern.analysis.sums import needed_for, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.contracts.manifest import Conflict
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ACCUMULATES
+from diffkern.ir.ops.memory import ACCUMULATES, ELEMENT_ACCUMULATES, ELEMENT_ATOMICS
 from diffkern.ir.types import Array, Element, scalar_of, value_type
 from diffkern.ir.views import Access
 
@@ -124,9 +124,9 @@ def update_of(op: Op, used: Set[Value]) -> Update | None:
     used
         The values that are read.
     """
-    if op.name == "accumulate":
+    if op.name in ELEMENT_ACCUMULATES:
         return Update.PLAIN if op.attrs["mode"] == "plain" else Update.RED
-    if op.name == "atomic":
+    if op.name in ELEMENT_ATOMICS:
         return Update.ATOMIC if op.result in used else Update.RED
     return None
 

@@ -27,6 +27,7 @@ from diffkern.analysis.tile_access import shadow
 from diffkern.contracts.manifest import RaceCheck, Unproved
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.composite import INSERTS
+from diffkern.ir.ops.memory import ELEMENT_ATOMICS, ELEMENT_LOADS, ELEMENT_STORES, PRIMAL_ELEMENT_WRITES, THREAD_INDICES
 from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, For, is_branch
@@ -99,12 +100,12 @@ def classify_loads(fn: Function, *, stamped: bool = False) -> dict[Op, LoadFact]
     writes: dict[Value, list[Op]] = {}
     for op in walk(seen.fn.body):
         # Shared arrays have barriers between accesses of different threads; BlockPlan classifies their loads.
-        if op.name in ("store", "atomic") and not is_shared(Access(op).array.type):
+        if op.name in PRIMAL_ELEMENT_WRITES and not is_shared(Access(op).array.type):
             writes.setdefault(Access(op).array, []).append(op)
     return {
         seen.original(op): classes.of(op, writes[Access(op).array])
         for op in walk(seen.fn.body)
-        if op.name == "load" and Access(op).array in writes
+        if op.name in ELEMENT_LOADS and Access(op).array in writes
     }
 
 
@@ -122,7 +123,7 @@ class _Classes:
         self.alone = fn.tid_arity == 0 and blockwise_op(fn) is None
         self.checks = RaceChecks(fn, self.forms, function)
         # Threads that differ only along an axis which nothing asks for do the same, stores included.
-        asked = {op.attrs["axis"] for op in walk(fn.body) if op.name == "tid"}
+        asked = {op.attrs["axis"] for op in walk(fn.body) if op.name in THREAD_INDICES}
         self.repeated = self.checks.by_index and len(asked) < self.arity
 
     def of(self, load: Op, writes: list[Op]) -> LoadFact:
@@ -131,7 +132,7 @@ class _Classes:
         unproved: list[Unproved] = []
         trusted: list[Unproved] = []
         for write in writes:
-            is_atomic = write.name == "atomic"
+            is_atomic = write.name in ELEMENT_ATOMICS
             # Without a thread index all threads execute the same update, so each sees the sum of an unknown number of
             # others.
             if self.alone and is_atomic:
@@ -169,7 +170,7 @@ class _Classes:
     def proved(self, load: Op, write: Op) -> bool:
         """Return whether no other thread writes the element in any launch; for an atomic update, no thread at all."""
         relation = relate(self.forms, load, write)
-        return isinstance(relation, Never) or (write.name == "store" and relation.same_thread(self.arity))
+        return isinstance(relation, Never) or (write.name in ELEMENT_STORES and relation.same_thread(self.arity))
 
     def implied(self, load: Op, write: Op) -> bool:
         """Return whether no other thread writes the element given the precondition that one thread stores to each.

@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from diffkern.analysis.affine import Affine, AffineForms
 from diffkern.contracts import manifest
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import PRIMAL_ELEMENTS
+from diffkern.ir.ops.memory import ARRAY_EXTENTS, ELEMENT_LOADS, ELEMENT_STORES, PRIMAL_ELEMENTS, THREAD_INDICES
+from diffkern.ir.ops.scalar import CASTS, LITERALS
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Scalar, is_exact_index, is_shared, scalar_of
 from diffkern.ir.views import Access, For
 
@@ -75,18 +77,18 @@ def _steps(forms: AffineForms, v: Value, position: dict[Value, int], *, exact: b
     op, t = forms.producer.get(v), v.type
     if op is None or not isinstance(t, Scalar) or not t.is_integer:
         return None
-    if op.name == "const":
+    if op.name in LITERALS:
         return [manifest.Step("const", int(op.attrs["value"]))]
-    if op.name == "tid":
+    if op.name in THREAD_INDICES:
         return [manifest.Step("tid", op.attrs["axis"])]
-    if op.name == "shape":
+    if op.name in ARRAY_EXTENTS:
         known = op.operands[0] in position
         return [manifest.Step("shape", position[op.operands[0]], op.attrs["axis"])] if known else None
-    if op.name not in ("add", "sub", "mul", "neg", "cast"):
+    if not (lookup(op.name).affine or op.name in CASTS):
         # Any other op (a load, a division) may depend on more than the launch knows.
         return None
     keeps = exact and all(is_exact_index(x.type) for x in (v, *op.operands))
-    if op.name == "cast":
+    if op.name in CASTS:
         keeps = keeps and t.bits >= scalar_of(op.operands[0].type).bits
     operands = [_steps(forms, x, position, exact=keeps) for x in op.operands]
     out: list[manifest.Step] = []
@@ -94,7 +96,7 @@ def _steps(forms: AffineForms, v: Value, position: dict[Value, int], *, exact: b
         if steps is None:
             return None
         out += steps
-    if op.name != "cast":
+    if op.name not in CASTS:
         out.append(manifest.Step(op.name))
     # An operation whose type wraps is followed by an explicit wrap, so that the host's big integers do the same.
     return out if keeps else [*out, manifest.Step("wrap", type=t.name)]
@@ -113,7 +115,9 @@ def update_by_all(fn: Function) -> Op | None:
         if op.attrs.get("alone"):
             return op
     for op, loops in _executed(forms, fn.body, {}):
-        if op.name == "store" and not is_shared(Access(op).array.type) and all(_trips(loop) for loop in loops.values()):
+        if op.name not in ELEMENT_STORES or is_shared(Access(op).array.type):
+            continue
+        if all(_trips(loop) for loop in loops.values()):
             same = all(_same_for_all(forms, v, loops) for v in Access(op).index)
             if same and _reads_element(forms, op):
                 return op
@@ -187,7 +191,7 @@ def _reads_element(forms: AffineForms, store: Op) -> bool:
         if op is None or v in seen:
             continue
         seen.add(v)
-        if op.name == "load" and Access(op).array is Access(store).array and place(op) == place(store):
+        if op.name in ELEMENT_LOADS and Access(op).array is Access(store).array and place(op) == place(store):
             return True
         if not op.regions:
             left += op.operands

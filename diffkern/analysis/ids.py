@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from diffkern.contracts.manifest import Ids
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import BY_ADDRESS
+from diffkern.ir.ops.scalar import CASTS, LITERALS, SELECTIONS
 from diffkern.ir.types import Scalar
 from diffkern.ir.views import If, is_branch, is_loop, loop
 from diffkern.lang.queries import ADDRESS_BITS
@@ -26,7 +27,7 @@ def ids_of(fn: Function) -> Ids | None:
     Objects that are reached through an object's descriptor need no id of their own.
     """
     ops = list(walk(fn.body))
-    numbers = {op.result: int(op.attrs["value"]) for op in ops if op.name == "const" and _is_word(op.result)}
+    numbers = {op.result: int(op.attrs["value"]) for op in ops if op.name in LITERALS and _is_word(op.result)}
     sources, position = _sources(ops, numbers), {p: k for k, p in enumerate(fn.params)}
     # From the accesses back to where their ids come from.
     found = {op.operands[0] for op in ops if op.name in BY_ADDRESS}
@@ -59,11 +60,11 @@ def _sources(ops: Iterable[Op], numbers: Mapping[Value, int]) -> dict[Value, Seq
         elif is_loop(op):
             for first, *inside, last, result in loop(op).chains:
                 found.update((v, (first, last)) for v in (*inside, result))
-        elif op.name == "select":
+        elif op.name in SELECTIONS:
             found[op.result] = op.operands[1:]
         elif op.name == "peek":
             found[op.result] = ()
-        elif op.name == "cast" and _is_word(op.result) and _is_word(op.operands[0]):
+        elif op.name in CASTS and _is_word(op.result) and _is_word(op.operands[0]):
             found[op.result] = op.operands
         # Masking with the address bits turns an id into its address, which identifies the same object.
         elif op.name == "and":

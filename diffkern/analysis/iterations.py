@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from diffkern.analysis.affine import Affine, AffineForms
 from diffkern.analysis.inequalities import Row, unsolvable
 from diffkern.ir.nodes import Op, Value, walk
+from diffkern.ir.ops.scalar import LESS, STRICT
 from diffkern.ir.views import Access, For, If
 
 __all__ = ["Place", "may_precede"]
@@ -130,9 +131,9 @@ class _System:
             if name == "eq":
                 self.zero.append(x.plus(y, -1))
             elif name != "ne":
-                more, less = (y, x) if name in ("lt", "le") else (x, y)
+                more, less = (y, x) if name in LESS else (x, y)
                 # Strict comparisons of integers are x + 1 <= y.
-                self.positive.append(more.plus(less, -1).plus(Row({}, -1 if name in ("lt", "gt") else 0)))
+                self.positive.append(more.plus(less, -1).plus(Row({}, -1 if name in STRICT else 0)))
 
     def row(self, form: Affine, side: int) -> Row:
         """Return a form with the variables of one of the accesses."""

@@ -14,8 +14,10 @@ from typing import TypeAlias
 
 from diffkern.analysis.affine import AffineForms
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import ARRAY_EXTENTS, THREAD_INDICES
+from diffkern.ir.ops.scalar import AFFINE_PAIRS, CASTS, FLOORED, LITERALS, NEGATIVES
 from diffkern.ir.types import Array, Kind, Scalar, is_exact_index
-from diffkern.ir.views import For, If, is_branch
+from diffkern.ir.views import For, If, is_branch, literal
 
 __all__ = ["Comparison", "Key", "LaunchForms", "Linear", "Polynomial"]
 
@@ -135,20 +137,20 @@ class LaunchForms:
         op = self.affine.producer.get(v)
         if op is None:
             return self._given(v, itself)
-        if op.name == "const" and isinstance(v.type, Scalar) and v.type.is_integer:
+        if op.name in LITERALS and isinstance(v.type, Scalar) and v.type.is_integer:
             return number(int(op.attrs["value"]))
-        if op.name == "tid":
+        if op.name in THREAD_INDICES:
             return Linear({("tid", op.attrs["axis"]): {(): 1}}, {})
-        if op.name == "shape" and op.operands[0] in self._params:
+        if op.name in ARRAY_EXTENTS and op.operands[0] in self._params:
             return Linear({}, {((self._params[op.operands[0]], op.attrs["axis"]),): 1})
         # Integers that may wrap around do not obey linear arithmetic.
         if not all(is_exact_index(x.type) for x in (v, *op.operands)):
             return itself
-        if op.name == "cast":
+        if op.name in CASTS:
             return self.of(op.operands[0]) if _bits(v) >= _bits(op.operands[0]) else itself
-        if op.name == "neg":
+        if op.name in NEGATIVES:
             return self.of(op.operands[0]).scaled(MINUS)
-        if op.name in ("add", "sub", "mul", "floordiv", "mod"):
+        if op.name in AFFINE_PAIRS | FLOORED:
             return self._of_two(op.name, *map(self.of, op.operands)) or itself
         return itself
 
@@ -274,9 +276,9 @@ class LaunchForms:
         for result, then, orelse in choice.choices:
             if result is condition:
                 for taken, other, k in ((then, orelse, True), (orelse, then, False)):
-                    made = self.affine.producer.get(other)
+                    number = literal(self.affine.producer.get(other))
                     # One branch yields the literal opposite of what holds, so the other branch was taken.
-                    if made is not None and made.name == "const" and bool(made.attrs["value"]) is not is_true:
+                    if number is not None and bool(number) is not is_true:
                         yield from self._holds(choice.condition, k)
                         yield from self._holds(taken, is_true)
 

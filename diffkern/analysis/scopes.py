@@ -18,9 +18,12 @@ from functools import partial
 from diffkern.analysis.affine import AffineForms, tid_term
 from diffkern.analysis.uniformity import is_per_thread
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import SLOTS
+from diffkern.ir.ops.block import BARRIERS, BLOCK_EXTENTS
+from diffkern.ir.ops.buffer import BUFFER_READS
+from diffkern.ir.ops.memory import ELEMENT_ATOMICS, NEW_STACKS, SLOTS, STACK_READS, STACK_WRITES, THREAD_INDICES
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.row import Uniformity as Level
+from diffkern.ir.ops.scalar import WHOLE_QUOTIENTS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Tile, Type
 from diffkern.ir.views import If, Loop, Slot, While, deciding, is_branch, loop
@@ -105,7 +108,7 @@ def _of_block(fn: Function) -> set[Value]:
 def _of_tiles(fn: Function, rows: bool = False) -> set[Value]:
     def differs(op: Op) -> bool:
         # In a launch whose blocks lie in one row, the other components of the thread index are the same in the block.
-        if rows and op.name == "tid":
+        if rows and op.name in THREAD_INDICES:
             return bool(op.attrs["axis"] == fn.tid_arity - 1)
         own = is_per_thread(op) or lookup(op.name).effect is Effect.ATOMIC
         return own or ("share" in lookup(op.name).optional and not OF_THREADS.isdisjoint(op.attrs))
@@ -117,9 +120,9 @@ def _block_indices(fn: Function) -> frozenset[Value]:
     """The thread's index divided by how many threads a block has, which is the index of the block."""
     if fn.tid_arity != 1:
         return frozenset()
-    threads = {op.result for op in walk(fn.body) if op.name == "tid"}
-    counts = {op.result for op in walk(fn.body) if op.name == "block_dim"}
-    quotients = (op for op in walk(fn.body) if op.name in ("floordiv", "truncdiv"))
+    threads = {op.result for op in walk(fn.body) if op.name in THREAD_INDICES}
+    counts = {op.result for op in walk(fn.body) if op.name in BLOCK_EXTENTS}
+    quotients = (op for op in walk(fn.body) if op.name in WHOLE_QUOTIENTS)
     return frozenset(op.result for op in quotients if op.operands[0] in threads and op.operands[1] in counts)
 
 
@@ -136,15 +139,15 @@ def _reads_own(op: Op) -> bool:
 
 
 def _differs_in_lanes(op: Op, last: int) -> bool:
-    if op.name == "tid":
+    if op.name in THREAD_INDICES:
         return bool(op.attrs["axis"] == last)
-    return is_per_thread(op) or op.name in ("atomic", "buffer_get")
+    return is_per_thread(op) or op.name in ELEMENT_ATOMICS | BUFFER_READS
 
 
 def _in_step(fn: Function, differs: Callable[[Op], bool]) -> tuple[set[Value], set[tuple[Value, int]]]:
     """Return the values that may differ between threads in step, and the stack fields that are the same for all."""
-    gets = [op for op in walk(fn.body) if op.name == "stack_get"]
-    stacks = {op.result for op in walk(fn.body) if op.name == "stack_new"}
+    gets = [op for op in walk(fn.body) if op.name in STACK_READS]
+    stacks = {op.result for op in walk(fn.body) if op.name in NEW_STACKS}
     # Stacks are assumed to be written in step first. If some are found not to be, their contents differ, which may make
     # further values vary: start over with fewer stacks.
     while True:
@@ -168,25 +171,25 @@ def _written_apart(region: Region, varying: set[Value]) -> set[Value]:
             if not varying.isdisjoint(deciding(op)):
                 # A stack that is made inside of the divergent part exists for those threads only, which write in step
                 # again.
-                made = {one.result for one in walk(sub) if one.name == "stack_new"}
-                inside |= {Slot(one).stack for one in walk(sub) if one.name == "stack_set"} - made
+                made = {one.result for one in walk(sub) if one.name in NEW_STACKS}
+                inside |= {Slot(one).stack for one in walk(sub) if one.name in STACK_WRITES} - made
             found |= inside
     return found
 
 
 def has_barrier(op: Op) -> bool:
     """Return whether there is a barrier in the regions of an op."""
-    return any(inner.name == "barrier" for sub in op.regions for inner in walk(sub))
+    return any(inner.name in BARRIERS for sub in op.regions for inner in walk(sub))
 
 
 def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
     """Return the loop stacks that are used across barriers, those of block loops, with the ops that make them."""
-    made = {op.result: op for op in walk(fn.body) if op.name == "stack_new"}
+    made = {op.result: op for op in walk(fn.body) if op.name in NEW_STACKS}
     found: dict[Value, Op] = {}
     for op in walk(fn.body) if made else ():
         if has_barrier(op):
             inside = [inner for sub in op.regions for inner in walk(sub)]
-            own = {inner.result for inner in inside if inner.name == "stack_new"}
+            own = {inner.result for inner in inside if inner.name in NEW_STACKS}
             used = (Slot(inner).stack for inner in inside if inner.name in SLOTS)
             found.update((v, made[v]) for v in used if v not in own)
     return found
@@ -277,7 +280,7 @@ class _Spread:
         """Visit an access to a loop stack; those around barriers are written to under uniform conditions."""
         assert self.stacks is not None
         place = Slot(op).stack
-        if op.name == "stack_get":
+        if op.name in STACK_READS:
             same = place in self.stacks and (place, op.attrs["field"]) not in self.mixed
             return not (same and Slot(op).slot not in self.varying) and self.add(op.results)
         every = Slot(op).slot in self.varying

@@ -10,6 +10,7 @@ from __future__ import annotations
 from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.row import TileUse
+from diffkern.ir.ops.scalar import SELECTIONS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Tile
 from diffkern.ir.views import is_branch
@@ -71,4 +72,4 @@ def _keeps_all(op: Op) -> bool:
 
 
 def _chooses(op: Op) -> bool:
-    return bool(op.regions) or op.name == "select" or lookup(op.name).chooses
+    return bool(op.regions) or op.name in SELECTIONS or lookup(op.name).chooses

@@ -20,6 +20,8 @@ from diffkern.analysis.blocks import uniform_values
 from diffkern.analysis.scopes import has_barrier
 from diffkern.analysis.threads import Never, relate
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.block import BARRIERS
+from diffkern.ir.ops.memory import ELEMENT_ACCUMULATES, ELEMENT_STORES, THREAD_INDICES
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, If, is_branch, loop
 
@@ -30,7 +32,7 @@ def finalize_shared_updates(fn: Function) -> None:
     """Make accumulations into shared arrays atomic where threads may race, in place."""
     sites: dict[Value, list[Op]] = {}
     for op in walk(fn.body):
-        if op.name == "accumulate" and is_shared(Access(op).array.type):
+        if op.name in ELEMENT_ACCUMULATES and is_shared(Access(op).array.type):
             sites.setdefault(Access(op).array, []).append(op)
     if not sites:
         return
@@ -72,7 +74,7 @@ class _BlockForms(AffineForms):
         op = self.producer.get(v)
         if op is not None and op.name == "block_thread":
             return Affine({tid_term(0): 1}, 0)
-        if op is not None and op.name == "tid":
+        if op is not None and op.name in THREAD_INDICES:
             # In a launch of one axis the global index is the index in the block plus an offset that is the same in the
             # block.
             return Affine({tid_term(0): 1, ("shape", "first thread"): 1} if self.arity == 1 else {v: 1}, 0)
@@ -160,7 +162,7 @@ class _Phases:
         for op in region.ops:
             if in_loop:
                 self.in_loops.update(op.results)
-            if op.name == "barrier":
+            if op.name in BARRIERS:
                 # A barrier begins a segment that nothing reaches: no access before it is in the same phase as one after
                 # it.
                 # A loop around barriers may be entered from its own end, so its body begins a segment of its own.
@@ -194,7 +196,7 @@ class _Phases:
     def owned(self, site: Op) -> bool:
         """Return whether the thread that accumulates stores to the same element in the same phase."""
         return any(
-            op.name == "store"
+            op.name in ELEMENT_STORES
             and op is not site
             and Access(op).array is Access(site).array
             and Access(op).index == Access(site).index

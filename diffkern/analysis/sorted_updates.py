@@ -22,7 +22,8 @@ from diffkern.contracts.manifest import Conflict, Destination, SortedSum
 from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ACCESSES, WRITES
+from diffkern.ir.ops.memory import ACCESSES, ELEMENT_ACCUMULATES, ELEMENT_LOADS, THREAD_INDICES, WRITES
+from diffkern.ir.ops.scalar import CASTS
 from diffkern.ir.types import INT32, Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access
 
@@ -83,14 +84,14 @@ def store_contributions(fn: Function, buffers: Sequence[Value], conflicts: Seque
     The array that a launch passes in the place of such a cotangent has an element for each contribution: first those of
     the first thread, in program order, then those of the second, …
     """
-    thread = next((op.result for op in fn.body.ops if op.name == "tid"), None)
+    thread = next((op.result for op in fn.body.ops if op.name in THREAD_INDICES), None)
     b = Builder()
     if thread is None:
         thread = b.one("tid", axis=0)
     made: list[Conflict] = []
     places: dict[Op, tuple[int, int]] = {}
     for buffer, conflict in zip(buffers, conflicts, strict=True):
-        sites = [op for op in fn.body.ops if op.name == "accumulate" and Access(op).array is buffer]
+        sites = [op for op in fn.body.ops if op.name in ELEMENT_ACCUMULATES and Access(op).array is buffer]
         if conflict.kind != "general":
             # The launch of this form is not cut into coloured chunks, so bounded conflicts need atomics.
             if conflict.kind == "bounded":
@@ -145,7 +146,7 @@ class _Search:
             return _Reason(f"its scalars are {scalar}", loc)
         found = []
         for op in ops:
-            if op.name != "accumulate" or "along" in op.attrs:
+            if op.name not in ELEMENT_ACCUMULATES or "along" in op.attrs:
                 return _Reason("it is also read or written", op.loc)
             if op.attrs["mode"] != "plain":
                 return _Reason("all threads add to one element there", op.loc)
@@ -162,9 +163,9 @@ class _Search:
         access = Access(op)
         (index,), (wrap,) = access.index, access.wrap
         source = self.forms.producer.get(index)
-        while source is not None and source.name == "cast" and _keeps(source):
+        while source is not None and source.name in CASTS and _keeps(source):
             source = self.forms.producer.get(source.operands[0])
-        if source is None or source.name != "load":
+        if source is None or source.name not in ELEMENT_LOADS:
             form = self._affine(index)
             return None if form is None else Destination(None, (form,), (False,), wrap)
         load = Access(source)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ARRAY_EXTENTS, ELEMENT_ACCUMULATES, ELEMENT_ATOMICS
 from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import BOOL, scalar_of
 from diffkern.ir.views import Access
@@ -46,10 +47,10 @@ def uniform_sums(fn: Function, invariant: dict[Value, Op | None], used: set[Valu
 
 
 def _is_sum(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: Iterable[Op]) -> bool:
-    if op.name == "accumulate":
+    if op.name in ELEMENT_ACCUMULATES:
         if op.attrs["mode"] != "reduce":
             return False
-    elif op.name != "atomic" or op.attrs["kind"] not in SUMS or op.results[0] in used:
+    elif op.name not in ELEMENT_ATOMICS or op.attrs["kind"] not in SUMS or op.results[0] in used:
         return False
     elif not all(_only_accumulates(other, used) for other in ops if Access(op).array in other.operands):
         return False  # the thread may look at what it added
@@ -60,6 +61,6 @@ def _is_sum(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: It
 
 
 def _only_accumulates(op: Op, used: set[Value]) -> bool:
-    if op.name == "atomic":
+    if op.name in ELEMENT_ATOMICS:
         return op.attrs["kind"] in SUMS and op.results[0] not in used
-    return op.name in ("accumulate", "shape")
+    return op.name in ELEMENT_ACCUMULATES | ARRAY_EXTENTS

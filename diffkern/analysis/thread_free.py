@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from diffkern.errors import KernelTypeError
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.memory import THREAD_INDICES
 from diffkern.ir.ops.table import lookup
 
 __all__ = ["check_thread_free"]
@@ -24,7 +25,7 @@ def check_thread_free(fn: Function) -> Function:
                 loc=op.loc,
                 remedy="print and assert in the kernel",
             )
-        if op.name == "tid" or lookup(op.name).family in ("block", "warp", "tile"):
+        if op.name in THREAD_INDICES or lookup(op.name).family in ("block", "warp", "tile"):
             raise KernelTypeError(
                 f"{fn.name} works with the threads of a launch, and is called from a program that is no kernel",
                 loc=op.loc,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.block import BARRIERS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.ops.tile import of_block
 
@@ -24,9 +25,9 @@ def check_no_warps(fn: Function) -> None:
     """
     beside_tiles = any(map(of_block, walk(fn.body)))
     for op in walk(fn.body):
-        alone = op.name == "barrier" and (op.attrs.get("unproved") or beside_tiles)
+        alone = op.name in BARRIERS and (op.attrs.get("unproved") or beside_tiles)
         if lookup(op.name).family == "warp" or alone:
-            what = "a barrier" if op.name == "barrier" else "work of a warp"
+            what = "a barrier" if op.name in BARRIERS else "work of a warp"
             raise AutodiffError(
                 f"{what} in a text in C++ for GPUs, through which no derivative or batch goes",
                 loc=op.loc,

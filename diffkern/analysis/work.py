@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.ops.memory import ELEMENTS, UPDATES
+from diffkern.ir.ops.memory import ELEMENT_LOADS, ELEMENT_STORES, ELEMENTS, UPDATES
+from diffkern.ir.ops.scalar import CASTS, LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, For
 
 __all__ = ["Work", "work_of"]
-
-_ONE_EACH = ("add", "sub", "mul", "div", "neg", "min", "max", "abs", "sqrt")
 
 
 @dataclass(frozen=True)
@@ -78,19 +77,19 @@ class _Count:
             self.flops += times * _components(array)
         size = times * array.type.dtype.itemsize
         # An atomic update reads and writes its element.
-        if op.name != "store":
+        if op.name not in ELEMENT_STORES:
             self.read[array] = self.read.get(array, 0.0) + size
-        if op.name != "load":
+        if op.name not in ELEMENT_LOADS:
             self.written[array] = self.written.get(array, 0.0) + size
 
     def fold(self, op: Op) -> None:
         """Evaluate an operation on known numbers, as the bounds of loops may depend on it."""
         row = lookup(op.name)
-        if op.name == "const":
+        if op.name in LITERALS:
             self.numbers[op.result] = op.attrs["value"]
         elif row.fold is not None and op.operands and all(v in self.numbers for v in op.operands):
             self.numbers[op.result] = row.fold(*(self.numbers[v] for v in op.operands))
-        elif op.name == "cast" and op.operands[0] in self.numbers:
+        elif op.name in CASTS and op.operands[0] in self.numbers:
             self.numbers[op.result] = self.numbers[op.operands[0]]
 
 
@@ -104,7 +103,7 @@ def _flops(op: Op) -> float:
     if not isinstance(result.type, (Scalar, Vec, Mat)) or not scalar_of(result.type).is_float:
         return 0.0
     row = lookup(op.name)
-    if op.name in _ONE_EACH:
+    if row.flop:
         return 1.0 * _components(result)
     return row.cost * _components(result) if row.elementary else 0.0
 

@@ -10,6 +10,7 @@ from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.threads import Never, relate
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.memory import ELEMENT_STORES
 from diffkern.ir.views import Access
 
 
@@ -19,7 +20,7 @@ def one_writer_each(fn: Function) -> frozenset[Value]:
     forms = AffineForms(fn)
     stores: dict[Value, list[Op]] = {}
     for op in walk(fn.body):
-        if op.name == "store":
+        if op.name in ELEMENT_STORES:
             stores.setdefault(Access(op).array, []).append(op)
     return frozenset(array for array, ops in stores.items() if _one_writer(forms, ops, fn.tid_arity))
 

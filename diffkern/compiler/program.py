@@ -35,7 +35,7 @@ from diffkern.contracts.manifest import (
     Stamp,
 )
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ACCESSES, ATOMICS, BY_ADDRESS, LOADS, WRITES
+from diffkern.ir.ops.memory import ACCESSES, ARRAY_EXTENTS, ATOMICS, BY_ADDRESS, LOADS, WRITES
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import HELD, SHARED, Array
 
@@ -267,4 +267,4 @@ def _arguments(types: Sequence[Argument]) -> list[int]:
 
 def _shapes_read(fn: Function) -> set[Value]:
     """The values whose shape is read."""
-    return {op.operands[0] for op in walk(fn.body) if op.name == "shape"}
+    return {op.operands[0] for op in walk(fn.body) if op.name in ARRAY_EXTENTS}

@@ -16,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from diffkern.ir.ops import block
+from diffkern.ir.ops.buffer import NEW_BUFFERS, PLACES
+from diffkern.ir.ops.composite import PARTS
 from diffkern.ir.ops.output import REPORTS
-from diffkern.ir.ops.row import Diff
+from diffkern.ir.ops.row import Diff, Effect, Uniformity
 from diffkern.ir.ops.table import all_ops
 from diffkern.ir.types import Array, Buffer, Mat, Scalar, Stack, Tile, Type, Vec
 
@@ -122,11 +125,16 @@ STAGED_FACTS = frozenset({"updates", "threads", "unfused", "tiled", "blocks", "d
 
 _TILES, _COMPOSITES, _STACKS, _RULES, _WARPS = map(_family, ("tile", "composite", "stack", "rule", "warp"))
 _INTERNAL = frozenset(row.name for row in all_ops().values() if row.diff is Diff.INTERNAL)
-_WORK_OF_BLOCKS = frozenset({"block_thread", "barrier", "lane_left", "aligned"})
-EXPANDED = frozenset({"digamma", "polygamma"})
+_WORK_OF_BLOCKS = frozenset(
+    row.name
+    for row in block.ROWS
+    if row.effect is Effect.BARRIER or row.uniformity is Uniformity.THREAD or row.diff is Diff.INTERNAL
+)
+"""What only threads of a block that run as such can do."""
+EXPANDED = frozenset(row.name for row in all_ops().values() if row.elementary and row.library is None)
+"""Functions that no library has."""
 _LOOP_STACKS = _STACKS | {"next_checkpoint"}
-_OF_THREADS = frozenset({"buffer_new", "buffer_get", "buffer_set"})
-_WHOLE = frozenset({"construct", "extract"})
+_OF_THREADS = NEW_BUFFERS | PLACES
 
 WRITTEN = Stage(
     "written",
@@ -192,7 +200,7 @@ CPU = SERIAL.then(
     "is marked",
     ops=("array_at",),
     # Composites survive as values in memory and at calls: only `construct` and `extract` remain of their operations.
-    gone=_COMPOSITES - _WHOLE | EXPANDED,
+    gone=_COMPOSITES - PARTS | EXPANDED,
     marks=("as_written",),
 )
 BLOCKS = PROGRAM.then(
@@ -210,7 +218,7 @@ CUDA = BLOCKS.then(
     "arithmetic is of scalars, and no operation is dead; vectors and matrices are only composed and decomposed; "
     "arithmetic that makes integers is marked",
     ops=("array_at",),
-    gone=_COMPOSITES - _WHOLE | EXPANDED,
+    gone=_COMPOSITES - PARTS | EXPANDED,
     marks=("as_written",),
 )
 

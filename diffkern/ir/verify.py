@@ -11,16 +11,13 @@ import os
 
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.ops.row import TypeRuleError
+from diffkern.ir.ops.row import Effect, TypeRuleError
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.stages import STAGED_FACTS, STAGED_MARKS, Stage
 from diffkern.ir.types import BOOL, Stack, Type
 
 ALWAYS = os.environ.get("DIFFKERN_VERIFY_IR", "0") not in ("", "0")
 """True if every function is verified after every stage, not only those that are compiled in debug mode."""
-
-
-_WITH_REGIONS = ("if", "for", "while", "ruled")
 
 
 class InvalidIR(CompileError):
@@ -99,7 +96,7 @@ class _Verifier:
         body = op.attrs.get("body")
         if body is not None:  # a region over the elements of tiles: it sees its parameters alone, and may be shared
             _Verifier(self.stage).region(body, op)
-        if op.regions or op.name in _WITH_REGIONS:
+        if op.regions or lookup(op.name).effect is Effect.CONTROL:
             self.structure(op)
         for r in op.results:
             self.define(r, op)

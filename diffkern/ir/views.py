@@ -9,9 +9,27 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from diffkern.ir.nodes import Op, Region, Value, walk
-from diffkern.ir.ops.memory import LOADS
+from diffkern.ir.ops.memory import LOADS, LOOPS
+from diffkern.ir.ops.rule import COTANGENT_ARRAYS
+from diffkern.ir.ops.scalar import LITERALS
+from diffkern.ir.ops.tile import READS_OF_PARTS
 
-__all__ = ["Access", "For", "If", "Loop", "Part", "Ruled", "Slot", "While", "control", "deciding", "is_loop", "loop"]
+__all__ = [
+    "Access",
+    "For",
+    "If",
+    "Loop",
+    "Part",
+    "Ruled",
+    "Slot",
+    "While",
+    "control",
+    "deciding",
+    "is_loop",
+    "literal",
+    "literals",
+    "loop",
+]
 
 
 class _View:
@@ -200,12 +218,25 @@ class Ruled(_View):
     def arrays(self) -> list[Value]:
         """The arrays whose cotangents the derivative reads or writes."""
         found = walk(self.derivative) if self.derivative is not None else ()
-        return [op.operands[0] for op in found if op.name == "cotangent_array"]
+        return [op.operands[0] for op in found if op.name in COTANGENT_ARRAYS]
+
+
+def literal(op: Op | None) -> float | None:
+    """Return the number that an op is a literal of; None if it is none."""
+    if op is None or op.name not in LITERALS:
+        return None
+    number: float = op.attrs["value"]
+    return number
+
+
+def literals(region: Region) -> dict[Value, Any]:
+    """Return the literals in a region with their numbers."""
+    return {op.result: op.attrs["value"] for op in walk(region) if op.name in LITERALS}
 
 
 def is_loop(op: Op) -> bool:
     """Return whether an op is a ``for`` or a ``while``."""
-    return op.name in ("for", "while")
+    return op.name in LOOPS
 
 
 def is_branch(op: Op) -> bool:
@@ -286,7 +317,7 @@ class Part(_View):
     def index(self) -> tuple[Value, ...]:
         """One integer per axis; for a part, its first element."""
         # Ops that write have the value in between.
-        return self.op.operands[1 if self.op.name in ("tile_view", "tile_extract") else 2 :]
+        return self.op.operands[1 if self.op.name in READS_OF_PARTS else 2 :]
 
     @property
     def value(self) -> Value:

@@ -19,7 +19,7 @@ from diffkern.contracts.options import VmapLayer
 from diffkern.errors import KernelTypeError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ACCESSES, LOADS
+from diffkern.ir.ops.memory import ACCESSES, ARRAY_EXTENTS, LAUNCH_INDICES, LOADS, THREAD_INDICES
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import Array, Tile
 
@@ -113,14 +113,14 @@ class _Batched:
     def op(self, op: Op) -> None:
         """Emit an op in its form with examples."""
         b = self.b
-        if op.name in ("tid", "extent"):
+        if op.name in LAUNCH_INDICES:
             self._of_thread(op)
         elif op.name == "block_index":
             b.region.ops.append(Op("mod", (b.one("block_index"), self._blocks()), op.results, {}, (), op.loc))
         elif op.name in ACCESSES and op.operands[0] in self.arrays:
             self._access(op)
         else:
-            if op.name == "shape" and op.operands[0] in self.arrays:
+            if op.name in ARRAY_EXTENTS and op.operands[0] in self.arrays:
                 # The kernel counts the axes of an array of one example.
                 op.attrs = {**op.attrs, "axis": op.attrs["axis"] + 1}
             elif any(v in self.arrays for v in op.operands) or self._hides_accesses(op):
@@ -131,7 +131,7 @@ class _Batched:
         b, axis = self.b, op.attrs["axis"]
         if self.first is None:
             op.attrs = {"axis": axis + 1}
-        elif axis == 0 and op.name == "tid":
+        elif axis == 0 and op.name in THREAD_INDICES:
             op = Op("mod", (b.one("tid", axis=0), self.first), op.results, {}, (), op.loc)
         elif axis == 0:
             op = Op("floordiv", self._first(), op.results, {}, (), op.loc)
@@ -167,7 +167,7 @@ class _Batched:
         """Return whether an op has accesses in a body that is an attribute, where no index can be added."""
         body = op.attrs.get("body")
         return isinstance(body, Region) and any(
-            inner.name in ("tid", "extent", "block_index") or any(v in self.arrays for v in inner.operands)
+            inner.name == "block_index" or inner.name in LAUNCH_INDICES or any(v in self.arrays for v in inner.operands)
             for inner in walk(body)
         )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from diffkern.analysis.components import Components
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ELEMENT_STORES
 from diffkern.ir.types import Mat, Scalar, Vec
 from diffkern.ir.views import Access
 
@@ -19,7 +20,7 @@ __all__ = ["is_component", "store_components"]
 
 def store_components(fn: Function) -> Function:
     """Mark stores of components in place, and return the function."""
-    stores = [op for op in walk(fn.body) if op.name == "store" and not isinstance(Access(op).value.type, Scalar)]
+    stores = [op for op in walk(fn.body) if op.name in ELEMENT_STORES and not isinstance(Access(op).value.type, Scalar)]
     if not stores:
         return fn
     components = Components(fn)

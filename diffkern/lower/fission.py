@@ -25,7 +25,8 @@ from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import SLOTS
+from diffkern.ir.ops.block import BARRIERS, SHARED_ARRAYS
+from diffkern.ir.ops.memory import NEW_STACKS, SLOTS, STACK_READS, STACK_WRITES, THREAD_INDICES
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Scalar, Stack
@@ -103,12 +104,12 @@ class _Blocks:
         """Return a region as segments, and the loops and branches around barriers."""
         out: list[_Segment | Op] = [_Segment()]
         for op in region.ops:
-            if op.name == "barrier":
+            if op.name in BARRIERS:
                 out.append(_Segment())
             elif has_barrier(op):
                 out += [op, _Segment()]
             # Shared arrays and stacks of the block are allocated elsewhere and are no part of a segment.
-            elif op.name != "shared_new" and not (op.results and op.results[0] in self.stacks):
+            elif op.name not in SHARED_ARRAYS and not (op.results and op.results[0] in self.stacks):
                 segment = out[-1]
                 assert isinstance(segment, _Segment)
                 # An op may be both: a loop with uniform and own results is emitted twice, each time with its part.
@@ -126,13 +127,13 @@ class _Blocks:
         """Return whether an op, or one in its regions, pushes a value that is the same for all threads."""
         if op.regions:
             return any(self.keeps_common(inner) for sub in op.regions for inner in sub.ops)
-        if op.name != "stack_set" or op.operands[0] not in self.stacks:
+        if op.name not in STACK_WRITES or op.operands[0] not in self.stacks:
             return False
         return len(self.mixed[op.operands[0]]) < len(op.operands) - 2
 
     def is_own(self, op: Op) -> bool:
         """Return whether each thread executes (part of) an op."""
-        if op.name == "stack_set" and op.operands[0] in self.stacks:
+        if op.name in STACK_WRITES and op.operands[0] in self.stacks:
             return bool(self.mixed[op.operands[0]])
         return has_effect(op) or any(r not in self.uniform for r in op.results)
 
@@ -140,7 +141,7 @@ class _Blocks:
         """Return for each stack of the block the fields of which every thread has its own value."""
         found: dict[Value, set[int]] = {stack: set() for stack in self.stacks}
         for op in walk(self.fn.body):
-            if op.name == "stack_set" and op.operands[0] in self.stacks:
+            if op.name in STACK_WRITES and op.operands[0] in self.stacks:
                 found[Slot(op).stack].update(k for k, v in enumerate(Slot(op).values) if v not in self.uniform)
         return found
 
@@ -211,11 +212,11 @@ class _Blocks:
 
     def items(self, region: Region) -> None:
         for op in region.ops:
-            if op.name == "shared_new":
+            if op.name in SHARED_ARRAYS:
                 copy = Value(op.result.type, op.result.name)
                 self.arrays.append(Op(op.name, (), (copy,), op.attrs, (), op.loc))
                 self.env[op.result] = copy
-            elif op.name == "stack_new" and op.result in self.stacks:
+            elif op.name in NEW_STACKS and op.result in self.stacks:
                 self.make_stack(op)
         for item in self.segments(region):
             if isinstance(item, _Segment):
@@ -354,7 +355,7 @@ class _Common(Cloner):
         access = Slot(op)
         places = self.blocks.fields[access.stack]
         stack, slot = self.env[access.stack], self.value(access.slot)
-        if op.name == "stack_get":
+        if op.name in STACK_READS:
             place = places[op.attrs["field"]]
             self.env[op.result] = self.b.one("stack_get", stack, slot, field=place, hint=op.result.name)
         else:
@@ -400,7 +401,7 @@ class _Threads(_Common):
     def op(self, op: Op) -> None:
         if op.name == "block_thread":
             self.env[op.result] = self.thread
-        elif op.name == "tid":
+        elif op.name in THREAD_INDICES:
             self.env[op.result] = self.thread_index(op.attrs["axis"])
         else:
             super().op(op)
@@ -408,7 +409,7 @@ class _Threads(_Common):
     def stack(self, op: Op) -> None:
         """Access the fields of which each thread has its own."""
         places = self.blocks.fields[op.operands[0]]
-        if op.name == "stack_set":
+        if op.name in STACK_WRITES:
             for v, place in zip(Slot(op).values, places, strict=True):
                 if isinstance(place, Value):
                     index = (self.value(Slot(op).slot), self.thread)

@@ -10,14 +10,16 @@ from typing import Final
 from diffkern.analysis.control_dependence import made_integral
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.ir.nodes import Function, walk
-from diffkern.ir.ops.memory import EXTREMA
+from diffkern.ir.ops.block import BLOCK_EXTENTS
+from diffkern.ir.ops.memory import ELEMENT_ATOMICS, EXTREMA
+from diffkern.ir.ops.table import all_ops
 from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import INT32
 
 __all__ = ["blocks_of_one", "mark_as_written", "mark_threads", "mark_unfused"]
 
 
-_ROUNDED: Final = frozenset({"add", "sub", "mul", "div"})
+_ROUNDED: Final = frozenset(name for name, row in all_ops().items() if "as_written" in row.optional)
 """Ops that may round differently under fast math."""
 
 
@@ -32,7 +34,7 @@ def mark_unfused(fn: Function) -> Function:
 
     The adjoint finds the winner by comparing a replayed value with the stored extremum.
     """
-    fn.unfused = any(op.name == "atomic" and op.attrs["kind"] in EXTREMA for op in walk(fn.body))
+    fn.unfused = any(op.name in ELEMENT_ATOMICS and op.attrs["kind"] in EXTREMA for op in walk(fn.body))
     return fn
 
 
@@ -54,6 +56,6 @@ def blocks_of_one(fn: Function) -> Function:
     ops = list(walk(fn.body))
     if any(map(of_block, ops)):
         for op in ops:
-            if op.name == "block_dim":
+            if op.name in BLOCK_EXTENTS:
                 op.name, op.attrs = "const", {"value": 1, "type": INT32}
     return fn

@@ -13,7 +13,7 @@ from diffkern.errors import CompileError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Value
-from diffkern.ir.ops.memory import ACCESSES
+from diffkern.ir.ops.memory import ACCESSES, ARRAY_EXTENTS, ELEMENT_LOADS
 from diffkern.ir.types import HELD, INT32, UINT64, Array, Scalar, scalar_of, value_type
 from diffkern.ir.views import Access
 
@@ -54,7 +54,7 @@ class _Pointed(Cloner):
 
     def op(self, op: Op) -> None:
         array = op.operands[0] if op.operands else None
-        if array not in self.held or op.name == "shape":
+        if array not in self.held or op.name in ARRAY_EXTENTS:
             super().op(op)
             return
         with self.b.at(op.loc):
@@ -98,7 +98,7 @@ class _Arrays(_Pointed):
 
 class _Elements(_Pointed):
     def access(self, op: Op, t: Array, words: list[Value]) -> None:
-        if op.name != "load":
+        if op.name not in ELEMENT_LOADS:
             raise CompileError(
                 "numba-cuda's programs do not write to an array in an element of an array",
                 loc=op.loc,

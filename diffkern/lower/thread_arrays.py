@@ -13,6 +13,7 @@ from typing import Any, Final
 from diffkern.errors import KernelTypeError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.block import BLOCK_EXTENTS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.ops.tile import components, of_block
 from diffkern.ir.types import BFLOAT16, FLOAT16, UINT32, Mat, Scalar, Stack, Tile, Type, Vec, scalar_of, value_type
@@ -58,7 +59,7 @@ def _values(region: Region) -> Iterator[Value]:
 
 
 def _works_together(op: Op) -> bool:
-    return lookup(op.name).family == "block" and op.name != "block_dim"
+    return lookup(op.name).family == "block" and op.name not in BLOCK_EXTENTS
 
 
 def _vector(t: Type) -> Type:

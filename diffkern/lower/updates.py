@@ -23,7 +23,8 @@ from diffkern.analysis.threads import Never, relate
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Region, Update, Value, walk
-from diffkern.ir.ops.memory import LOADS
+from diffkern.ir.ops.memory import ARRAY_EXTENTS, ELEMENT_ATOMICS, ELEMENT_STORES, LOADS
+from diffkern.ir.ops.rule import COTANGENT_ARRAYS
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access
 
@@ -58,7 +59,7 @@ def finalize_element_updates(fn: Function, simplify: Callable[[Function], Functi
     else:
         atomic = _racing(seen, sites)
     # Other threads add to cotangents too, whatever the kernel's own accesses prove.
-    cotangents = {op.result for op in walk(fn.body) if op.name == "cotangent_array"}
+    cotangents = {op.result for op in walk(fn.body) if op.name in COTANGENT_ARRAYS}
     atomic |= {number for number, update in enumerate(updates) if Access(update.store).array in cotangents}
     _replace(fn.body, {update.store: update for number, update in enumerate(updates) if number in atomic})
     return fn
@@ -95,7 +96,7 @@ def _by_array(fn: Function, sites: Sites) -> dict[Value, list[Op]]:
     """Return the updates and atomics of each array that is updated."""
     found: dict[Value, list[Op]] = {}
     for op in walk(fn.body):
-        if op in sites or op.name == "atomic":
+        if op in sites or op.name in ELEMENT_ATOMICS:
             found.setdefault(Access(op).array, []).append(op)
     return {array: ops for array, ops in found.items() if any(op in sites for op in ops)}
 
@@ -132,7 +133,7 @@ class _Owners:
         self.order.visit(fn.body)
         self.stores: dict[Value, list[Op]] = {}
         for op in walk(fn.body):
-            if op.name == "store" and op not in sites:
+            if op.name in ELEMENT_STORES and op not in sites:
                 self.stores.setdefault(Access(op).array, []).append(op)
 
     def owns(self, update: Op) -> bool:
@@ -151,7 +152,7 @@ def _only_updated(fn: Function, sites: Sites) -> set[int]:
     atomic: set[int] = set()
     for array, ops in _by_array(fn, sites).items():
         numbers = [sites[op] for op in ops if op in sites]
-        accesses = [op for op in walk(fn.body) if op.operands[:1] == (array,) and op.name != "shape"]
+        accesses = [op for op in walk(fn.body) if op.operands[:1] == (array,) and op.name not in ARRAY_EXTENTS]
         loads = sum(op.name in LOADS for op in accesses)
         # Each update has one load of its own; any further access could see intermediate contents.
         if loads == len(numbers) and len(accesses) == loads + len(ops):

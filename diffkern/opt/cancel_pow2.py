@@ -15,6 +15,8 @@ from math import frexp
 from diffkern.analysis.control_dependence import compared
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.scalar import NEGATIVES, SELECTIONS
+from diffkern.ir.views import literal
 
 __all__ = ["cancel_halves"]
 
@@ -62,13 +64,13 @@ class _Halves:
         if op.name != "mul":
             return None
         for k, v in enumerate(op.operands):
-            made = self.source.get(v)
+            number = literal(self.source.get(v))
             # A comparison or index has to be computed exactly as in the kernel, or the adjoint could take another
             # branch.
-            if made is None or made.name != "const" or op.result in self.decisive:
+            if number is None or op.result in self.decisive:
                 continue
-            if _is_power(made.attrs["value"]):
-                return made.attrs["value"], op.operands[1 - k]
+            if _is_power(number):
+                return number, op.operands[1 - k]
         return None
 
     def inverse_of(self, power: float, product: Value) -> Op | None:
@@ -94,16 +96,16 @@ class _Halves:
             if op is None or self.uses[v] != 1:
                 return None
             # The guard of a derivative: zero stays zero whatever power of two it is multiplied by.
-            if op.name == "select" and self.is_zero(op.operands[1]):
+            if op.name in SELECTIONS and self.is_zero(op.operands[1]):
                 v = op.operands[2]
-            elif op.name == "neg":
+            elif op.name in NEGATIVES:
                 v = op.operands[0]
             else:
                 return op
 
     def is_zero(self, v: Value) -> bool:
         op = self.source.get(self.resolved(v))
-        return op is not None and op.name == "const" and op.attrs["value"] == 0
+        return literal(op) == 0
 
     def leave_out(self, op: Op) -> None:
         """Replace the product by the value that is multiplied."""

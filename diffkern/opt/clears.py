@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ELEMENT_ACCUMULATES, ELEMENT_LOADS, ELEMENT_STORES
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array
@@ -22,8 +23,8 @@ from diffkern.ir.views import Access, is_branch
 
 __all__ = ["overwrite_late"]
 
-_WRITES = frozenset({"store", "accumulate"})
-_ELEMENTS = frozenset({"load", *_WRITES})
+_WRITES = ELEMENT_STORES | ELEMENT_ACCUMULATES
+_ELEMENTS = ELEMENT_LOADS | _WRITES
 _HARMLESS = frozenset({Effect.PURE, Effect.STACK_READ, Effect.STACK_WRITE})
 
 
@@ -45,10 +46,10 @@ def overwrite_late(fn: Function) -> Function:
 def _region(region: Region, apart: set[Value]) -> None:
     loads: dict[tuple[Value, ...], Op] = {}
     for op in list(region.ops):
-        if op.name == "load":
+        if op.name in ELEMENT_LOADS:
             # Only the latest load of an element can be outstanding; an earlier store of the same place has taken it.
             loads[op.operands] = op
-        elif op.name == "store" and Access(op).array in apart:
+        elif op.name in ELEMENT_STORES and Access(op).array in apart:
             place = (Access(op).array, *Access(op).index)
             load = loads.pop(place, None)
             if load is not None:

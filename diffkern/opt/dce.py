@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import NEW_STACKS
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import For, Loop, While, is_branch, is_loop, loop
@@ -43,7 +44,8 @@ class Liveness:
             known = self.effects[op] = (
                 any(self.effect(inner) for sub in op.regions for inner in sub.ops)
                 if op.regions
-                else has_effect(op) and op not in self.ignored and op.name != "stack_new"  # if nothing is written to it
+                # A stack to which nothing is written is none.
+                else has_effect(op) and op not in self.ignored and op.name not in NEW_STACKS
             )
         return known
 

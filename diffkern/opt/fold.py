@@ -11,6 +11,8 @@ import ctypes
 
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.composite import CONSTRUCTS
+from diffkern.ir.ops.scalar import CASTS, LITERALS, NEGATIVES, SELECTIONS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, wrap_integer
 from diffkern.ir.views import For, If, is_branch
@@ -72,7 +74,7 @@ class _Folder:
             return []
         if replacement is not None:
             op.name, op.operands, op.attrs = "const", (), {"value": replacement, "type": op.result.type}
-        if op.name == "const":
+        if op.name in LITERALS:
             value, t = op.attrs["value"], op.result.type
             # The constant has the precision of its register, or folding would compute what no target would.
             self.constants[op.result] = rounded(value, t) if isinstance(t, Scalar) and t.is_float else value
@@ -95,20 +97,20 @@ class _Folder:
             source = self.producers.get(op.operands[0])
             # Components of a vector that was just constructed are the operands themselves, without a detour through
             # memory.
-            if source is not None and source.name == "construct":
+            if source is not None and source.name in CONSTRUCTS:
                 component: Value = source.operands[op.attrs["index"]]
                 return component
             return None
-        if op.name == "neg":
+        if op.name in NEGATIVES:
             source = self.producers.get(op.operands[0])
-            if source is not None and source.name == "neg":
+            if source is not None and source.name in NEGATIVES:
                 return source.operands[0]
-        if op.name == "select":
+        if op.name in SELECTIONS:
             if values[0] is not None:
                 return op.operands[1 if values[0] else 2]
             # Both choices are one value, whatever the condition.
             return op.operands[1] if op.operands[1] is op.operands[2] else None
-        if op.name == "cast" and op.operands[0].type == t:
+        if op.name in CASTS and op.operands[0].type == t:
             return op.operands[0]
         if not isinstance(t, Scalar):
             return self.composite(op, values)

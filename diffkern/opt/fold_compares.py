@@ -8,7 +8,8 @@ know.
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.scalar import ORDERS
+from diffkern.ir.ops.buffer import NEW_BUFFERS
+from diffkern.ir.ops.scalar import LESS, ORDERS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar
 from diffkern.opt.fold import fold
@@ -19,7 +20,7 @@ __all__ = ["decide"]
 
 def decide(fn: Function) -> Function:
     """Replace comparisons between integers that always or never hold by constants, where a thread has arrays."""
-    if any(op.name == "buffer_new" for op in walk(fn.body)):
+    if any(op.name in NEW_BUFFERS for op in walk(fn.body)):
         _Decided().region(fn.body, Facts())
         fold(fn)
     return fn
@@ -36,7 +37,7 @@ class _Decided(Ranges):
 
     def outcome(self, name: str, x: Value, y: Value, facts: Facts) -> bool | None:
         """Return whether a comparison holds; None if that is not certain."""
-        if name in ("gt", "ge"):
+        if name in ORDERS - LESS:
             return self.outcome(lookup(name).mirrored, y, x, facts)
         by = name == "lt"
         (low_x, low_y) = (self.low(v, facts) for v in (x, y))

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ACCESSES, ACCUMULATES, LOADS, WRITES
+from diffkern.ir.ops.memory import ACCESSES, ACCUMULATES, LOADS, NEW_STACKS, WRITES
 from diffkern.ir.ops.row import Effect
-from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.scalar import DIFFERENCES, SUMS
 from diffkern.ir.ops.table import lookup
-from diffkern.ir.views import Access, For
+from diffkern.ir.views import Access, For, literal
 
 __all__ = ["fuse_loops"]
 
@@ -63,7 +63,7 @@ class _Known:
 
     def constant(self, v: Value) -> float | None:
         op = self.source.get(v)
-        return op.attrs["value"] if op is not None and op.name == "const" else None
+        return literal(op)
 
     def is_constant(self, v: Value, number: int) -> bool:
         return self.constant(v) == number
@@ -231,7 +231,7 @@ def _only_sums(loop: For) -> bool:
             return False
     written = _Touched.by(loop.op).written
     # A stack made in a trip belongs to it. Writing to one from outside would record the order of the trips.
-    stacks = {r for op in walk(loop.body) if op.name == "stack_new" for r in op.results}
+    stacks = {r for op in walk(loop.body) if op.name in NEW_STACKS for r in op.results}
     for op in walk(loop.body):
         effect = lookup(op.name).effect
         if effect in _ON_STACKS and not stacks.issuperset(op.operands[:1]):
@@ -250,7 +250,7 @@ def _leads_to(v: Value, carried: Value, source: dict[Value, Op]) -> bool:
 
 def _augends(op: Op) -> tuple[Value, ...]:
     """Return the operands of a sum or difference that something is added to; none for other ops."""
-    return op.operands if op.name == "add" else op.operands[:1] if op.name == "sub" else ()
+    return op.operands if op.name == "add" else op.operands[:1] if op.name in DIFFERENCES else ()
 
 
 def _fused(first: For, second: For, known: _Known) -> list[Op]:

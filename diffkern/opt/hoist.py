@@ -8,6 +8,7 @@ them where the program would not have is harmless.
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import ARRAY_EXTENTS
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar
@@ -43,4 +44,4 @@ class _Hoister:
         if op.regions or lookup(op.name).effect is not Effect.PURE or len(op.results) != 1:
             return False
         types = [v.type for v in (*op.operands, *op.results)]
-        return all(isinstance(t, Scalar) and t.is_integer or op.name == "shape" for t in types)
+        return all(isinstance(t, Scalar) and t.is_integer or op.name in ARRAY_EXTENTS for t in types)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from diffkern.analysis.uniformity import recomputable
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import WRITES
+from diffkern.ir.ops.memory import ELEMENT_LOADS, THREAD_INDICES, WRITES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, is_shared
 from diffkern.ir.views import Access
@@ -49,7 +49,7 @@ class Placement:
     @property
     def guarded(self) -> bool:
         """True if an op is moved that must not be executed unless there is a thread."""
-        return any(op.name == "load" or op.regions for op in (*self.chunk, *self.row))
+        return any(op.name in ELEMENT_LOADS or op.regions for op in (*self.chunk, *self.row))
 
     @property
     def moved(self) -> frozenset[Op]:
@@ -106,7 +106,7 @@ class _Search:
 
     def of(self, op: Op, top: bool) -> int:
         """Return the outermost level at which an op can be executed."""
-        if op.name == "tid":
+        if op.name in THREAD_INDICES:
             return _THREAD if op.attrs["axis"] == self.last_axis else _ROW
         if not self.movable(op, top):
             return _THREAD
@@ -114,7 +114,7 @@ class _Search:
 
     def movable(self, op: Op, top: bool) -> bool:
         """Return whether an op ahead of the threads does the same as in each of them, given its operands."""
-        if op.name == "load":
+        if op.name in ELEMENT_LOADS:
             return top and Access(op).array in self.readable
         if op.regions:
             return top and all(self.movable(inner, top) for sub in op.regions for inner in sub.ops)
@@ -123,7 +123,7 @@ class _Search:
     def move(self, op: Op, level: int) -> None:
         (self.placement.chunk if level == _CHUNK else self.placement.row).append(op)
         for inner in (op, *(inner for sub in op.regions for inner in walk(sub))):
-            if inner.name == "load" and Access(inner).array not in self.placement.reads:
+            if inner.name in ELEMENT_LOADS and Access(inner).array not in self.placement.reads:
                 self.placement.reads.append(Access(inner).array)
 
 

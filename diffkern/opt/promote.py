@@ -19,7 +19,8 @@ from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import PRIMAL_ELEMENTS, WRITES
+from diffkern.ir.ops.memory import ELEMENT_LOADS, ELEMENT_STORES, PRIMAL_ELEMENTS, WRITES
+from diffkern.ir.ops.rule import COTANGENT_ARRAYS
 from diffkern.ir.types import INT64, SHARED, STORAGE_ONLY, Array, Scalar, scalar_of
 from diffkern.ir.views import Access, If, Ruled, is_branch, is_loop, loop
 from diffkern.opt.cse import written_arrays
@@ -32,7 +33,7 @@ def _by_rules(fn: Function) -> set[Value]:
     """Return arrays whose cotangents a user's derivative accesses; these follow the contents through memory."""
     found: set[Value] = set()
     for op in walk(fn.body):
-        if op.name == "cotangent_array":
+        if op.name in COTANGENT_ARRAYS:
             found.update((op.operands[0], op.result))
         elif op.attrs.get("opaque"):
             found.add(Access(op).array)
@@ -58,7 +59,7 @@ class _Promoter:
         self.made: dict[Value, Op] = {}
         self.wrapped: set[Key] = set()
         self.written: set[Value] = set()
-        self.loaded = {Access(op).array for op in walk(fn.body) if op.name == "load"}
+        self.loaded = {Access(op).array for op in walk(fn.body) if op.name in ELEMENT_LOADS}
         by_tiles = {Access(op).array for op in walk(fn.body) if op.name in WRITES and op.name.startswith("tile")}
         for array in written_arrays(fn.body) - by_tiles - _by_rules(fn):
             # Other threads of the block write to what it shares.
@@ -116,7 +117,7 @@ class _Promoter:
             self.rules(Ruled(op), contents)
         elif self.tracked(op):
             key = self.key(op)
-            if op.name == "load":
+            if op.name in ELEMENT_LOADS:
                 # The contents are known, so the load is redundant.
                 if key in contents:
                     self.mapping[op.result] = contents[key]
@@ -128,7 +129,7 @@ class _Promoter:
                 self.forget(contents, key)
                 # An atomic update leaves contents that depend on other threads.
                 contents.pop(key, None)
-                if op.name == "store":
+                if op.name in ELEMENT_STORES:
                     contents[key] = Access(op).value
         return [op]
 
@@ -146,7 +147,7 @@ class _Promoter:
         view = If(op)
         # Values defined in a branch are not visible behind it, so contents at such an index cannot be merged.
         local = defined_in(view.then) | defined_in(view.orelse)
-        stored = {self.key(inner) for sub in op.regions for inner in walk(sub) if inner.name == "store"}
+        stored = {self.key(inner) for sub in op.regions for inner in walk(sub) if inner.name in ELEMENT_STORES}
         for sub, here, there in ((view.then, then, orelse), (view.orelse, orelse, then)):
             for key in there:
                 # One branch stores the element, the other does not know it: load it there, so that both can yield it.
@@ -172,7 +173,7 @@ class _Promoter:
     def loop(self, op: Op, contents: Contents) -> list[Op]:
         accesses = self.accesses(op)
         # The location of a write is that of the load made on its behalf, for messages.
-        written = {key: inner.loc for key, inner in accesses if inner.name != "load"}
+        written = {key: inner.loc for key, inner in accesses if inner.name not in ELEMENT_LOADS}
         touched = {key[0] for key in written}
         # Stores of earlier trips reach the loop's start: contents survive only if the loop carries them.
         for key in [k for k in contents if k[0] in touched and not self.carriable(op, k, accesses)]:
@@ -201,11 +202,11 @@ class _Promoter:
         A loop may make no trip, so its contents may be used in the loop alone.
         """
         here = [a for k, a in accesses if k == key]
-        stores = [a for a in here if a.name == "store"]
+        stores = [a for a in here if a.name in ELEMENT_STORES]
         proved = (relate(self.forms, store, store) for store in stores)
         if not self.arity or all(isinstance(r, Never) or r.same_thread(self.arity) for r in proved):
             return False
-        loads = (a for a in here if a.name == "load")
+        loads = (a for a in here if a.name in ELEMENT_LOADS)
         return all(any(self.implies(load, store) for store in stores) for load in loads)
 
     def implies(self, load: Op, store: Op) -> bool:
@@ -222,8 +223,8 @@ class _Promoter:
         inner = set().union(*(defined_in(sub) for sub in op.regions))
         if inner.intersection(key[1]):
             return False
-        stores = [(k, a) for k, a in accesses if k[0] is key[0] and a.name != "load"]
-        return all(a.name == "store" if k == key else self.disjoint(k, key, inner) for k, a in stores)
+        stores = [(k, a) for k, a in accesses if k[0] is key[0] and a.name not in ELEMENT_LOADS]
+        return all(a.name in ELEMENT_STORES if k == key else self.disjoint(k, key, inner) for k, a in stores)
 
     def disjoint(self, varying: Key, fixed: Key, inner: set[Value]) -> bool:
         """Return whether an access in the loop names another element in every iteration."""

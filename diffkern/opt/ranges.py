@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.ops.memory import ELEMENTS
-from diffkern.ir.ops.scalar import BOUNDS
+from diffkern.ir.ops.scalar import AFFINE_PAIRS, AT_LEAST, BOUNDS, DIFFERENCES, LESS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, is_exact_index
-from diffkern.ir.views import Access, For, If, Loop, While, is_branch
+from diffkern.ir.views import Access, For, If, Loop, While, is_branch, literal
 
 
 class Facts(dict[Value, int]):
@@ -35,7 +35,7 @@ class Facts(dict[Value, int]):
         return copy
 
 
-_REFINED = frozenset({"add", "sub", "mul", "min", "max"})
+_REFINED = AFFINE_PAIRS | BOUNDS
 """Ops that targets compute without wrapping in an index, so that the bounds of a register do not apply."""
 _DEPTH = 6
 _LAST_THREAD = 2**31 - 2  # each extent of a launch is below 2**31
@@ -160,7 +160,7 @@ class Ranges:
         if facts.get(x, -1) < 0:
             return 1 << 64
         if c is None:
-            less = op.name == "sub" and facts.get(op.operands[1], -1) >= 0
+            less = op.name in DIFFERENCES and facts.get(op.operands[1], -1) >= 0
             return self.high(x, facts, depth - 1) if less else 1 << 64
         top = self.high(x, facts, depth - 1) + (c if op.name == "add" else -c)
         return top if top <= self.high_of_type(x) else 1 << 64
@@ -171,8 +171,8 @@ class Ranges:
         return (1 << (v.type.bits - (v.type.kind is Kind.INT))) - 1
 
     def constant(self, v: Value) -> int | None:
-        op = self.producer.get(v)
-        return int(op.attrs["value"]) if op is not None and op.name == "const" else None
+        number = literal(self.producer.get(v))
+        return None if number is None else int(number)
 
     def lower(self, v: Value, facts: Facts, otherwise: int) -> int:
         known = facts.get(v)
@@ -216,7 +216,7 @@ class Ranges:
         if op.name == "max":
             known = [x for x in (a, b) if x is not None]
             return max(known) if known else None
-        if op.name == "sub":
+        if op.name in DIFFERENCES:
             c = self.constant(op.operands[1])
             if a is None:
                 return None
@@ -248,7 +248,7 @@ class Ranges:
         """Return whether a sum, difference or product cannot exceed the greatest value of its type."""
         x, y = (self.high(v, facts) for v in op.operands)
         c = self.constant(op.operands[1])
-        if op.name == "sub":
+        if op.name in DIFFERENCES:
             return c is not None and x - c <= self.high_of_type(op.result)
         total = x + y if op.name == "add" else x * y
         return total <= self.high_of_type(op.result)
@@ -273,9 +273,9 @@ class Ranges:
 
     def visit_for(self, op: Op, facts: Facts) -> None:
         loop, inner = For(op), facts.fork()
-        step = self.producer.get(loop.step)
-        if step is not None and step.name == "const":
-            up = int(step.attrs["value"]) > 0
+        step = self.constant(loop.step)
+        if step is not None:
+            up = step > 0
             first, last = (loop.start, loop.stop) if up else (loop.stop, loop.start)
             start = facts.get(first)
             if start is not None:
@@ -345,8 +345,8 @@ class Ranges:
     def assume_branches(self, op: Op, truth: bool, facts: Facts) -> None:
         """Refine bounds by a short-circuit ``and``/``or``: an if that yields a constant on the other side."""
         for taken, other in ((0, 1), (1, 0)):
-            constant = self.producer.get(op.regions[other].yields[0])
-            if constant is not None and constant.name == "const" and bool(constant.attrs["value"]) is not truth:
+            constant = literal(self.producer.get(op.regions[other].yields[0]))
+            if constant is not None and bool(constant) is not truth:
                 self.assume(If(op).condition, taken == 0, facts)
                 self.assume(op.regions[taken].yields[0], truth, facts)
                 for v, high in self.ends[op][taken].high.items():
@@ -356,7 +356,7 @@ class Ranges:
         if not _is_integer(x):
             return
         # Upper bounds are recorded for strict and weak comparisons, as they exclude that sums wrap around.
-        if name in ("lt", "le"):
+        if name in LESS:
             top = self.high(y, facts) - (name == "lt")
             facts.high[x] = min(top, facts.high.get(x, top))
         low = facts.get(y)
@@ -365,7 +365,7 @@ class Ranges:
         current = self.lower(x, facts, low - 1)
         if name == "gt":
             facts[x] = max(current, low + 1)
-        elif name in ("ge", "eq"):
+        elif name in AT_LEAST:
             facts[x] = max(current, low)
         # x != c with x >= c means x > c.
         elif name == "ne" and self.constant(y) is not None and facts.get(x) == low:

@@ -14,7 +14,9 @@ from diffkern.analysis.control_dependence import compared
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.composite import QUOTIENTS
+from diffkern.ir.ops.scalar import SELECTIONS
 from diffkern.ir.types import Mat, Scalar, Vec
+from diffkern.ir.views import literal
 
 __all__ = ["share_reciprocals"]
 
@@ -52,7 +54,7 @@ def _divisions(op: Op) -> int:
 def _root(divisor: Value, source: dict[Value, Op]) -> Value | None:
     """Return the root that a divisor is, possibly through a selection of 1 where it is zero; else None."""
     op = source.get(divisor)
-    if op is not None and op.name == "select" and _is_one(op.operands[1], source):
+    if op is not None and op.name in SELECTIONS and _is_one(op.operands[1], source):
         test, root = source.get(op.operands[0]), op.operands[2]
         if test is not None and test.name == "eq" and test.operands[0] is root:
             op = source.get(root)
@@ -61,7 +63,7 @@ def _root(divisor: Value, source: dict[Value, Op]) -> Value | None:
 
 def _is_one(v: Value, source: dict[Value, Op]) -> bool:
     op = source.get(v)
-    return op is not None and op.name == "const" and op.attrs["value"] == 1.0
+    return literal(op) == 1.0
 
 
 def _region(region: Region, shared: dict[Value, Value], products: dict[Op, Value], source: dict[Value, Op]) -> None:
@@ -74,7 +76,7 @@ def _region(region: Region, shared: dict[Value, Value], products: dict[Op, Value
             if op in products:
                 divisor, inverse = op.operands[1], products[op]
                 # The selection that protects from a division by zero is repeated for the reciprocal.
-                if source[divisor].name == "select":
+                if source[divisor].name in SELECTIONS:
                     test, one, _ = source[divisor].operands
                     inverse = b.select(test, one, inverse)
                 op.name, op.operands = "mul" if op.name == "div" else "scale", (op.operands[0], inverse)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from diffkern.analysis.scopes import has_barrier
 from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.ops.block import BARRIERS
 from diffkern.ir.ops.memory import LOADS, WRITES
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, is_loop
@@ -92,7 +93,7 @@ def merge_barriers(region: Region, tracked: Collection[Value]) -> None:
         kept: list[Op] = []
         last: Op | None = None
         for op in region.ops:
-            if op.name == "barrier":
+            if op.name in BARRIERS:
                 # With no load of a replayed value left, barriers of the replay order nothing.
                 if useless and _of_replay(op):
                     continue
@@ -113,14 +114,14 @@ def merge_barriers(region: Region, tracked: Collection[Value]) -> None:
 
 
 def _of_replay(op: Op) -> bool:
-    return op.name == "barrier" and bool(op.attrs.get("replay"))
+    return op.name in BARRIERS and bool(op.attrs.get("replay"))
 
 
 def _touches(op: Op) -> bool:
     """Return whether an op accesses shared memory, or is a barrier."""
     if op.regions:
         return any(_touches(inner) for sub in op.regions for inner in sub.ops)
-    return op.name == "barrier" or (op.name in LOADS | WRITES and is_shared(Access(op).array.type))
+    return op.name in BARRIERS or (op.name in LOADS | WRITES and is_shared(Access(op).array.type))
 
 
 def _remove_stores(region: Region, needs: Needs, tracked: Collection[Value]) -> None:

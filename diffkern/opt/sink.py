@@ -28,7 +28,7 @@ from diffkern.ir.clone import Cloner, free_values, substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.composite import PRODUCTS, QUOTIENTS
 from diffkern.ir.ops.row import Diff, Effect
-from diffkern.ir.ops.scalar import BOUNDS
+from diffkern.ir.ops.scalar import BOUNDS, CASTS, LITERALS, SELECTIONS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import Tile, is_differentiable
@@ -87,7 +87,7 @@ class _Sinker:
 
     def region(self, region: Region) -> None:
         for op in region.ops:
-            if op.name == "select" and is_differentiable(op.result.type):
+            if op.name in SELECTIONS and is_differentiable(op.result.type):
                 self.select(op)
             if op.name in BOUNDS and is_differentiable(op.result.type):
                 self.guard_values(op.operands)
@@ -256,9 +256,9 @@ class _Sinker:
     def is_finite(self, v: Value) -> bool:
         """Return whether a value is a literal, or comes from an integer."""
         op = self.made.get(v)
-        if op is None or op.name not in ("const", "cast"):
+        if op is None or op.name not in LITERALS | CASTS:
             return False
-        return op.name == "const" or not is_differentiable(op.operands[0].type)
+        return op.name in LITERALS or not is_differentiable(op.operands[0].type)
 
 
 class _Uses:

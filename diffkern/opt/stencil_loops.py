@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.ops.memory import ELEMENT_LOADS
 from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.scalar import DIFFERENCES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Mat, Scalar, Type, Vec, is_differentiable, scalar_of
 from diffkern.ir.views import Access, For, is_branch
@@ -44,7 +46,7 @@ def _only_computes(op: Op, unwritten: Collection[Value]) -> bool:
     """Return whether an op computes single values from others or from elements that do not change."""
     if not all(isinstance(v.type, (Scalar, Vec, Mat)) for v in op.results):
         return False
-    if op.name == "load":
+    if op.name in ELEMENT_LOADS:
         return Access(op).array in unwritten
     return is_branch(op) or (not op.regions and lookup(op.name).effect is Effect.PURE)
 
@@ -56,7 +58,7 @@ def _selects_integers(loop: For) -> bool:
         used = indices.intersection(op.operands)
         if not used:
             continue
-        if op.name == "load":
+        if op.name in ELEMENT_LOADS:
             # A float at an index of the loop differs from trip to trip, and the constant index would be worth knowing.
             if scalar_of(op.result.type).is_float:
                 return False
@@ -84,7 +86,7 @@ def _follow(region: Region, sums: dict[Value, int]) -> bool:
                     sums[result] = sums[ways[0]]
         elif used:
             # Two partial sums in one op, or one that is scaled, would not be plain accumulation.
-            if len(used) > 1 or not (op.name == "add" or (op.name == "sub" and used == [0])):
+            if len(used) > 1 or not (op.name == "add" or (op.name in DIFFERENCES and used == [0])):
                 return False
             sums[op.result] = sums[op.operands[used[0]]]
     return True

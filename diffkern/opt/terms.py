@@ -18,8 +18,9 @@ from diffkern.analysis.control_dependence import compared
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.composite import PRODUCTS
-from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.scalar import DIFFERENCES, LITERALS, NEGATIVES, SUMS
 from diffkern.ir.types import Scalar, Vec, scalar_of
+from diffkern.ir.views import literal
 
 __all__ = ["collect_terms"]
 
@@ -128,10 +129,10 @@ class _Collector:
     def numbers(self, v: Value, here: set[Value]) -> int:
         """Return the number of constants and signs in a product."""
         op = self.source.get(v)
-        if op is None or (op.name != "const" and not (v in here and self.uses[v] == 1)):
+        if op is None or (op.name not in LITERALS and not (v in here and self.uses[v] == 1)):
             return 0
-        own = sum(self.numbers(x, here) for x in op.operands) if op.name in (*PRODUCTS, "neg") else 0
-        return own + (op.name in ("const", "neg"))
+        own = sum(self.numbers(x, here) for x in op.operands) if op.name in PRODUCTS | NEGATIVES else 0
+        return own + (op.name in LITERALS or op.name in NEGATIVES)
 
     # -- taking apart ------------------------------------------------------------------------------------------------
 
@@ -139,18 +140,18 @@ class _Collector:
         """Return the terms of a sum, and the sign of each."""
         op = self.source.get(v)
         is_inner = op is not None and v in here and (top or self.uses[v] == 1)
-        if op is not None and is_inner and op.name in (*SUMS, "neg") and self.carried.isdisjoint(op.operands):
-            if op.name == "neg":
+        if op is not None and is_inner and op.name in SUMS | NEGATIVES and self.carried.isdisjoint(op.operands):
+            if op.name in NEGATIVES:
                 return self.leaves(op.operands[0], -sign, here)
             a, b = op.operands
-            return [*self.leaves(a, sign, here), *self.leaves(b, -sign if op.name == "sub" else sign, here)]
+            return [*self.leaves(a, sign, here), *self.leaves(b, -sign if op.name in DIFFERENCES else sign, here)]
         return [(v, sign)]
 
     def product(self, v: Value, here: set[Value] | None, top: bool = False) -> _Term:
         """Return the factors of a value: of products without other uses, or of all if ``here`` is None."""
         op = self.source.get(v)
         if op is not None and (here is None or (v in here and (top or self.uses[v] == 1))):
-            if op.name == "neg":
+            if op.name in NEGATIVES:
                 term = self.product(op.operands[0], here)
                 return replace(term, number=-term.number)
             if op.name in PRODUCTS:
@@ -159,8 +160,9 @@ class _Collector:
                 if _SMALLEST < abs(number) < 1.0 / _SMALLEST:
                     return _Term(number, (*a.scalars, *b.scalars), a.vector or b.vector)
                 return self.whole(v)
-        if op is not None and op.name == "const" and op.attrs["value"]:
-            return _Term(op.attrs["value"], ())
+        literally = literal(op)
+        if literally:
+            return _Term(literally, ())
         return self.whole(v)
 
     def whole(self, v: Value) -> _Term:

@@ -18,8 +18,9 @@ from typing import TypeAlias
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.memory import ARRAY_EXTENTS, ELEMENT_ACCUMULATES
 from diffkern.ir.types import Array, Mat, Vec
-from diffkern.ir.views import Access, For
+from diffkern.ir.views import Access, For, literals
 
 __all__ = ["sum_trips"]
 
@@ -40,7 +41,7 @@ def sum_trips(fn: Function) -> Function:
 class _Sums:
     def __init__(self, fn: Function, arrays: set[Value]) -> None:
         self.arrays = arrays
-        self.constants = {op.result: op.attrs["value"] for op in walk(fn.body) if op.name == "const"}
+        self.constants = literals(fn.body)
 
     def region(self, region: Region) -> None:
         out: list[Op] = []
@@ -72,14 +73,15 @@ class _Sums:
         inside = defined_in(body)
         found: dict[Key, list[Op]] = {}
         for inner in body.ops:
-            if inner.name == "accumulate" and inner.attrs["mode"] != "reduce":
+            if inner.name in ELEMENT_ACCUMULATES and inner.attrs["mode"] != "reduce":
                 to = Access(inner)
                 if to.array in self.arrays and inside.isdisjoint(to.index) and _size(to.value) <= _LARGEST:
                     found.setdefault((to.array, tuple(to.index), to.wrap), []).append(inner)
         if not found:
             return []
         # An array that the loop uses in any other way may be read between two accumulations.
-        kept = {v for inner in walk(body) if inner.name not in ("accumulate", "shape") for v in inner.operands}
+        others = (inner for inner in walk(body) if inner.name not in ELEMENT_ACCUMULATES | ARRAY_EXTENTS)
+        kept = {v for inner in others for v in inner.operands}
         return [ops for (array, _, _), ops in found.items() if array not in kept]
 
     def total(self, op: Op, before: Builder, adding: Sequence[Op]) -> Value:

@@ -13,7 +13,9 @@ from collections.abc import Iterable
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, count_ops, walk
+from diffkern.ir.ops.block import BARRIERS
 from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Tile
 from diffkern.ir.views import For
@@ -73,7 +75,7 @@ class _Unroller:
             op.operands = self.resolve(op.operands)
             for sub in op.regions:
                 self.region(sub)
-            if op.name == "const" and not isinstance(op.attrs["value"], float):
+            if op.name in LITERALS and not isinstance(op.attrs["value"], float):
                 self.constants[op.result] = int(op.attrs["value"])
             trips = self.trips(op)
             if trips is None:
@@ -84,7 +86,7 @@ class _Unroller:
         region.yields = self.resolve(region.yields)
 
     def trips(self, op: Op) -> range | None:
-        if op.name != "for" or any(inner.name == "barrier" for inner in walk(For(op).body)):
+        if op.name != "for" or any(inner.name in BARRIERS for inner in walk(For(op).body)):
             return None
         trips = For(op).trips(self.constants.get)
         if trips is None or len(trips) > MAX_TRIPS:

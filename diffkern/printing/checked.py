@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.ops.memory import ELEMENTS
+from diffkern.ir.ops.memory import ELEMENT_STORES, ELEMENTS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import SHARED, Array, Scalar, Type, scalar_of
 from diffkern.ir.views import Access, For
@@ -119,7 +119,7 @@ class CheckedWriter(CudaWriter):
         if not view.index:
             return "True"
         # Two threads of a block may store to a shared element in different phases, so only other stores are stamped.
-        if op.name == "store" and t.layout != SHARED:
+        if op.name in ELEMENT_STORES and t.layout != SHARED:
             if view.array not in self.stamps:
                 self.stamps.append(view.array)
             slot = self.stamps.index(view.array)

@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from diffkern.analysis.blocks import shared_size
 from diffkern.analysis.cuda_plan import Update, dynamic_shared_bytes, summed_type
 from diffkern.ir.nodes import Function, Op, Region, walk
+from diffkern.ir.ops.block import SHARED_ARRAYS
+from diffkern.ir.ops.memory import THREAD_INDICES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import (
     BFLOAT16,
@@ -164,7 +166,7 @@ class CudaWriter(CudaMemoryWriter):
             self.line = self.fn.loc.line
         for op in self.plan_of_updates.sums:
             self.start_sum(op)
-        shared = [op for op in self.fn.body.ops if op.name == "shared_new"]
+        shared = [op for op in self.fn.body.ops if op.name in SHARED_ARRAYS]
         self.shared_arrays(shared)
         # The exchange of lanes goes through shared memory in this form, allocated before the loop.
         for op in self.exchanges:
@@ -191,7 +193,7 @@ class CudaWriter(CudaMemoryWriter):
         first, step = ("cuda.blockIdx.x", "cuda.gridDim.x") if self.fn.tiled else ("cuda.grid(1)", "cuda.gridsize(1)")
         arity = self.fn.tid_arity
         # The variables of the index take the user's names, of the first op for each axis.
-        asked = {op.attrs["axis"]: op for op in reversed(list(walk(self.fn.body))) if op.name == "tid"}
+        asked = {op.attrs["axis"]: op for op in reversed(list(walk(self.fn.body))) if op.name in THREAD_INDICES}
         names = [self.names.fresh(asked[k].result.name if k in asked else "ijkl"[k]) for k in range(arity)]
         for k, op in asked.items():
             self.bind(op.result, names[k])

@@ -6,12 +6,14 @@ signed subscript from the end, and widens integers of different signs; the print
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Sequence
 
 from diffkern.analysis.cuda_plan import Update, cuda_plan
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import EXTREMA, UPDATES
+from diffkern.ir.ops.block import BLOCK_INDICES
+from diffkern.ir.ops.memory import EXTREMA, THREAD_INDICES, UPDATES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import (
     BFLOAT16,
@@ -52,7 +54,7 @@ class CudaMemoryWriter(Writer):
         self.stacks: dict[Value, list[str]] = {}
         self.producers = {r: op for op in walk(fn.body) for r in op.results}
         # Indices of threads are unsigned and 32 bits, which spares numba a test of the sign at each subscript.
-        self.unsigned = {op.result for op in walk(fn.body) if op.name in ("tid", "block_thread", "block_index")}
+        self.unsigned = {op.result for op in walk(fn.body) if op.name in THREAD_INDICES | BLOCK_INDICES}
 
     def element(self, t: Type, parts: Sequence[str], op: Op) -> Expr:
         """Return a scalar, or a composite as the tuple of its components."""
@@ -137,7 +139,7 @@ class CudaMemoryWriter(Writer):
             return f"{self.prim('exchange')}({name}, {place}, {value})"
         if kind == "sub" and s.is_float:  # the hardware adds; numba-cuda would compare and swap
             kind, value = "add", f"-{value}" if UNIT.fullmatch(value) else f"-({value})"
-        method = f"{kind}_" if kind in ("and", "or") else kind  # a keyword of Python
+        method = f"{kind}_" if keyword.iskeyword(kind) else kind
         return f"cuda.atomic.{method}({name}, {place}, {value})"
 
     def compare_and_swap(self, op: Op, pair: Sequence[str]) -> str:

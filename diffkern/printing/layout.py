@@ -13,7 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.block import SHARED_ARRAYS
 from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.ops.table import lookup
 
 _READS = frozenset({Effect.READ, Effect.CONSTANT, Effect.STACK_READ})
@@ -109,7 +111,7 @@ def _region(region: Region, outer: list[tuple[Region, int]], uses: dict[Value, i
         if _may_fold(op):
             (result,) = op.results
             # Literals are always written in place, however often they are used.
-            if op.name == "const":
+            if op.name in LITERALS:
                 out.folded.add(result)
             elif uses.get(result, 0) == 1 and result in only_user and not result.name:
                 where = only_user[result]
@@ -125,7 +127,7 @@ def _region(region: Region, outer: list[tuple[Region, int]], uses: dict[Value, i
 
 
 def _may_fold(op: Op) -> bool:
-    if op.name == "shared_new":
+    if op.name in SHARED_ARRAYS:
         return False
     effect = lookup(op.name).effect
     return len(op.results) == 1 and not op.regions and (effect is Effect.PURE or effect in _READS)

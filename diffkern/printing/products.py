@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, walk
+from diffkern.ir.ops.buffer import BUFFER_PRODUCTS
 
 __all__ = ["is_same_product", "library_products"]
 
@@ -11,7 +12,7 @@ def library_products(fn: Function) -> dict[str, Op]:
     """Return the names of matrix products that a library computes, each with the first op that calls it."""
     found: list[Op] = []
     for op in walk(fn.body):
-        if op.name == "buffer_product" and not any(is_same_product(first, op) for first in found):
+        if op.name in BUFFER_PRODUCTS and not any(is_same_product(first, op) for first in found):
             found.append(op)
     return {f"product_{k}": op for k, op in enumerate(found)}
 

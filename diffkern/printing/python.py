@@ -18,6 +18,7 @@ import numpy as np
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.ops.memory import WRITES
+from diffkern.ir.ops.scalar import NEGATIVES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
 from diffkern.ir.views import Access, For, If, Slot, While
@@ -350,7 +351,7 @@ class Writer:
         if len(op.operands) == 2 and sign in ("+", "-", "*", "/") and isinstance(op.result.type, Scalar):
             left, right = (self.exprs[v].text for v in op.operands)
             update = (left, sign, right)
-        negated = self.exprs[op.operands[0]].text if op.name == "neg" else None
+        negated = self.exprs[op.operands[0]].text if op.name in NEGATIVES else None
         return Expr(text, precedence, reads=self.reads(op), update=update, negated=negated)
 
     def cast(self, op: Op) -> Expr:

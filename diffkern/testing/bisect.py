@@ -21,6 +21,7 @@ from diffkern.compiler import pipeline
 from diffkern.errors import AutodiffError, Loc
 from diffkern.ir.nodes import Op
 from diffkern.ir.ops.memory import ATOMICS
+from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.kernels.kernel import Kernel
 from diffkern.opt.widen import widen
@@ -164,7 +165,7 @@ def _log_numbers(recorder: Recorder, op: Op) -> None:
     if op.name in ATOMICS:
         return
     for result in op.results:
-        if isinstance(result.type, (Scalar, Vec, Mat)) and scalar_of(result.type).is_float and op.name != "const":
+        if isinstance(result.type, (Scalar, Vec, Mat)) and scalar_of(result.type).is_float and op.name not in LITERALS:
             for k, part in enumerate(recorder.b.components(result)):
                 recorder.log(op, [recorder.b.i32(k)], part)
 

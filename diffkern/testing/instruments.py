@@ -20,6 +20,7 @@ from diffkern.errors import MisuseError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.block import BARRIERS, BLOCK_INDICES, SHARED_ARRAYS
 from diffkern.ir.types import FLOAT64, INT64, Array, Scalar
 from diffkern.testing.programs import Compiled
 
@@ -161,7 +162,7 @@ class Logged:
 
 
 def _works_together(fn: Function) -> bool:
-    return any(op.name in ("block_thread", "block_index", "barrier", "shared_new") for op in walk(fn.body))
+    return any(op.name in BLOCK_INDICES | BARRIERS | SHARED_ARRAYS for op in walk(fn.body))
 
 
 def thread_index(b: Builder, axes: int) -> Value:
@@ -183,7 +184,7 @@ def _insert(b: Builder, region: Region, recorder: Recorder, watch: Watch) -> Non
                 _insert(b, sub, recorder, watch)
             region.ops.append(op)
             with b.at(op.loc):
-                if op.name == "barrier":
+                if op.name in BARRIERS:
                     recorder.pass_barrier()
                 elif is_whole:
                     watch(recorder, op)

@@ -19,6 +19,7 @@ from diffkern.analysis.blocks import is_simt
 from diffkern.compiler import pipeline
 from diffkern.errors import KernelTypeError, Loc
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.block import SHARED_ARRAYS
 from diffkern.ir.ops.memory import ACCESSES, ATOMICS, LOADS
 from diffkern.ir.types import Array, Tile
 from diffkern.ir.views import Access
@@ -46,7 +47,7 @@ __all__ = ["Race", "RaceError", "Side", "find_races", "verify_races"]
 Numbers = np.ndarray[Any, Any]
 _AXES: Final = 4
 _READ, _ATOMIC, _WRITE = 0, 1, 2
-_OWN: Final = ("shared_new", "constant_array")
+_OWN: Final = SHARED_ARRAYS | {"constant_array"}
 _MOST: Final = 10_000  # elements that are looked at one by one
 _WORDS: Final = {_READ: "reads", _ATOMIC: "updates", _WRITE: "writes"}
 

@@ -28,6 +28,7 @@ BinaryName = Literal["add", "sub", "mul", "div"]
 IntName = Literal["iadd", "isub", "iand", "ior", "ixor", "shl", "shr"]
 CompareName = Literal["lt", "le", "eq"]
 UnaryName = Literal["neg", "abs", "sqrt"]
+LogicName = Literal["and", "or", "xor"]
 
 
 class Emitter(Protocol):
@@ -60,7 +61,7 @@ class Emitter(Protocol):
     def compare(self, name: CompareName, kind: Kind, a: Raw, b: Raw) -> Raw:
         """A comparison (ordered: false with a nan; signed for integers), to bool."""
 
-    def logic(self, name: Literal["and", "or", "xor"], a: Raw, b: Raw) -> Raw:
+    def logic(self, name: LogicName, a: Raw, b: Raw) -> Raw:
         """A bool operation."""
 
     def select(self, condition: Raw, a: Raw, b: Raw) -> Raw:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -22,6 +22,7 @@ from diffkern.vecmath.emitter import (
     CompareName,
     IntName,
     Kind,
+    LogicName,
     UnaryName,
 )
 from diffkern.vecmath.masked import lane_by_lane
@@ -151,7 +152,7 @@ class LLVMEmitter:
             return self._builder.icmp_signed(_COMPARE[name], a, b)
         return self._builder.fcmp_ordered(_COMPARE[name], a, b)
 
-    def logic(self, name: Literal["and", "or", "xor"], a: ir.Value, b: ir.Value) -> ir.Value:
+    def logic(self, name: LogicName, a: ir.Value, b: ir.Value) -> ir.Value:
         return getattr(self._builder, "xor" if name == "xor" else f"{name}_")(a, b)
 
     def select(self, condition: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:

@@ -7,7 +7,7 @@ form on a target without fused multiply-add.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +20,7 @@ from diffkern.vecmath.emitter import (
     CompareName,
     IntName,
     Kind,
+    LogicName,
     UnaryName,
 )
 
@@ -106,7 +107,7 @@ class NumpyEmitter:
     def compare(self, name: CompareName, kind: Kind, a: Array, b: Array) -> Array:
         return _COMPARE[name](a, b)
 
-    def logic(self, name: Literal["and", "or", "xor"], a: Array, b: Array) -> Array:
+    def logic(self, name: LogicName, a: Array, b: Array) -> Array:
         return _LOGIC[name](a, b)
 
     def select(self, condition: Array, a: Array, b: Array) -> Array:

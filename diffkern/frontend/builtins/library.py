@@ -33,6 +33,7 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import WEAK_FLOAT, Const, RecView, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.ir.ops.scalar import QUESTIONS
 from diffkern.ir.ops.table import all_ops
 from diffkern.lang.intrinsics import INTERNAL
 from diffkern.lang.library import COMPOSED
@@ -307,7 +308,7 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "int_ceil": (1, _to_int("ceil", math.ceil)),
     "int_trunc": (1, _to_int("trunc", math.trunc)),
     "int_round": (1, _to_int("rint", round)),
-    **{op: (1, _test(op)) for op in ("isnan", "isinf", "isfinite")},
+    **{op: (1, _test(op)) for op in sorted(QUESTIONS)},
     "sign": (1, _sign),
     "sign_or_zero": (1, exponents.sign_or_zero),
     "divmod": (2, exponents.divided),

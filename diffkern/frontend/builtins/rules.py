@@ -26,6 +26,7 @@ from diffkern.frontend.terms.terms import WEAK, Const, Poison, Rec, RecView, Ter
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.ops.memory import ACCESSES
+from diffkern.ir.ops.rule import COTANGENT_ARRAYS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.structs import Struct
 from diffkern.lang import ArrayAnnotation, Func
@@ -231,7 +232,7 @@ class _Call:
 
         A kernel that is not differentiated does not care.
         """
-        arrays = [op for op in walk(region) if op.name == "cotangent_array"]
+        arrays = [op for op in walk(region) if op.name in COTANGENT_ARRAYS]
         cotangents = [op.result for op in arrays]
         for op in walk(region):
             changes = op.name in ACCESSES and not op.name.endswith("load") and op.operands[0] not in cotangents

@@ -15,6 +15,7 @@ from diffkern.contracts.launch_layout import Layout
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Const, Term, Tup, Val
 from diffkern.ir.nodes import Value
+from diffkern.ir.ops.scalar import AFFINE_PAIRS, DIFFERENCES
 
 __all__ = ["CALLS", "Call", "begin", "layout_of", "nonneg", "special"]
 
@@ -63,7 +64,7 @@ def combined(cx: Context, op: str, a: Const | Val, b: Const | Val) -> Const | Va
     ``blockIdx.x * blockDim.x`` is the start of a block, and that plus ``threadIdx.x`` is ``cuda.grid(1)``.
     """
     layout = cx.layout
-    if layout is None or _by_block(layout) or op not in ("mul", "add"):
+    if layout is None or _by_block(layout) or op not in AFFINE_PAIRS - DIFFERENCES:
         return None
     for x, y in ((a, b), (b, a)):
         if not isinstance(x, Val):

@@ -19,9 +19,10 @@ from diffkern.frontend.tiles import tile_fields, tile_records, tiles
 from diffkern.frontend.tiles.tile_terms import check_update, holds_tiles
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Update, Value
+from diffkern.ir.ops.scalar import LOGIC, SUMS
 from diffkern.ir.views import is_branch
 
-_UPDATE_KINDS = ("add", "sub", "and", "or", "xor")  # for which there is an atomic update
+_UPDATE_KINDS = SUMS | LOGIC  # for which there is an atomic update
 
 __all__ = ["Place", "TilePart", "assign", "note_update", "place", "read", "write"]
 

@@ -19,7 +19,7 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import WEAK_FLOAT, Const, Term, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
-from diffkern.ir.ops.scalar import EQUALITIES, LOGIC, SUMS
+from diffkern.ir.ops.scalar import BITWISE, EQUALITIES, FLOORED, LOGIC, SUMS
 from diffkern.ir.ops.table import lookup
 from diffkern.lang.dialects import IntegerQuotient, Remainder
 
@@ -112,7 +112,7 @@ def _fold(cx: Context, op: str, a: Const, b: Const, node: ast.AST) -> Const:
             node, f"the power {b.value} is too large for a constant", "take a variable as its base, or a smaller power"
         )
     # Floats divide by 0 as in IEEE 754; integers are an error, as in Python.
-    by_zero = op in ("div", "floordiv", "mod") and b.value == 0 and isinstance(a.value + b.value, float)
+    by_zero = (op == "div" or op in FLOORED) and b.value == 0 and isinstance(a.value + b.value, float)
     if by_zero:
         return Const(_by_zero(cx, op, float(a.value), float(b.value), node))
     try:
@@ -154,7 +154,7 @@ def _check_kinds(cx: Context, op: str, left: Value, node: ast.AST) -> None:
     t = T.scalar_of(left.type)
     if t == T.BOOL and op not in LOGIC:
         cx.type_error(node, f"{SIGN[op]} of two bools", "convert them first: int(b) or float(b)")
-    if t.is_float and op in ("and", "or", "xor", "shl", "shr"):
+    if t.is_float and op in BITWISE:
         cx.type_error(node, f"{SIGN[op]} of {t}", "bit operations take integers; for conditions write and / or")
 
 
@@ -237,7 +237,7 @@ def _unrolled(cx: Context, a: Val, exponent: int) -> Val:
 # -- vectors and matrices ----------------------------------------------------------------------------------------------
 
 
-_BY_COMPONENT = frozenset({"div", "floordiv", "mod", "and", "or", "xor", "shl", "shr"})
+_BY_COMPONENT = BITWISE | FLOORED | {"div"}
 
 
 def _composite(cx: Context, op: str, a: Const | Val, b: Const | Val, node: ast.AST) -> Val:

@@ -18,6 +18,7 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Const, Term, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
+from diffkern.ir.ops.scalar import LITERALS
 
 __all__ = [
     "Selection",
@@ -136,7 +137,7 @@ def settled_index(cx: Context, term: Term) -> Term:
     """Return an index; a typed constant that was made just now, such as ``np.int32(1)``, becomes a literal."""
     # A constant index makes a component known now, which needs no test at run time.
     last = cx.b.region.ops[-1] if cx.b.region.ops else None
-    if isinstance(term, Val) and last is not None and last.name == "const" and last.result is term.value:
+    if isinstance(term, Val) and last is not None and last.name in LITERALS and last.result is term.value:
         value = last.attrs["value"]
         return Const(value) if type(value) is int else term
     return term

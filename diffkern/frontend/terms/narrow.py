@@ -14,6 +14,9 @@ from diffkern.ir import types as T
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.composite import PARTS
+from diffkern.ir.ops.memory import ELEMENT_LOADS
+from diffkern.ir.ops.scalar import CASTS, LITERALS
 from diffkern.ir.views import is_branch
 
 __all__ = ["held", "stored", "widen"]
@@ -78,19 +81,19 @@ def _wide(t: T.Type) -> T.Type:
 
 def _widened(op: Op, exact: set[Value], same: dict[Value, Value]) -> list[Op]:
     """Return the operations that an operation becomes; a conversion between float32 and a narrow type becomes none."""
-    if op.name == "load" and isinstance(array := op.operands[0].type, T.Array):
+    if op.name in ELEMENT_LOADS and isinstance(array := op.operands[0].type, T.Array):
         # A loaded element is exact: it was rounded when it was stored.
         if T.scalar_of(array) in T.STORAGE_ONLY:
             exact.add(op.result)
         return [op]
-    if op.name in ("extract", "construct") and all(v in exact for v in op.operands):
+    if op.name in PARTS and all(v in exact for v in op.operands):
         exact.add(op.result)
-    if op.name == "const" and (rounds := _STORED.get(op.attrs["type"])) is not None:
+    if op.name in LITERALS and (rounds := _STORED.get(op.attrs["type"])) is not None:
         exact.add(op.result)
         number = Value(T.FLOAT32)
         const = Op("const", (), (number,), {**op.attrs, "type": T.FLOAT32}, (), op.loc)
         return [const, Op(f"round_{rounds}", (number,), op.results, {}, (), op.loc)]
-    if op.name != "cast":
+    if op.name not in CASTS:
         return [op]
     (source,), to = op.operands, T.scalar_of(op.result.type)
     floats = T.scalar_of(source.type) in (T.FLOAT32, *_STORED)

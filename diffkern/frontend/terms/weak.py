@@ -17,6 +17,8 @@ from diffkern.frontend.terms.terms import WEAK
 from diffkern.ir import types as T
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.composite import CONSTRUCTS
+from diffkern.ir.ops.scalar import CASTS, LITERALS
 from diffkern.ir.views import For, If, While, is_branch
 
 __all__ = ["fits", "resolve_weak"]
@@ -104,7 +106,7 @@ def _values(ops: Iterable[Op]) -> Iterator[Value]:
 def _equal(op: Op) -> list[Sequence[Value]]:
     """Return groups of values of an op that have one type."""
     # A cast is where two types meet, so it joins nothing.
-    if op.name == "cast":
+    if op.name in CASTS:
         return []
     if is_branch(op):
         return [*If(op).choices]
@@ -128,12 +130,12 @@ def _demands(ops: Iterable[Op], classes: _Classes) -> tuple[set[Value], dict[Val
     wide: set[Value] = set()
     numbers: dict[Value, list[tuple[int, Loc | None]]] = {}
     for op in ops:
-        if op.name == "cast" and op.operands[0].type in WEAK:
+        if op.name in CASTS and op.operands[0].type in WEAK:
             source, to = op.operands[0], op.result.type
             # A weak integer that is cast to float64 need not have 64 bits itself.
             if isinstance(to, (T.Scalar, T.Vec)) and _bits(to) == 64 and T.scalar_of(to).is_float == _is_float(source):
                 wide.add(classes.find(source))
-        elif op.name == "const" and op.result.type in WEAK and not _is_float(op.result):
+        elif op.name in LITERALS and op.result.type in WEAK and not _is_float(op.result):
             numbers.setdefault(classes.find(op.result), []).append((int(op.attrs["value"]), op.loc))
     return wide, numbers
 
@@ -165,9 +167,9 @@ def _retype(body: Region, ops: Iterable[Op]) -> None:
     """Let attributes name the types of the results, and remove casts from a type to itself."""
     same: dict[Value, Value] = {}
     for op in ops:
-        if op.name in ("const", "construct") and op.attrs["type"] in WEAK:
+        if op.name in LITERALS | CONSTRUCTS and op.attrs["type"] in WEAK:
             op.attrs = {**op.attrs, "type": op.result.type}
-        elif op.name == "cast":
+        elif op.name in CASTS:
             op.attrs = {**op.attrs, "to": op.result.type}
             if op.operands[0].type == op.result.type:
                 same[op.result] = op.operands[0]
@@ -175,7 +177,7 @@ def _retype(body: Region, ops: Iterable[Op]) -> None:
             op.attrs = {**op.attrs, "types": tuple(r.type for r in op.results)}
     # A cast is removed before its result is replaced, or it would become its own operand.
     for region in (body, *(r for op in ops for r in _regions(op))):
-        region.ops[:] = [op for op in region.ops if not (op.name == "cast" and op.result in same)]
+        region.ops[:] = [op for op in region.ops if not (op.name in CASTS and op.result in same)]
     # Names are for messages, and the cast's may be the variable's.
     _keep_names(same)
     substitute(body, same)

@@ -32,6 +32,7 @@ from diffkern.frontend.tiles.tile_terms import (
 )
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
+from diffkern.ir.ops.scalar import LITERALS
 
 __all__ = ["CALLS"]
 
@@ -271,7 +272,7 @@ def _positions(cx: Context, span: Span, start: Value, extent: int, indices: Valu
 def _is_nonnegative(cx: Context, v: Value) -> bool:
     """Return whether an offset is known not to be negative."""
     # Backwards: a constant offset was made just before.
-    made = (op for op in reversed(cx.b.region.ops) if op.results == (v,) and op.name == "const")
+    made = (op for op in reversed(cx.b.region.ops) if op.results == (v,) and op.name in LITERALS)
     return v in cx.nonneg or next((op.attrs["value"] >= 0 for op in made), False)
 
 

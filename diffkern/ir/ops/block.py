@@ -68,3 +68,11 @@ ROWS = (
     # Whether an array begins at an address that is a multiple of that many bytes
     OpDef("aligned", "block", 1, _aligned, diff=Diff.INTERNAL, py="aligned({0}, {bytes})", attrs={"bytes": int}),
 )  # fmt: skip
+
+BARRIERS = frozenset(row.name for row in ROWS if row.effect is Effect.BARRIER and row.diff is not Diff.INTERNAL)
+SHARED_ARRAYS = frozenset(row.name for row in ROWS if row.infer is _shared)
+"""The operations whose result is an array of the block."""
+BLOCK_NUMBERS = frozenset(row.name for row in ROWS if row.infer is _index)
+BLOCK_EXTENTS = frozenset(row.name for row in ROWS if row.infer is _index and row.uniformity is Uniformity.LAUNCH)
+BLOCK_INDICES = frozenset(row.name for row in ROWS if row.uniformity is not Uniformity.LAUNCH)
+"""Those that say where in the launch the thread is."""

@@ -84,5 +84,9 @@ ROWS = (
     ),
 )  # fmt: skip
 
+NEW_BUFFERS = frozenset(row.name for row in ROWS if row.arity == 0)
+BUFFER_READS = frozenset(row.name for row in ROWS if row.effect is Effect.STACK_READ)
+BUFFER_UPDATES = frozenset(row.name for row in ROWS if "kind" in row.optional)
+BUFFER_PRODUCTS = frozenset(row.name for row in ROWS if row.infer is _product)
 PLACES = frozenset(row.name for row in ROWS if "aligned" in row.optional)
 """The plain accesses of elements."""

@@ -173,7 +173,10 @@ ROWS: Final = (
         "construct", "composite", None, _construct,
         attrs={"type": Composite}, cost=0.0, linear=True, tangent=Tangent.LINEAR,
     ),
-    OpDef("extract", "composite", 1, _extract, attrs={"index": int}, cost=0.0, linear=True, tangent=Tangent.LINEAR),
+    OpDef(
+        "extract", "composite", 1, _extract,
+        attrs={"index": int}, cost=0.0, linear=True, parity=-1, tangent=Tangent.LINEAR,
+    ),
     OpDef("insert", "composite", 2, _insert, attrs={"index": int}, cost=0.0, linear=True, tangent=Tangent.LINEAR),
     OpDef("extract_dyn", "composite", 2, _extract_dyn, py="extract({0}, {1})", linear=True, tangent=Tangent.LINEAR),
     OpDef("insert_dyn", "composite", 3, _insert_dyn, py="insert({0}, {1}, {2})", linear=True, tangent=Tangent.LINEAR),
@@ -182,7 +185,7 @@ ROWS: Final = (
     _built_in(
         "cw_mul", _elementwise, "The product, component by component.",
         Entry(_PAIR, "Of their type.", "b and a, by component.", "w[i] = dk.cw_mul(u, v)"),
-        twin=operator.mul, by_component=True, tangent=Tangent.BILINEAR,
+        twin=operator.mul, by_component=True, definite=True, tangent=Tangent.BILINEAR,
     ),
     _built_in(
         "cw_div", _elementwise, "The quotient, component by component.",
@@ -196,7 +199,7 @@ ROWS: Final = (
     _built_in(
         "dot", _dot, "The scalar product of two vectors.",
         Entry("a, b : vector of floats, of one length", "float", "b and a.", "y[i] = dk.dot(u, v)"), returns="float",
-        tangent=Tangent.BILINEAR,
+        definite=True, tangent=Tangent.BILINEAR,
     ),
     _built_in(
         "cross", _cross, "The vector product of two vectors of length 3.",
@@ -209,11 +212,11 @@ ROWS: Final = (
     _built_in(
         "length", _norm, "The Euclidean norm of a vector.",
         Entry(_VECTOR, "float", "a / length(a).", "y[i] = dk.length(u)", "0 for the zero vector."),
-        returns="float", least=0, singular=Singular(),
+        returns="float", least=0, parity=1, singular=Singular(),
     ),
     _built_in(
         "length_sq", _norm, "The square of the Euclidean norm.",
-        Entry(_VECTOR, "float", "2 * a.", "y[i] = dk.length_sq(u)"), returns="float", least=0,
+        Entry(_VECTOR, "float", "2 * a.", "y[i] = dk.length_sq(u)"), returns="float", least=0, parity=1,
     ),
     _built_in(
         "normalize", _of(_vec), "a / length(a); zero for the zero vector.",
@@ -221,7 +224,7 @@ ROWS: Final = (
             _VECTOR, "Of its type.", "(I - n n^T) / length(a) for the result n.", "w[i] = dk.normalize(u)",
             "0 for the zero vector.",
         ),
-        singular=Singular(),
+        parity=-1, singular=Singular(),
     ),
     OpDef("matmul", "composite", 2, _matmul, py="matmul({0}, {1})", tangent=Tangent.BILINEAR),
     OpDef("matvec", "composite", 2, _matvec, py="matvec({0}, {1})", tangent=Tangent.BILINEAR),
@@ -238,12 +241,12 @@ ROWS: Final = (
     _built_in(
         "transpose", _transpose, "The transposed matrix.",
         Entry("a : matrix of floats", "A matrix.", "A cotangent is transposed.", "e[i] = dk.transpose(m)"),
-        twin=lambda m: m.T.copy(), linear=True, tangent=Tangent.LINEAR,
+        twin=lambda m: m.T.copy(), linear=True, parity=-1, tangent=Tangent.LINEAR,
     ),
     _built_in(
         "trace", _of_square, "The sum of the diagonal.",
         Entry(_SQUARE, "float", "The identity matrix.", "y[i] = dk.trace(m)"), returns="float", linear=True,
-        tangent=Tangent.LINEAR,
+        parity=-1, tangent=Tangent.LINEAR,
     ),
     _built_in(
         "determinant", _of_square, "The determinant of a square matrix.",
@@ -261,5 +264,10 @@ ROWS: Final = (
 )  # fmt: skip
 
 INSERTS = frozenset(row.name for row in ROWS if row.infer in (_insert, _insert_dyn))
+CONSTRUCTS = frozenset(row.name for row in ROWS if row.infer is _construct)
+PARTS = frozenset(row.name for row in ROWS if not row.cost) - INSERTS
+"""What puts composites together and takes them apart."""
+BILINEAR = frozenset({"mul"}).union(row.name for row in ROWS if row.tangent is Tangent.BILINEAR)
+BY_DIVISOR = frozenset({"div"}).union(row.name for row in ROWS if row.singular is DIVISOR)
 PRODUCTS, QUOTIENTS = frozenset({"mul", "scale"}), frozenset({"div", "unscale"})
 """Products and quotients of two numbers, or of a vector or matrix and a number."""

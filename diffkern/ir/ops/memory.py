@@ -311,13 +311,30 @@ def _elements(*effects: Effect) -> frozenset[str]:
     return frozenset(row.name for row in ROWS if row.family == "memory" and row.effect in effects)
 
 
+ELEMENT_LOADS = _elements(Effect.READ)
+ELEMENT_STORES = _elements(Effect.WRITE)
+PLAIN_ELEMENTS = ELEMENT_LOADS | ELEMENT_STORES
 ELEMENT_WRITES = _elements(Effect.WRITE, Effect.ATOMIC)
 UPDATES = _elements(Effect.ATOMIC)
 ELEMENTS = ELEMENT_WRITES | _elements(Effect.READ)
 """The accesses of single elements of arrays."""
 PRIMAL_ELEMENTS = frozenset(row.name for row in ROWS if row.name in ELEMENTS and row.diff is not Diff.INTERNAL)
 """Those that a kernel may have before it is differentiated."""
+PRIMAL_ELEMENT_WRITES = PRIMAL_ELEMENTS & ELEMENT_WRITES
+ELEMENT_ATOMICS = PRIMAL_ELEMENTS & UPDATES
+ELEMENT_ACCUMULATES = UPDATES - PRIMAL_ELEMENTS
+"""Updates that the program itself asks for, whose result is the old value, and those that add to a cotangent."""
 BY_ADDRESS = frozenset(row.name for row in ROWS if row.effect is Effect.CONSTANT and row.arity is not None)
 """The reads of memory that belongs to no array of the launch."""
 SLOTS = frozenset(row.name for row in ROWS if row.family == "stack" and row.arity != 0)
 """The accesses of loop stacks."""
+NEW_STACKS = frozenset(row.name for row in ROWS if row.family == "stack" and row.arity == 0)
+STACK_READS = frozenset(row.name for row in ROWS if row.effect is Effect.STACK_READ)
+STACK_WRITES = SLOTS - STACK_READS
+LOOPS = frozenset(row.name for row in ROWS if row.family == "control" and row.arity is None)
+LAUNCH_INDICES = frozenset(row.name for row in ROWS if row.infer is _tid)
+"""The thread's index in the launch and the extents of the launch, along an axis."""
+THREAD_INDICES = frozenset(row.name for row in ROWS if row.uniformity is Uniformity.THREAD)
+"""The thread's index in the launch, along an axis."""
+ARRAY_EXTENTS = frozenset(row.name for row in ROWS if row.arity == 1 and "axis" in row.attrs)
+"""The extents of arrays that are operands."""

@@ -212,9 +212,10 @@ class OpDef:
         there is none or ``diffkern.printing.prims`` defines it.
     library, built_in
         Its names in libraries of mathematics, and the built-in function that it is.
-    cost, elementary, ways
-        A rough count of simple operations; whether it is an elementary function of floats, many instructions where it
-        is inlined; how many ways lead from the result to an operand through the code it becomes.
+    cost, flop, elementary, ways
+        A rough count of simple operations; whether it counts as one operation of floating-point numbers; whether it is
+        an elementary function of floats, many instructions where it is inlined; how many ways lead from the result to
+        an operand through the code it becomes.
     commutative, neutral, fold
         Whether operands may be exchanged; the right operand that gives back the left one; the function of constants.
     mirrored, negated
@@ -226,6 +227,10 @@ class OpDef:
         A lower bound of the result.
     chooses
         Whether the result is one of the operands.
+    jumps, parity, definite
+        Of floats: whether the value jumps where operands change a little; -1 if the negative operand gives exactly the
+        negative result on every target, 1 if it gives the same, 0 if neither is certain; whether no component of the
+        result is negative where both operands are one value.
     linear, by_component
         Whether its rule multiplies cotangents by 1, -1 and 0 alone; whether a component of the result depends on the
         same component alone.
@@ -259,6 +264,7 @@ class OpDef:
     library: Library | None = None
     built_in: BuiltIn | None = None
     cost: float = 1.0
+    flop: bool = False
     elementary: bool = False
     ways: float = 1.0
     commutative: bool = False
@@ -271,6 +277,9 @@ class OpDef:
     divides: bool = False
     least: int | None = None
     chooses: bool = False
+    jumps: bool = False
+    parity: int = 0
+    definite: bool = False
     linear: bool = False
     by_component: bool = False
     partials: tuple[str, ...] = ()

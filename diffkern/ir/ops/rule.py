@@ -43,3 +43,5 @@ ROWS = (
     # The array of cotangents of an array, in a derivative
     OpDef("cotangent_array", "rule", 1, _cotangent_array, diff=Diff.SPECIAL, cost=0.0),
 )  # fmt: skip
+
+COTANGENT_ARRAYS = frozenset(row.name for row in ROWS if row.infer is _cotangent_array)

@@ -213,7 +213,7 @@ def _of_floats(
 def _rounding(name: str, doc: str, twin: Callable[..., Any]) -> OpDef:
     library = Library(llvm=name, libdevice=name)
     host, kinks = lambda x: float(twin(x)), AT_JUMPS
-    return _of_floats(name, doc, host, diff=Diff.ZERO, twin=twin, library=library, kinks=kinks)
+    return _of_floats(name, doc, host, diff=Diff.ZERO, twin=twin, library=library, kinks=kinks, jumps=True)
 
 
 def _half_away(x: Any) -> Any:
@@ -324,7 +324,7 @@ def _extremum(name: str, word: str, fold: Callable[..., Any]) -> OpDef:
     return OpDef(
         name, "scalar", 2, same("numbers", kinds=NUMERIC), py=call(name, 2),
         built_in=BuiltIn(doc, "a, b, ...", fold, entry=entry),
-        ways=4.0, fold=fold, chooses=True, linear=True,
+        flop=True, ways=4.0, fold=fold, chooses=True, linear=True,
     )  # fmt: skip
 
 
@@ -380,14 +380,14 @@ ROWS: Final = (
         optional={"reassoc": bool, "as_written": bool},
         built_in=BuiltIn("a + b.", "a, b", operator.add, entry=_of_pair("add", "1 with respect to each.")),
         commutative=True, neutral=0, fold=operator.add,
-        modular=True, affine=True, linear=True, by_component=True,
+        flop=True, modular=True, affine=True, linear=True, by_component=True,
     ),
     OpDef(
         "sub", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} - {1}",
         optional={"reassoc": bool, "as_written": bool},
         built_in=BuiltIn("a - b.", "a, b", operator.sub, entry=_of_pair("sub", "1 and -1.")),
         neutral=0, fold=operator.sub,
-        modular=True, affine=True, linear=True, by_component=True,
+        flop=True, modular=True, affine=True, linear=True, by_component=True,
     ),
     OpDef(
         "neg", "scalar", 1, same("a signed number", composite=True, kinds=SIGNED), py="-{0}",
@@ -395,7 +395,7 @@ ROWS: Final = (
             "-x.", "x", operator.neg, entry=_of_one("x : number, vector, matrix or quaternion", "neg", "-1."),
         ),
         fold=operator.neg,
-        modular=True, affine=True, linear=True, by_component=True, tangent=Tangent.LINEAR,
+        flop=True, modular=True, affine=True, linear=True, by_component=True, tangent=Tangent.LINEAR,
     ),
     OpDef(
         "mul", "scalar", 2, same("numbers", kinds=NUMERIC), py="{0} * {1}", optional={"as_written": bool},
@@ -403,7 +403,7 @@ ROWS: Final = (
             "a * b.", "a, b", operator.mul, also="or vectors, matrices and quaternions, as ``a * b`` takes them",
         ),
         commutative=True, neutral=1, fold=operator.mul,
-        modular=True, affine=True, partials=("y", "x"),
+        flop=True, modular=True, affine=True, definite=True, partials=("y", "x"),
     ),
     OpDef(
         "div", "scalar", 2, same("floats", kinds=FLOATS), py="{0} / {1}", optional={"as_written": bool},
@@ -411,7 +411,7 @@ ROWS: Final = (
             "a / b.", "a, b", operator.truediv, kinks="Not finite at b = 0.",
             also="int, or one of the two a vector, matrix or quaternion",
         ),
-        cost=4.0, neutral=1, fold=operator.truediv,
+        flop=True, cost=4.0, neutral=1, fold=operator.truediv,
         partials=("1/y", "-r/y"), singular=DIVISOR,
     ),
     OpDef(
@@ -420,7 +420,7 @@ ROWS: Final = (
         built_in=BuiltIn(
             "a // b, rounded down as in Python.", "a, b", operator.floordiv, kinks=AT_JUMPS, also=_VECTORS,
         ),
-        cost=6.0, ways=30.0, fold=operator.floordiv, divides=True,
+        cost=6.0, ways=30.0, fold=operator.floordiv, divides=True, jumps=True,
     ),
     OpDef(
         "mod", "scalar", 2, same("numbers", kinds=NUMERIC), py="mod({0}, {1})",
@@ -428,7 +428,7 @@ ROWS: Final = (
             "a % b, with the sign of b as in Python.", "a, b", operator.mod, kinks="The formula, at the jumps as well.",
             also=_VECTORS,
         ),
-        cost=6.0, ways=30.0, fold=operator.mod, divides=True,
+        cost=6.0, ways=30.0, fold=operator.mod, divides=True, jumps=True,
         partials=("1", "-floor(x/y)"), singular=Singular(((1.0, 0.0),)),
     ),
     OpDef(
@@ -437,7 +437,7 @@ ROWS: Final = (
     ),
     OpDef(
         "rem", "scalar", 2, same("numbers", kinds=NUMERIC), py="rem({0}, {1})", twin=np.fmod, cost=6.0, ways=30.0,
-        fold=_rest, divides=True, partials=("1", "-trunc(x/y)"), singular=Singular(((1.0, 0.0),)),
+        fold=_rest, divides=True, jumps=True, partials=("1", "-trunc(x/y)"), singular=Singular(((1.0, 0.0),)),
     ),
     OpDef(
         "abs", "scalar", 1, same("a number", kinds=NUMERIC), py="abs({0})", twin=np.abs,
@@ -445,11 +445,11 @@ ROWS: Final = (
             "Absolute value; of a vector or matrix, of each component.", "x", builtins.abs,
             entry=_of_one("x : number, vector or matrix", "abs", "The sign of x.", "0 at x = 0."),
         ),
-        ways=3.0, least=0, partials=("sign(x)",),
+        flop=True, ways=3.0, least=0, parity=1, partials=("sign(x)",),
     ),
     OpDef(
         "sign", "scalar", 1, same("a signed number", kinds=SIGNED), diff=Diff.ZERO, py="sign({0})", twin=np.sign,
-        ways=4.0,
+        ways=4.0, jumps=True,
     ),
     _extremum("min", "smallest", builtins.min),
     _extremum("max", "largest", builtins.max),
@@ -484,7 +484,7 @@ ROWS: Final = (
     ),
     _of_floats(
         "sqrt", "Square root.", math.sqrt, twin=np.sqrt, library=Library(llvm="sqrt", libdevice="sqrt"),
-        cost=4.0, elementary=True, least=0, partials=("0.5/r",), singular=STEEP_AT_ZERO,
+        flop=True, cost=4.0, elementary=True, least=0, partials=("0.5/r",), singular=STEEP_AT_ZERO,
         kinks=f"{INFINITE_AT_ZERO[:-1]}, but 0 of the root of a sum of squares.",
     ),
     _of_floats(
@@ -604,9 +604,26 @@ def _all(has: Callable[[OpDef], bool]) -> frozenset[str]:
     return frozenset(row.name for row in ROWS if has(row))
 
 
+LITERALS = _all(lambda row: row.arity == 0)
+CASTS = _all(lambda row: row.infer is _cast)
+NEGATIVES = _all(lambda row: row.affine and row.arity == 1)
 SUMS = _all(lambda row: row.affine and row.linear and row.arity == 2)
+DIFFERENCES = _all(lambda row: row.affine and row.linear and row.arity == 2 and not row.commutative)
+AFFINE_PAIRS = _all(lambda row: row.affine and row.arity == 2)
+"""Sums, differences and products."""
 DIVISIONS = _all(lambda row: row.divides)
+FLOORED = _all(lambda row: row.divides and row.built_in is not None)
+"""Python's quotient and remainder of whole numbers; the others are those of C."""
+WHOLE_QUOTIENTS = _all(lambda row: row.divides and row.diff is Diff.ZERO)
+BITWISE = _all(lambda row: row.built_in is not None and row.built_in.also is _COMPONENTS and row.arity == 2)
+SELECTIONS = _all(lambda row: row.chooses and row.arity == 3)
+QUESTIONS = _all(lambda row: row.infer is _test)
+JUMPS = _all(lambda row: row.jumps)
 BOUNDS = _all(lambda row: row.chooses and row.arity == 2)
 LOGIC = _all(lambda row: row.modular and row.commutative and not row.affine)
 EQUALITIES = _all(lambda row: bool(row.negated) and row.commutative)
 ORDERS = _all(lambda row: bool(row.negated) and not row.commutative)
+LESS = _all(lambda row: row.name in ORDERS and row.fold is not None and row.fold(0, 1))
+STRICT = _all(lambda row: row.name in ORDERS and row.fold is not None and not row.fold(0, 0))
+AT_LEAST = _all(lambda row: bool(row.negated) and row.fold is not None and row.fold(0, 0) and not row.fold(0, 1))
+"""Orders of a smaller number before a greater one, those of numbers that differ, and what only x >= y satisfies."""

@@ -399,3 +399,6 @@ ROWS = (
     # (matrix, columns): solves with one triangle of the matrix or of its transpose
     OpDef("tile_triangular_solve", "tile", 2, _triangular_solve, attrs={"lower": bool, "trans": bool}, **_ALGEBRA),
 )  # fmt: skip
+
+READS_OF_PARTS = frozenset(row.name for row in ROWS if row.infer in (_view, _extract))
+"""What takes a part or an element out of a tile."""

@@ -23,6 +23,7 @@ from diffkern.analysis.tile_threads import check_threads, threads_of
 from diffkern.errors import CompileError
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.buffer import BUFFER_READS, BUFFER_UPDATES
 from diffkern.ir.types import SHARED, Array, Buffer
 from diffkern.lower.tiles import block_scans as tile_ranks
 from diffkern.lower.tiles import per_thread as tile_own
@@ -104,12 +105,12 @@ def _share(fn: Function, made: Sequence[Op], limit: int) -> int:
     for op in walk(fn.body):
         if not op.operands or op.operands[0] not in arrays:
             continue
-        if op.name == "buffer_get":
+        if op.name in BUFFER_READS:
             op.name, op.attrs = "load", {**op.attrs, "wrap": (False,)}
         elif op.name == "buffer_set":
             op.name, op.attrs = "store", {**op.attrs, "wrap": (False,)}
         # Threads add to elements that others may add to as well.
-        elif op.name == "buffer_add":
+        elif op.name in BUFFER_UPDATES:
             op.name, op.results = "atomic", (Value(op.operands[2].type),)
             op.attrs = {"wrap": (False,), "kind": op.attrs.get("kind", "add")}
     substitute(fn.body, arrays)

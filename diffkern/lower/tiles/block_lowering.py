@@ -13,7 +13,8 @@ from typing import Any
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value, walk
-from diffkern.ir.ops.memory import ATOMICS, STORES, WRITES
+from diffkern.ir.ops.block import BARRIERS, BLOCK_EXTENTS
+from diffkern.ir.ops.memory import ATOMICS, ELEMENT_LOADS, STORES, WRITES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import INT32, INT64, Element, Stack, Tile, value_type
 from diffkern.ir.views import is_branch, is_control
@@ -61,11 +62,11 @@ class BlockLowering(Lowering):
         # Inside of a shared loop an op is part of an element's computation, and ordering is that of the whole step.
         if self.m.depth:
             super().op(op)
-        elif op.name == "barrier":
+        elif op.name in BARRIERS:
             self.m.barrier()
         elif op in self.branches:
             self.m.step(lambda: Lowering.op(self, op))
-        elif op.name == "block_dim":
+        elif op.name in BLOCK_EXTENTS:
             # To the kernel a block is one thread, unless it takes a number from each.
             self.env[op.result] = self.b.const(self.of_threads or 1, INT32)
         elif self.of_threads and lookup(op.name).family != "tile" and not any(map(_on_tiles, _all(op))):
@@ -85,7 +86,7 @@ class BlockLowering(Lowering):
                 )
             # The block is one thread to the kernel: its plain store happens once, not once per thread.
             self.m.alone(lambda: Lowering.op(self, op))
-        elif op.name == "load":
+        elif op.name in ELEMENT_LOADS:
             self.m.step(lambda: Lowering.op(self, op))
         else:
             super().op(op)

@@ -16,14 +16,15 @@ from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Region, Value, walk
-from diffkern.ir.ops.buffer import PLACES
+from diffkern.ir.ops.buffer import BUFFER_READS, BUFFER_UPDATES, PLACES
+from diffkern.ir.ops.memory import ELEMENT_STORES, ELEMENT_WRITES, ELEMENTS
 from diffkern.ir.types import INT32, INT64, UINT32, Array, Buffer, Scalar, Type, scalar_of
 from diffkern.lower.tiles.source import Index, Maker, elements
 
 __all__ = ["Together"]
 
-_READS = frozenset({"buffer_get", "buffer_add", "load", "atomic", "accumulate"})
-_CHANGES = frozenset({"buffer_set", "buffer_add", "store", "atomic", "accumulate"})
+_READS = ELEMENTS - ELEMENT_STORES | BUFFER_READS | BUFFER_UPDATES
+_CHANGES = ELEMENT_WRITES | PLACES - BUFFER_READS | BUFFER_UPDATES
 
 GROUP = 4
 """Neighbours that a thread takes together, where the elements of a tile can be cut into such groups."""

@@ -20,6 +20,8 @@ from diffkern.analysis.tile_products import TileProduct
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.memory import NEW_STACKS, STACK_WRITES
+from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Buffer, Element, Scalar, Stack, Tile, Type
 from diffkern.ir.views import For, If, Slot, While, is_branch, is_loop, loop
@@ -210,7 +212,7 @@ class Lowering(Cloner):
         elif lookup(op.name).family == "stack" and self.with_tiles(op):
             self.stack(op)
         else:
-            if op.name == "const" and not isinstance(op.attrs["value"], float):
+            if op.name in LITERALS and not isinstance(op.attrs["value"], float):
                 super().op(op)
                 # Literals are known to the index arithmetic, which leaves out tests and additions with them.
                 self.m.known[self.env[op.result]] = int(op.attrs["value"])
@@ -407,16 +409,16 @@ class Lowering(Cloner):
     # -- loop stacks -------------------------------------------------------------------------------------------------
 
     def with_tiles(self, op: Op) -> bool:
-        t = op.attrs["type"] if op.name == "stack_new" else Slot(op).stack.type
+        t = op.attrs["type"] if op.name in NEW_STACKS else Slot(op).stack.type
         assert isinstance(t, Stack)
         return any(self.takes(f) for f in t.fields)
 
     def stack(self, op: Op) -> None:
         """Lower an access to a stack with tiles: these have a buffer of all slots; other fields stay on the stack."""
-        t = op.attrs["type"] if op.name == "stack_new" else Slot(op).stack.type
+        t = op.attrs["type"] if op.name in NEW_STACKS else Slot(op).stack.type
         assert isinstance(t, Stack)
         plain = [k for k, f in enumerate(t.fields) if not self.takes(f)]
-        if op.name == "stack_new":
+        if op.name in NEW_STACKS:
             rest = Stack(tuple(t.fields[k] for k in plain), t.slots, t.level)
             self.env[op.result] = self.b.one("stack_new", type=rest, hint=op.result.name)
             with self.b.into(self.allocations):
@@ -428,7 +430,7 @@ class Lowering(Cloner):
             return
         access = Slot(op)
         stack, slot = access.stack, self.value(access.slot)
-        if op.name == "stack_set":
+        if op.name in STACK_WRITES:
             values = [self.value(access.values[k]) for k in plain]
             self.b.op("stack_set", self.env[stack], slot, *values)
             for k, buffer in self.stacks[stack].items():

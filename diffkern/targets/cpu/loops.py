@@ -8,6 +8,7 @@ kernel of tiles is many loops one after the other, most of them short.
 from __future__ import annotations
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import For, is_loop
 
@@ -34,7 +35,7 @@ class _Search:
         """Return the operations of a region, and whether there are loops in it."""
         size, loops = 0.0, False
         for op in region.ops:
-            if op.name == "const":
+            if op.name in LITERALS:
                 self.constants.add(op.result)
             # Elementary functions are inlined, so they count with their length.
             size += _MATH_OPS if lookup(op.name).elementary else 1.0

@@ -17,6 +17,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op, Region, Value, walk
+from diffkern.ir.ops.memory import NEW_STACKS
 from diffkern.ir.types import Buffer, Stack
 from diffkern.targets.cpu.outline_plan import Outline, Part, taken
 from diffkern.targets.emit.frame import Frame, untyped
@@ -189,7 +190,7 @@ class OutlinedBody(BodyEmitter):
         """Return pointers to the memory of the thread that a part works on."""
         out: dict[_Key, Any] = {}
         for op in walk(Region(ops=list(part.ops))):
-            if op.name == "stack_new":
+            if op.name in NEW_STACKS:
                 level = op.attrs["type"].level
                 out["stack", level] = self.stacks[level]
             for k, slot in enumerate(self.sums.get(id(op), ())):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.block import SHARED_ARRAYS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import is_loop
 
@@ -137,7 +138,7 @@ class _Outliner:
         """
         ends = [0, *accumulate(sizes)]
         crossing = self.crossing(region)
-        yield from (op for op in region.ops if op.name == "shared_new")
+        yield from (op for op in region.ops if op.name in SHARED_ARRAYS)
         begin = 0
         while begin < len(sizes):
             if ends[-1] - ends[begin] <= PART:
@@ -147,7 +148,7 @@ class _Outliner:
                 long_enough = places[bisect_left(places, ends[begin] + PART // 2, key=ends.__getitem__) :]
                 # Of equally good places the latest is taken, for fewer parts.
                 end = min(reversed(long_enough), key=crossing.__getitem__, default=begin + 1)
-            run = [op for op in region.ops[begin:end] if op.name != "shared_new"]
+            run = [op for op in region.ops[begin:end] if op.name not in SHARED_ARRAYS]
             # A short run is not worth a call and the slots it takes.
             if ends[end] - ends[begin] > SHORTEST:
                 yield run

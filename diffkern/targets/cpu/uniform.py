@@ -22,6 +22,10 @@ from dataclasses import dataclass
 
 from diffkern.analysis.affine import AffineForms, tid_term
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.buffer import BUFFER_READS
+from diffkern.ir.ops.composite import CONSTRUCTS
+from diffkern.ir.ops.memory import ELEMENT_ATOMICS, ELEMENT_LOADS, STACK_READS, THREAD_INDICES
+from diffkern.ir.ops.scalar import CASTS, LITERALS, SELECTIONS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, is_differentiable
 from diffkern.ir.views import For, is_loop
@@ -125,14 +129,14 @@ class _Search:
                 continue
             for sub in op.regions:
                 self.region(sub)
-            if op.name == "const":
+            if op.name in LITERALS:
                 self.constants.update(op.results)
             elif op.regions:
                 for k, result in enumerate(op.results):
                     self.choice(result, op.operands, [sub.yields[k] for sub in op.regions])
-            elif op.name == "select":
+            elif op.name in SELECTIONS:
                 self.choice(op.result, op.operands[:1], op.operands[1:])
-            elif op.name in ("load", "buffer_get", "stack_get"):
+            elif op.name in ELEMENT_LOADS | STACK_READS | BUFFER_READS:
                 # A load at an address that moves with the loop differs between lanes, and ends the question.
                 moves = any(self.moves(v) or self.gathered(v) for v in op.operands[1:])
                 self.enter(op.result, own=moves, shared=True, ways=1.0)
@@ -157,13 +161,14 @@ class _Search:
 
     def differs(self, op: Op, result: Value) -> bool:
         """Return whether the result of an op differs between lanes however LLVM simplifies it."""
-        if op.name == "tid" or isinstance(result.type, Scalar) and result.type.is_integer and self.moves(result):
+        is_integer = isinstance(result.type, Scalar) and result.type.is_integer
+        if op.name in THREAD_INDICES or (is_integer and self.moves(result)):
             return self.moves(result)
-        if op.name == "atomic":
+        if op.name in ELEMENT_ATOMICS:
             return True
         if len(op.operands) == 1 or lookup(op.name).ways == math.inf:
             return any(v in self.own for v in op.operands)
-        if op.name == "construct":
+        if op.name in CONSTRUCTS:
             return self.own.issuperset(op.operands)
         exact = not self.fast_math and not op.attrs.get("reassoc") and is_differentiable(result.type)
         return exact and any(v in self.own for v in op.operands)
@@ -196,7 +201,7 @@ class _Search:
         """Return whether an index is an element that differs between lanes, up to a constant offset."""
         terms = [term for term in self.forms.of(v).terms if isinstance(term, Value) and term in self.own]
         made = self.forms.producer.get(terms[0]) if len(terms) == 1 else None
-        return made is not None and made.name in ("load", "cast")
+        return made is not None and made.name in ELEMENT_LOADS | CASTS
 
     def unrolled(self, op: Op) -> None:
         """Enter a loop that is unrolled: carried values form one chain, and each trip multiplies the paths."""

@@ -19,6 +19,7 @@ from diffkern.contracts.manifest import Conflict, GpuResources
 from diffkern.errors import CompileError
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.ir.ops.buffer import BUFFER_PRODUCTS
 from diffkern.ir.passes import Pass, run
 from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
 from diffkern.lower.component_stores import store_components
@@ -114,7 +115,7 @@ class CudaArchitecture(Target):
         if wanted is None:
             return ()
         low = self.lowered(fn, settings)
-        found = [called(op, wanted.threads, self.name) for op in walk(low.body) if op.name == "buffer_product"]
+        found = [called(op, wanted.threads, self.name) for op in walk(low.body) if op.name in BUFFER_PRODUCTS]
         return tuple(dict.fromkeys(found))
 
     def source(self, fn: Function, header: Sequence[str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op
-from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.scalar import BOUNDS, LOGIC, SUMS
 from diffkern.ir.types import BFLOAT16, FLOAT16, SHARED, STORAGE_ONLY, Array, Element, Kind, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.targets.cuda.lines import Lines
@@ -163,7 +163,7 @@ def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]
 def add_element(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
     """Update an element atomically, without its old value."""
     s = scalar_of(t)
-    known = ("add", "sub") if s.is_float else ("add", "sub", "min", "max", "and", "or", "xor")
+    known = SUMS if s.is_float else SUMS | BOUNDS | LOGIC
     # Kinds without a quiet form fall back to the ordinary atomic, whose result is ignored.
     if kind not in known or s in STORAGE_ONLY or parts[0].type not in _QUIET:
         return atomic(b, t, pointer, kind, parts)

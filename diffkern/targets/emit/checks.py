@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Op, Value
+from diffkern.ir.ops.memory import ELEMENT_STORES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import HELD, SHARED, Array, Scalar
 from diffkern.ir.views import Access
@@ -195,7 +196,7 @@ class Checks:
 def _is_stamped(op: Op) -> bool:
     """Return whether two threads must not both execute an op: a plain store to an array of the launch."""
     t = op.operands[0].type
-    return op.name == "store" and isinstance(t, Array) and t.layout not in (SHARED, HELD)
+    return op.name in ELEMENT_STORES and isinstance(t, Array) and t.layout not in (SHARED, HELD)
 
 
 def _is_integer(v: Value) -> bool:

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from diffkern.analysis.sums import needed_for, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ELEMENTS
+from diffkern.ir.ops.buffer import NEW_BUFFERS
+from diffkern.ir.ops.memory import ELEMENTS, NEW_STACKS
+from diffkern.ir.ops.scalar import CASTS, LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, Stack, is_exact_index
 from diffkern.ir.views import Access
@@ -54,11 +56,11 @@ def analyse(fn: Function) -> Facts:
     ops = list(walk(fn.body))
     for op in ops:
         # Each literal of a vectorised loop occupies a register or is loaded from the stack.
-        if op.name == "const" and op.attrs["type"].is_float:
+        if op.name in LITERALS and op.attrs["type"].is_float:
             facts.literals.add(op.attrs["value"])
-        elif op.name == "buffer_new":
+        elif op.name in NEW_BUFFERS:
             facts.buffers.append(op.result)
-        elif op.name == "stack_new":
+        elif op.name in NEW_STACKS:
             t = op.attrs["type"]
             facts.stack_bytes[t.level] = max(facts.stack_bytes.get(t.level, 0), stack_size(t))
     facts.exact = _exact(ops)
@@ -80,11 +82,11 @@ def _exact(ops: Iterable[Op]) -> set[Value]:
     for op in reversed(list(ops)):
         if op.name in ELEMENTS:
             wanted.update(Access(op).index)
-        elif lookup(op.name).affine or op.name == "cast":
+        elif lookup(op.name).affine or op.name in CASTS:
             (result,) = op.results
             if result in wanted and all(is_exact_index(v.type) for v in (result, *op.operands)):
                 # A narrowing cast wraps, so the value before it is not the index.
-                if op.name == "cast" and _bits(result) < _bits(op.operands[0]):
+                if op.name in CASTS and _bits(result) < _bits(op.operands[0]):
                     continue
                 exact.add(result)
                 wanted.update(op.operands)

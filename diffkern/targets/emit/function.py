@@ -18,6 +18,7 @@ from llvmlite import ir
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.ops import warps
+from diffkern.ir.ops.block import BLOCK_NUMBERS
 from diffkern.ir.ops.memory import ELEMENTS
 from diffkern.ir.types import FLOAT32, Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
@@ -583,7 +584,7 @@ _EMITTERS: Mapping[str, str] = {
     "construct": "construct",
     "extract": "extract",
     "tid": "thread_index",
-    **dict.fromkeys(("block_dim", "block_index", "block_thread"), "block_index"),
+    **dict.fromkeys(BLOCK_NUMBERS, "block_index"),
     "extent": "extent",
     "constant_array": "constant_array",
     "array_at": "array_at",

@@ -17,6 +17,7 @@ from llvmlite import ir
 
 from diffkern.ir.nodes import Value
 from diffkern.ir.ops.memory import EXTREMA, WON
+from diffkern.ir.ops.scalar import LOGIC, SUMS
 from diffkern.ir.types import (
     BFLOAT16,
     FLOAT16,
@@ -195,7 +196,7 @@ def is_neutral(kind: str, value: Any) -> bool:
     if isinstance(number, float):
         # Adding -0.0 changes nothing, while adding 0.0 turns -0.0 into 0.0; for subtraction it is the other way round.
         return number == 0 and math.copysign(1.0, number) == (-1.0 if kind == "add" else 1.0)
-    return type(number) is int and number == 0 and kind in ("add", "sub", "or", "xor")
+    return type(number) is int and number == 0 and kind in SUMS | LOGIC - {"and"}
 
 
 _NATIVE_INT = {

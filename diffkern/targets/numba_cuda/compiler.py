@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from diffkern.analysis.cuda_plan import cuda_plan, dynamic_shared_bytes, sum_bytes
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, walk
+from diffkern.ir.ops.buffer import BUFFER_PRODUCTS
 from diffkern.ir.types import Array, Type
 from diffkern.printing.checked import CheckedWriter
 from diffkern.printing.cuda import to_cuda_python
@@ -44,7 +45,7 @@ class NumbaCudaTarget(CudaArchitecture):
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Printed:
         low = self.lowered(fn, settings)
         _check(low, settings)
-        multiplies = any(op.name == "buffer_product" for op in walk(low.body))
+        multiplies = any(op.name in BUFFER_PRODUCTS for op in walk(low.body))
         fixed = low.threads or (settings.block_dim if multiplies else None)
         plan = cuda_plan(low)
         dynamic = dynamic_shared_bytes(low, plan)

@@ -15,6 +15,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op, Value
+from diffkern.ir.ops.scalar import BOUNDS, DIVISIONS
 from diffkern.ir.ops.table import all_ops, lookup
 from diffkern.ir.types import FLOAT32, FLOAT64
 from diffkern.targets.cuda.math import CudaScalars
@@ -23,7 +24,7 @@ from diffkern.targets.emit.checkpoint import next_function
 
 __all__ = ["forms", "product"]
 
-_COMPOSED = frozenset({"floordiv", "mod", "truncdiv", "rem", "min", "max", "sign", "hypot"})
+_COMPOSED = frozenset({"sign", "hypot"}) | DIVISIONS | BOUNDS
 """Functions of numbers that are none of a library."""
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op, Value
+from diffkern.ir.ops.memory import ELEMENT_LOADS
 from diffkern.ir.types import BOOL, Element, Scalar, Stack, Tile, scalar_of
 from diffkern.ir.views import Access, Slot
 from diffkern.targets.cpu.lanes import memory
@@ -107,7 +108,7 @@ class LaneAccesses(LaneValues):
 
     def note(self, op: Op, places: Places, apart: How) -> None:
         """Note the form of a load or a store for reports."""
-        if places.is_shared and op.name == "load":
+        if places.is_shared and op.name in ELEMENT_LOADS:
             self.notes.add(How.SHARED, op)
             return
         whole = places.is_run and element_size(self.arrays[Access(op).array].type.dtype) <= memory.MOST_SHUFFLED

@@ -20,7 +20,18 @@ from diffkern.analysis.scopes import Scope, Uniformity, uniformity
 from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ELEMENTS, UPDATES, WRITES
+from diffkern.ir.ops.buffer import NEW_BUFFERS, PLACES
+from diffkern.ir.ops.composite import PARTS
+from diffkern.ir.ops.memory import (
+    ARRAY_EXTENTS,
+    ELEMENT_ATOMICS,
+    ELEMENT_LOADS,
+    ELEMENTS,
+    LAUNCH_INDICES,
+    NEW_STACKS,
+    UPDATES,
+    WRITES,
+)
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, deciding, is_branch, is_loop
@@ -69,7 +80,7 @@ _DIVERGENCE = 1.7
 _BY_ITSELF = 2.0
 """The cost of a scalar access of one lane relative to a vector access."""
 
-_WITH_LANES = ELEMENTS | {"construct", "extract", "tid", "extent", "shape", "buffer_new", "buffer_get", "buffer_set"}
+_WITH_LANES = ELEMENTS | PARTS | LAUNCH_INDICES | ARRAY_EXTENTS | NEW_BUFFERS | PLACES
 
 
 def refusal(fn: Function, lanes: int) -> str | None:
@@ -95,7 +106,7 @@ def refusal(fn: Function, lanes: int) -> str | None:
 def _waits_for_others(fn: Function) -> str | None:
     """Return why results of atomic updates depend on more than the order of threads, or a thread may wait for one."""
     used = used_values(fn)
-    exchanged = [op for op in walk(fn.body) if op.name == "atomic" and op.result in used]
+    exchanged = [op for op in walk(fn.body) if op.name in ELEMENT_ATOMICS and op.result in used]
     if not exchanged:
         return None
     inside: set[Op] = set()
@@ -129,7 +140,7 @@ def _looks_at_others(fn: Function) -> str | None:
         if op.name in ELEMENTS:
             accesses.setdefault(Access(op).array, []).append(op)
     for array, ops in accesses.items():
-        kinds = {op.name == "load" for op in ops}
+        kinds = {op.name in ELEMENT_LOADS for op in ops}
         # Arrays that are only read, or only written, need no order between lanes.
         if len(kinds) == 1:
             continue
@@ -335,9 +346,9 @@ def _own_bytes(fn: Function) -> int:
     """Return the memory that each thread has of its own."""
     total = 0
     for op in walk(fn.body):
-        if op.name == "stack_new":
+        if op.name in NEW_STACKS:
             total += stack_size(op.attrs["type"])
-        elif op.name == "buffer_new":
+        elif op.name in NEW_BUFFERS:
             total += op.attrs["type"].itemsize
     return total
 

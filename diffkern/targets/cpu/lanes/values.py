@@ -9,6 +9,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op, Value
+from diffkern.ir.ops.memory import THREAD_INDICES
 from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, scalar_of
@@ -108,7 +109,7 @@ class LaneValues(BodyEmitter):
         BodyEmitter.op(self, op)
         if lookup(op.name).family == "scalar" and self.is_by_lane(op):
             self.notes.add(How.BY_LANE, op)
-        if op.name == "tid" and is_wide(self.scalar(op.result)):
+        if op.name in THREAD_INDICES and is_wide(self.scalar(op.result)):
             self.forms[op.result] = self.builder.sext(self.tid[op.attrs["axis"]], I64), 1
 
     def is_by_lane(self, op: Op) -> bool:
