@@ -94,7 +94,7 @@ TARGETED = [
     Fault("degrees with a wrong factor", entry(library._TABLE, "degrees", library._TABLE["radians"]),
           ("tests/e2e/test_builtins.py::test_numbers[dk.degrees(a)-float32]",)),
     Fault("an index is not narrowed",
-          edit(facts, "_exact", 'op.name == "cast" and _bits(result) < _bits(op.operands[0])', "False"),
+          edit(facts, "_exact", 'op.name in CASTS and _bits(result) < _bits(op.operands[0])', "False"),
           (f"{_ONE_AXIS}[dk.int32(w[i])]",)),
     Fault("negative indices do not wrap in strided arrays",
           edit(memory, "address", "if w else i for", 'if w and array.type.layout != "A" else i for'),
