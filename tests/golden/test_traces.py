@@ -53,7 +53,7 @@ KINDS = {
     "Conditional": r"(while|if)( on cuda:0)?( \(captured\))? +reads",
     "Copy": r"copy( on cuda:0)? +reads",
     "Count": r"count for \w+ +reads",
-    "Packed": r"launch square on cuda:0 +reads",
+    "CompiledLaunch": r"launch square on cuda:0 +reads",
     "PackedLaunch": r"launch square +reads",
 }
 """What lines of each kind of operation look like."""

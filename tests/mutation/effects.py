@@ -5,7 +5,7 @@ from __future__ import annotations
 from diffkern.runtime.accumulate import aliases, given_cotangents
 from diffkern.runtime.effects import influence, snapshots, tape_steps
 from diffkern.runtime.launch import plain_launch, race_checks, shared_memory
-from diffkern.runtime.records import graph, prepared, recorder, sequence
+from diffkern.runtime.records import graph, launch_record, recorder, sequence
 
 from .edits import Fault, edit
 
@@ -62,7 +62,7 @@ EFFECTS = [
           edit(sequence, "Sequence._set_params", "prepared.check(own_values)", "pass"),
           (f"{_SEQUENCES}::test_a_refused_parameter_changes_no_launch",)),
     Fault("a number lets an adjoint race when some launches have it",
-          edit(prepared, "Prepared.check", "member.check_races(leaf, parts)", "pass"),
+          edit(launch_record, "LaunchRecord.check", "member.check_races(leaf, parts)", "pass"),
           (f"{_SEQUENCES}::test_a_number_that_lets_an_adjoint_race_changes_no_launch",)),
     Fault("a roll-out leaves NumPy's generator where its sweep has got to",
           edit(snapshots, "Randomness.restore", "np.random.set_state(self._numpy)", "pass"),
@@ -82,7 +82,7 @@ EFFECTS = [
           edit(plain_launch, "run", "executable.disjoint != arguments", "not executable.disjoint"),
           (f"{_SHARED}::test_the_check_is_made_anew_for_other_arguments",)),
     Fault("views in a record are exchanged unseen",
-          edit(prepared, "Prepared._are_alone", "a._alone is not None", "True"),
+          edit(launch_record, "LaunchRecord._are_alone", "a._alone is not None", "True"),
           (f"{_SHARED}::test_records_whose_arrays_are_exchanged_in_native_code",)),
     Fault("fields of one array of structs are taken for shared",
           edit(shared_memory, "_are_shared", "return a._packed == b._packed", "return True"),

@@ -21,7 +21,7 @@ from diffkern.runtime.accumulate import copies
 from diffkern.runtime.arrays import operation
 from diffkern.runtime.effects import tape_needs
 from diffkern.runtime.launch import partition
-from diffkern.runtime.records import captured, form, prepared
+from diffkern.runtime.records import captured, compiled_launch, launch_record
 from diffkern.targets.cpu import sunk_loads
 from diffkern.targets.cuda import kernel as cuda_kernel
 from diffkern.targets.cuda import registers, toolchain
@@ -138,13 +138,13 @@ TARGETED = [
           ("tests/e2e/test_tape_programs.py",)),
     # launches in native code
     Fault("a graph does not hear of other numbers",
-          edit(prepared, "Prepared._renew", "self._stamp.renew()", "pass"),
+          edit(launch_record, "LaunchRecord._renew", "self._stamp.renew()", "pass"),
           (f"{_NATIVE}::test_graphs_follow_every_change_of_their_parameters",)),
     Fault("launches of a graph are no changes",
           edit(captured, "Captured._count_for", "memory.count_with(self._launches)", "pass"),
           (f"{_NATIVE}::test_versions_count_every_launch", f"{_NATIVE}::test_a_tape_notices_a_graph")),
     Fault("libraries that count changes are not told of a record's",
-          edit(form, "Form.__init__", "any(memory.is_counted for memory in written)", "False"),
+          edit(compiled_launch, "CompiledLaunch.__init__", "any(memory.is_counted for memory in written)", "False"),
           (f"{_NATIVE}::test_libraries_that_count_changes_are_told",)),
     # cache
     Fault("a key does not separate its fields",

@@ -7,7 +7,7 @@ from diffkern.analysis import boxes
 from diffkern.runtime.effects import kept, residuals, tape_needs, tape_steps
 from diffkern.runtime.launch import regions
 from diffkern.runtime.memory import memory
-from diffkern.runtime.records import prepared, recorder
+from diffkern.runtime.records import launch_record, recorder
 
 from .edits import Fault, edit
 
@@ -71,7 +71,7 @@ TRAJECTORIES = [
           (f"{_TRAJECTORIES}::test_another_tape_overwrites_what_is_needed",)),
     # sequences
     Fault("numbers on which copies depend can be set",
-          edit(prepared, "Prepared._check_settled", "leaf in self.settled", "False"),
+          edit(launch_record, "LaunchRecord._check_settled", "leaf in self.settled", "False"),
           (f"{_TRAJECTORIES}::test_numbers_on_which_copies_depend_are_settled",)),
     Fault("what is settled before a launch is taken is forgotten",
           edit(recorder, "Recorder._record", "item.prepared.settle(settled[1])", "pass"),

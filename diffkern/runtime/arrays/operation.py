@@ -202,12 +202,17 @@ class Operation(ABC):
                     a._memory.use(stream)
 
 
-def perform(operation: Operation, stream: Stream | None = None) -> None:
-    """Hand an operation to the tape, tangents or roll-out that is current; without one, submit it."""
+def perform(operation: Operation, stream: Stream | None = None, is_recorded: bool = True) -> None:
+    """Hand an operation to the tape, tangents or roll-out that is current; without one, submit it.
+
+    One that is not to be recorded is submitted in any case, and what is current is told of it.
+    """
     handler = current.tape
     if operation.is_call:
         operation.execute()
-    elif handler is None:
+    elif handler is None or not is_recorded:
+        if handler is not None:
+            handler.note_unrecorded(operation)
         submit(operation, stream)
     else:
         # Handlers compare contents and versions, which queued work may still change.

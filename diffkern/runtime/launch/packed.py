@@ -430,8 +430,4 @@ def dispatch(bound: PackedLaunch, record_tape: bool = True, stream: Stream | Non
         raise MisuseError(
             f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
         )
-    if record_tape or current.tape is None:
-        perform(bound, stream)
-    else:
-        current.tape.note_unrecorded(bound)
-        submit(bound, stream)
+    perform(bound, stream, record_tape)

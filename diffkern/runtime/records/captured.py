@@ -259,7 +259,7 @@ def _abandon(device: CudaDevice, stream: CudaStream) -> None:
 def _state_of(item: Item) -> Any:
     prepared = item.prepared
     assert prepared is not None
-    return prepared._form.block or prepared.launch.parts
+    return prepared._compiled.block or prepared.launch.parts
 
 
 def _copied(state: Any) -> Any:

@@ -49,9 +49,7 @@ class CompiledSequence:
         forms = [item.steps for item in self.items]
         places = [operation.device for operation in operations]
         written = memories(a for i in self.items for a in i.operation.writes())
-        # As of a single launch, see Form.
-        # A library that counts changes has to be told of each of them, which takes Python; see Form for a single
-        # launch.
+        # As of a CompiledLaunch: a library that counts changes has to be told of each of them, which takes Python.
         counted = any(memory.is_counted and not memory.is_host for memory in written)
         counters = [memory.counter for memory in written]
 

@@ -34,8 +34,8 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.schedule import USUAL, Blocks
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.stream import Stream
-from diffkern.runtime.records.byhand import ByHand, is_open
-from diffkern.runtime.records.prepared import Prepared, from_ctype
+from diffkern.runtime.records.launch_record import LaunchRecord, from_ctype
+from diffkern.runtime.records.open_launch import OpenLaunch, is_open
 
 __all__ = ["Launch", "launch_or_record"]
 
@@ -99,8 +99,8 @@ class Launch(Uncopied):
 
     launch: Callable[..., None]
     set_param_at_index: Callable[..., None]
-    _by_hand: ByHand | None
-    _record: Prepared | None
+    _by_hand: OpenLaunch | None
+    _record: LaunchRecord | None
 
     @brief
     def __init__(
@@ -118,7 +118,7 @@ class Launch(Uncopied):
         adj_args: None = None,
     ) -> None:
         self._record = self._by_hand = None
-        if isinstance(kernel, Prepared):
+        if isinstance(kernel, LaunchRecord):
             self._record = kernel
             # Both attributes are native built-ins that fall back to the Python functions where these are needed.
             self.launch = kernel.plan.call(kernel.run)
@@ -129,24 +129,24 @@ class Launch(Uncopied):
             raise MisuseError("a launch is put together of values", remedy="set them by set_params and set_dim")
         blocks = Blocks(block_dim, max_blocks or None) if block_dim or max_blocks else USUAL
         place = None if device is None else get_device(device)
-        self._take(ByHand(kernel, place, blocks, adjoint, params))
+        self._take(OpenLaunch(kernel, place, blocks, adjoint, params))
 
     @classmethod
-    def _of(cls, by_hand: ByHand) -> Launch:
+    def _of(cls, by_hand: OpenLaunch) -> Launch:
         made = object.__new__(cls)
         made._record = None
         made._take(by_hand)
         return made
 
-    def _take(self, by_hand: ByHand) -> None:
+    def _take(self, by_hand: OpenLaunch) -> None:
         self._by_hand = by_hand
         self.launch, self.set_param_at_index = by_hand.run, by_hand.set
 
     @property
-    def _prepared(self) -> Prepared:
+    def _prepared(self) -> LaunchRecord:
         if self._record is None:
             assert self._by_hand is not None
-            return Prepared(self._by_hand.packed())
+            return LaunchRecord(self._by_hand.packed())
         return self._record
 
     # -- description -------------------------------------------------------------------------------------------------
@@ -344,7 +344,7 @@ class Launch(Uncopied):
         leaves = enumerate(values_by_leaf(packed, by_argument))
         given = [None if value is None else cotangent(packed, leaf, value) for leaf, value in leaves]
         adjoint = AdjointLaunch(packed, with_default_gradients(packed, given))
-        return Launch(Prepared(packed, adjoint, given, prepared.stream))
+        return Launch(LaunchRecord(packed, adjoint, given, prepared.stream))
 
     @brief
     def release(self) -> None:
@@ -381,7 +381,7 @@ def launch_or_record(
         )
     # Arrays may still be None in a record that is completed by setting parameters.
     if record_cmd and not adjoint and is_open(kernel, (*inputs, *outputs), blocks.block_dim):
-        made = ByHand(kernel, place, blocks, False, (*inputs, *outputs), stream)
+        made = OpenLaunch(kernel, place, blocks, False, (*inputs, *outputs), stream)
         made.dim = several(dim)
         return Launch._of(made)
     packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, blocks)
@@ -423,8 +423,8 @@ def _prepared(
     given: Sequence[array | None] | None,
     stream: Stream | None,
     record_tape: bool,
-) -> Prepared:
-    prepared = Prepared(packed, adjoint, given, stream, record_tape)
+) -> LaunchRecord:
+    prepared = LaunchRecord(packed, adjoint, given, stream, record_tape)
     for index, value in enumerate(args):
         if packed.arrays[packed.span(index).start] is None:
             prepared.keep(index, value)

@@ -18,7 +18,7 @@ from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import Steps
-from diffkern.runtime.records.prepared import Prepared
+from diffkern.runtime.records.launch_record import LaunchRecord
 
 __all__ = ["Item", "Recorder"]
 
@@ -29,13 +29,13 @@ class Item:
     __slots__ = ("_operation", "prepared", "stream")
 
     def __init__(self, operation: Operation, stream: Stream | None, fixed: bool) -> None:
-        self.prepared: Prepared | None = None
+        self.prepared: LaunchRecord | None = None
         self.stream = stream
         self._operation: Operation | None = None
         if isinstance(operation, AdjointLaunch):
-            self.prepared = Prepared(operation.launch, operation, fixed=True)
+            self.prepared = LaunchRecord(operation.launch, operation, fixed=True)
         elif isinstance(operation, PackedLaunch):
-            self.prepared = Prepared(operation, fixed=fixed)
+            self.prepared = LaunchRecord(operation, fixed=fixed)
         else:
             self._operation = operation
 
@@ -123,7 +123,7 @@ class Recorder(Scope):
         self.written = dict(written or {})
         self._allow_reads, self._is_capture = allow_reads, is_capture
         self.reader: str | None = None  # the custom operation that runs, or its derivative
-        self._prepared: dict[int, list[Prepared]] = {}
+        self._prepared: dict[int, list[LaunchRecord]] = {}
         # Launches some of whose integer arguments are settled, and these; also those that are yet to be taken.
         self._settled: dict[int, tuple[PackedLaunch, frozenset[int]]] = {}
 

@@ -28,7 +28,7 @@ from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.records.compiled_sequence import CompiledSequence
 from diffkern.runtime.records.hazards import waits
-from diffkern.runtime.records.prepared import Prepared
+from diffkern.runtime.records.launch_record import LaunchRecord
 from diffkern.runtime.records.record import Launch
 from diffkern.runtime.records.recorder import Item, Recorder
 
@@ -115,7 +115,7 @@ class Sequence(Uncopied):
     def _set_params(self, values: Mapping[str, Any], kernel: Any) -> int:
         """Set parameters by name after all are checked, and return how many were set."""
         launches = [item.prepared for item in self._program.items if item.prepared is not None]
-        goals: list[tuple[Prepared, dict[int, Any]]] = []
+        goals: list[tuple[LaunchRecord, dict[int, Any]]] = []
         missing = dict.fromkeys(values)
         for prepared in launches:
             if kernel is None or prepared.launch.kernel is kernel:

@@ -12,7 +12,7 @@ import diffkern as dk
 from diffkern.runtime.native import replay
 from diffkern.runtime.native.replay import Plan, done_while_idle
 from diffkern.runtime.native.setter import put_while_idle
-from diffkern.runtime.records.prepared import Prepared
+from diffkern.runtime.records.launch_record import LaunchRecord
 from tests.unit.runtime.test_record_setters import floats, scale
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the native pool needs POSIX threads")
@@ -40,29 +40,29 @@ def change(monkeypatch):
 
     def made(prepared, plan, change, usual):
         looks = []
-        wait_idle = Prepared._wait_idle
-        block, parts, arrays = bytes(prepared._form.block), [*prepared.launch.parts], [*prepared.launch.arrays]
+        wait_idle = LaunchRecord._wait_idle
+        block, parts, arrays = bytes(prepared._compiled.block), [*prepared.launch.parts], [*prepared.launch.arrays]
 
         def wait(self):
             if len(looks) == usual:
                 # The change has looked once more, and not been made beside the call.
-                assert prepared._form.block == block
-                assert prepared._form.launch.parts == parts
-                assert all(map(operator.is_, prepared._form.launch.arrays, arrays))
+                assert prepared._compiled.block == block
+                assert prepared._compiled.launch.parts == parts
+                assert all(map(operator.is_, prepared._compiled.launch.arrays, arrays))
                 plan.words[RUNNING] = 0
             wait_idle(self)
             looks.append(self)
             if len(looks) == usual:
                 plan.words[RUNNING] = 1
 
-        monkeypatch.setattr(Prepared, "_wait_idle", wait)
+        monkeypatch.setattr(LaunchRecord, "_wait_idle", wait)
         try:
             change()
         finally:
             plan.words[RUNNING] = 0
             monkeypatch.undo()
         assert len(looks) == usual + 1
-        assert prepared._form.block != block
+        assert prepared._compiled.block != block
 
     return made
 

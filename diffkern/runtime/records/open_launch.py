@@ -33,10 +33,10 @@ from diffkern.runtime.launch.schedule import Blocks
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.stream import Stream
 
-__all__ = ["ByHand", "is_open"]
+__all__ = ["OpenLaunch", "is_open"]
 
 
-class ByHand:
+class OpenLaunch:
     """A kernel, its arguments and gradients and the grid of a launch, all of which can still be set.
 
     Parameters

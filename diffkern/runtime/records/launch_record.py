@@ -45,13 +45,13 @@ from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps, done_while_idle
 from diffkern.runtime.native.setter import Setter, Slot, put_while_idle
-from diffkern.runtime.records.form import Form, Packed
+from diffkern.runtime.records.compiled_launch import CompiledLaunch
 from diffkern.runtime.records.struct_slots import StructWriter, struct_writer
 
-__all__ = ["Prepared", "from_ctype"]
+__all__ = ["LaunchRecord", "from_ctype"]
 
 
-class Prepared:
+class LaunchRecord:
     """A launch that repeats.
 
     Parameters
@@ -103,12 +103,12 @@ class Prepared:
         self.kept: dict[int, Any] = {}
         # Sequences that contain it, and in a sequence the launches that share the arguments by value.
         self._users: list[weakref.ref[Any]] = []
-        self.family: list[Prepared] = []
+        self.family: list[LaunchRecord] = []
         # Renewed in front of each change and behind it, so that neither an interrupt nor another thread comes between.
         self._stamp: Stamp | None = None
         gradients: list[array | None] = [None] * len(launch.arrays) if given is None else list(given)
-        self._form = Form(launch, adjoint, gradients, 0 if self.stream is None else STREAM)
-        self.plan = self._form.plan
+        self._compiled = CompiledLaunch(launch, adjoint, gradients, 0 if self.stream is None else STREAM)
+        self.plan = self._compiled.plan
 
     @property
     def launch(self) -> PackedLaunch:
@@ -118,21 +118,21 @@ class Prepared:
             self._complete()
         if self.setter.changed:
             self._catch_up()
-        return self._form.launch
+        return self._compiled.launch
 
     @property
     def adjoint(self) -> AdjointLaunch | None:
         """Its adjoint, if that is what runs."""
-        return self._form.adjoint
+        return self._compiled.adjoint
 
     @property
     def steps(self) -> Steps | None:
         """The native steps, None if there are none."""
-        return self._form.steps
+        return self._compiled.native
 
     def _catch_up(self) -> None:
         """Pack the parameters that were changed in the block alone."""
-        launch, block = self._form.launch, self._form.block
+        launch, block = self._compiled.launch, self._compiled.block
         try:
             self.setter.read()
             for slot in self._slots:
@@ -159,12 +159,12 @@ class Prepared:
         """Find the parameters that can be changed by writing to the block, checking nothing but their type."""
         launch = self.launch
         self._searched = True
-        block = self._form.block
+        block = self._compiled.block
         if self.family or self.fixed or self.released or not block:
             return
         quick: list[Slot | None] = [None] * len(launch.keys)
         # On a GPU another array may need another program; beside a view it may share that view's memory.
-        only_values = self._form.device is not CPU or not self._are_alone()
+        only_values = self._compiled.device is not CPU or not self._are_alone()
         for index, key in enumerate(launch.keys):
             span = launch.span(index)
             slots = [self._slot(index, leaf) for leaf in range(span.start, span.stop)]
@@ -191,7 +191,7 @@ class Prepared:
 
         Arrays that are no views share memory only with themselves.
         """
-        launch = self._form.launch
+        launch = self._compiled.launch
         return not launch.executable.may_share or all(a is None or a._alone is not None for a in launch.arrays)
 
     def _forget_slots(self) -> None:
@@ -203,8 +203,8 @@ class Prepared:
         self._searched, self._slots, self._writers, self._numbers, self._put = False, [], {}, {}, None
 
     def _slot(self, index: int, leaf: int) -> Slot | None:
-        launch = self._form.launch
-        start, size = self._form.offsets.get(leaf, -1), len(launch.parts[leaf])
+        launch = self._compiled.launch
+        start, size = self._compiled.offsets.get(leaf, -1), len(launch.parts[leaf])
         if start < 0 or leaf in self.settled or self._races_with(leaf) is not None or self._gathers_with(leaf):
             return None
         if launch.arrays[leaf] is None:
@@ -235,7 +235,7 @@ class Prepared:
 
     def _choose_again(self, may_gather: bool = True) -> None:
         launch, cotangents = self.launch, self.adjoint.cotangents if self.adjoint is not None else {}
-        self._take(launch, self._adjoint_of(launch, cotangents, may_gather), self._form.given)
+        self._take(launch, self._adjoint_of(launch, cotangents, may_gather), self._compiled.given)
 
     def check_races(self, leaf: int, parts: Sequence[bytes]) -> None:
         """Raise if threads may race when a value has been changed; `parts` are all leaves after the change."""
@@ -261,11 +261,11 @@ class Prepared:
 
     def _counter_of(self, leaf: int) -> int | None:
         """Return the position of an array's counter in the plan, None if the kernel does not write to the array."""
-        writes = [k for k in self.executable.writes if self._form.launch.arrays[k] is not None]
+        writes = [k for k in self.executable.writes if self._compiled.launch.arrays[k] is not None]
         return writes.index(leaf) if leaf in writes else None
 
     def watch(self, user: Any) -> None:
-        """Notify an object that has a plan when this launch gets another form."""
+        """Notify an object that has a plan when this launch gets another compiled."""
         self._users = [weakref.ref(living) for living in (*self._living(), user)]
 
     def watched(self, stamp: Stamp) -> Stamp:
@@ -289,7 +289,7 @@ class Prepared:
             for user in self._living():
                 user.plan.wait_idle()
 
-    def _when_idle(self, effects: Iterator[object], members: Sequence[Prepared] = ()) -> None:
+    def _when_idle(self, effects: Iterator[object], members: Sequence[LaunchRecord] = ()) -> None:
         """Run an iterator, of functions in C alone, while no call is in progress that reads the blocks."""
         while True:
             for member in members or (self,):
@@ -309,7 +309,8 @@ class Prepared:
         """Run once from Python: on the tape, in a sequence, on a stream, or at once."""
         stream = self.stream if stream is None else stream
         if self._is_packed(stream):
-            submit(Packed(self._form, self.operation), stream)
+            _ = self.launch  # packs the parameters that were changed in the block alone
+            submit(self._compiled, stream)
             return
         self.check_alive()
         if self.adjoint is None:
@@ -324,8 +325,8 @@ class Prepared:
 
     def _is_packed(self, stream: Any) -> bool:
         """Return whether a GPU takes the block as it is: a tape, a sequence or a graph keeps a launch of its own."""
-        device = self._form.device
-        if device is CPU or not self._form.block or device.is_capturing:
+        device = self._compiled.device
+        if device is CPU or not self._compiled.block or device.is_capturing:
             return False
         return isinstance(stream, (Stream, NoneType)) and current.tape is None and current.recorder is None
 
@@ -345,10 +346,10 @@ class Prepared:
             self._renew()
             self._wait_idle()
             self.kept.clear()
-            form = self._form
-            form.launch = self.launch.copy()
-            form.launch.arrays = [None] * len(form.launch.arrays)
-            form.adjoint, form.given, form.steps, form.block = None, [], None, bytearray()
+            compiled = self._compiled
+            compiled.launch = self.launch.copy()
+            compiled.launch.arrays = [None] * len(compiled.launch.arrays)
+            compiled.adjoint, compiled.given, compiled.native, compiled.block = None, [], None, bytearray()
 
     # -- changes -----------------------------------------------------------------------------------------------------
 
@@ -402,7 +403,7 @@ class Prepared:
         if put is None:
             return False
         if writer is not None:
-            made = writer.packed(value, self._form.block, self._form.launch.arrays)
+            made = writer.packed(value, self._compiled.block, self._compiled.launch.arrays)
             if made is None:
                 return False
             self._wait_idle()
@@ -459,8 +460,8 @@ class Prepared:
                 return
             packed, held = parts[0], leaves[0]
         # Another type takes another program, and an adjoint's arrays have gradients: both are a change of the whole
-        # form.
-        if key != launch.keys[index] or self.adjoint is not None or not self._form.block:
+        # compiled.
+        if key != launch.keys[index] or self.adjoint is not None or not self._compiled.block:
             self.change({index: (key, [packed], [held])}, {})
             return
         counter = self._counter_of(leaf)
@@ -476,13 +477,13 @@ class Prepared:
         parts = [*launch.parts[:leaf], packed, *launch.parts[leaf + 1 :]]
         arrays = [*launch.arrays[:leaf], held, *launch.arrays[leaf + 1 :]]
         check_fit(launch.kernel, launch.executable, launch.grid, parts, arrays)
-        form = self._form
-        block, offset = form.block, form.offsets[leaf]
+        compiled = self._compiled
+        block, offset = compiled.block, compiled.offsets[leaf]
         behind = offset + len(packed)
-        if form.device is not CPU:
+        if compiled.device is not CPU:
             # On a GPU the addresses may select another variant of the program, which the plan does not have.
             arguments = arguments_of(block[:offset] + packed + block[behind:])
-            if self.executable.chosen(arguments) is not form.program:
+            if self.executable.chosen(arguments) is not compiled.program:
                 self.change({index: (key, [packed], [held])}, {})
                 return
         counters, address = self.plan.counters, ctypes.addressof(held._memory.counter)
@@ -555,7 +556,7 @@ class Prepared:
 
     def _write(self, leaf: int, packed: bytes) -> None:
         """Change a value in the block, and in those of all members that share it."""
-        goals: list[Any] = [self._form.launch.parts]
+        goals: list[Any] = [self._compiled.launch.parts]
         places: list[Any] = [leaf]
         members = self.family or (self,)
         parts = [*self.launch.parts[:leaf], packed, *self.launch.parts[leaf + 1 :]]
@@ -569,9 +570,9 @@ class Prepared:
         for member in members:
             member._wait_idle()
             member._renew()
-            offset = member._form.offsets.get(leaf)
+            offset = member._compiled.offsets.get(leaf)
             if offset is not None:
-                goals.append(member._form.block)
+                goals.append(member._compiled.block)
                 places.append(slice(offset, offset + len(packed)))
         # All in one call: an interrupt, and a replay by another thread, comes between two calls.
         self._when_idle(map(operator.setitem, goals, places, repeat(packed)), members)
@@ -598,18 +599,18 @@ class Prepared:
         if self.fixed:
             raise _fixed()
         launch = self.launch.changed(forward)
-        merged = [given.get(i, old) for i, old in enumerate(self._form.given)]
+        merged = [given.get(i, old) for i, old in enumerate(self._compiled.given)]
         adjoint = None
         if self.adjoint is not None:
             checked = [None if ct is None else cotangent(launch, i, ct) for i, ct in enumerate(merged)]
-            cotangents, before = with_default_gradients(launch, checked), self._form.launch.merged
+            cotangents, before = with_default_gradients(launch, checked), self._compiled.launch.merged
             # All leaves of one array share a cotangent, which is listed under the first of them.
             wanted = [i for i in range(len(merged)) if before.get(i, i) in self.adjoint.cotangents]
             check_not_lost(launch, wanted, cotangents)
             adjoint = self._adjoint_of(launch, cotangents)
         self._take(launch, adjoint, merged)
 
-    def join(self, family: list[Prepared]) -> None:
+    def join(self, family: list[LaunchRecord]) -> None:
         """Change parameters by value together with others."""
         self.family = family
         self._forget_slots()
@@ -626,7 +627,7 @@ class Prepared:
             raise _fixed()
         launch = self.launch.changed(dim=dim)
         adjoint = None if self.adjoint is None else self._adjoint_of(launch, self.adjoint.cotangents)
-        self._take(launch, adjoint, self._form.given)
+        self._take(launch, adjoint, self._compiled.given)
 
     def _adjoint_of(
         self, launch: PackedLaunch, cotangents: dict[int, array] | Any, may_gather: bool = True
@@ -636,14 +637,14 @@ class Prepared:
 
     def _take(self, launch: PackedLaunch, adjoint: AdjointLaunch | None, given: list[array | None]) -> None:
         # The built-in stays the one it is, so what it points to has to be changed in place: a new plan for a new call.
-        form = Form(launch, adjoint, given, 0 if self.stream is None else STREAM)
+        compiled = CompiledLaunch(launch, adjoint, given, 0 if self.stream is None else STREAM)
         self._wait_idle()
         self._forget_slots()
         self._tell_users()
         # Whoever compares the stamp meanwhile finds it changed, before and after the exchange.
         self._renew()
         self.plan.flag(STALE)
-        self._form = form
+        self._compiled = compiled
         self._renew()
         self._complete()
         self._tell_users()  # those too that another thread has brought up to date meanwhile
@@ -656,10 +657,10 @@ class Prepared:
 
     def _complete(self) -> None:
         """Make the plan that of the present form, also after an interrupt has prevented it."""
-        if self.plan is self._form.plan:
+        if self.plan is self._compiled.plan:
             self.plan.renew()
         else:
-            self.plan.become(self._form.plan)
+            self.plan.become(self._compiled.plan)
 
 
 def _fixed() -> LaunchError:
