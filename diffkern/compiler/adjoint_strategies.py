@@ -35,7 +35,7 @@ def sorted_sums_of(
     launches, and a sorted sum rounds in its own way.
     """
     simt = target_named(variant.target, variant.compiler).simt
-    if variant.is_debug or variant.deterministic or variant.accumulate != "plain" or simt:
+    if variant.is_debug or variant.deterministic or variant.form.accumulate != "plain" or simt:
         return ()
     # Parameters come in this order: those of the primal, saved values, cotangents.
     own = len(adjoint.fn.params) - len(adjoint.saved) - len(adjoint.cotangents)
@@ -63,7 +63,7 @@ def may_gather(variant: Variant) -> bool:
     updates of one element by all threads cost more than recomputation.
     """
     # Checked programs and those with another way of accumulating stay as the user's kernel implies.
-    if variant.is_debug or variant.accumulate != "plain":
+    if variant.is_debug or variant.form.accumulate != "plain":
         return False
     return bool(variant.options.fast_math) or target_named(variant.target, variant.compiler).simt
 
@@ -77,7 +77,8 @@ def may_be_joined(variant: Variant) -> bool:
     """Return whether sequences may ask for a program that runs the primal of the launch as well as the adjoint."""
     # There are joint programs only for the plain case: without checks, and with cotangents that may be taken and summed
     # in any order.
-    if variant.is_debug or variant.deterministic or variant.preserve_cotangents or variant.accumulate != "plain":
+    form = variant.form
+    if variant.is_debug or variant.deterministic or form.preserve_cotangents or form.accumulate != "plain":
         return False
     return not target_named(variant.target, variant.compiler).simt
 

@@ -133,7 +133,7 @@ class Compilation:
             return writing_log(self.primal) if written else counting_calls(self.primal)
         # The log's layout follows from what the adjoint reads, so the adjoint is made here as well.
         found, _ = log_values(self.primal, active, self.variant, self._slots, self._context)
-        return found.writing() if written else found.counting(stamped=self.variant.stamped)[0]
+        return found.writing() if written else found.counting(stamped=self.variant.form.stamped)[0]
 
     @cached_property
     def derivative(self) -> Derivative:
@@ -160,13 +160,13 @@ class Compilation:
         if self.log.calls is None:
             # A program that counts the entries runs before the launch. What it relies on and cannot prove, the run time
             # checks, as it does for the adjoint.
-            _, unproved = found.counting(stamped=self.variant.stamped)
+            _, unproved = found.counting(stamped=self.variant.form.stamped)
             swept = replace(swept, disjoint=[*swept.disjoint, *unproved])
         return finish(swept, self.variant, self._context)
 
     def _differentiated(self, fn: Function) -> Derivative:
         # A joint program computes the primal's values itself, so its loops are unrolled further.
-        prepared = prepare(fn, self._context, joint=self.variant.joint)
+        prepared = prepare(fn, self._context, joint=self.variant.form.joint)
         return differentiate(prepared, self.variant.active or (), self.variant, self._slots, self._context)
 
     @cached_property

@@ -165,7 +165,7 @@ def _sweep(
     # In the order of the parameters: cotangents get their positions by it.
     chosen = sorted(k for k in active if is_differentiable(fn.params[k].type))
     normalise_map = partial(run, passes.NORMALISE_MAP)
-    return reverse(fn, chosen, budget, normalise_map, logged or {}, stamped=variant.stamped).tidied()
+    return reverse(fn, chosen, budget, normalise_map, logged or {}, stamped=variant.form.stamped).tidied()
 
 
 def finish(
@@ -180,11 +180,11 @@ def finish(
     work = other = None
     # A program that gathers was asked for by name. Else it is only tried on a copy, to tell the run time whether it
     # pays.
-    if variant.gathers:
+    if variant.form.gathers:
         adjoint = gathering(adjoint, variant, context)
     elif primal is not None and may_gather(variant):
         other = gathered(copied(adjoint))
-    if primal is not None and variant.joint:
+    if primal is not None and variant.form.joint:
         adjoint = joined(primal, adjoint)
         run(passes.JOIN, context.done("join", ADJOINT, adjoint.fn), context)
     elif primal is not None and may_be_joined(variant):
@@ -211,11 +211,11 @@ def finalize(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
     target = target_named(variant.target, variant.compiler)
     # A caller that keeps its cotangents must not find those that the adjoint has taken reset to zero.
-    if variant.preserve_cotangents:
+    if variant.form.preserve_cotangents:
         keep_taken(d.fn)
-    if variant.accumulate == "sorted":
+    if variant.form.accumulate == "sorted":
         conflicts = store_contributions(d.fn, d.buffers, d.conflicts)
     else:
-        conflicts = target.finalize(d.fn, d.buffers, d.conflicts, variant.accumulate)
+        conflicts = target.finalize(d.fn, d.buffers, d.conflicts, variant.form.accumulate)
     context.done("accumulations", PROGRAM, d.fn)
     return replace(d, conflicts=conflicts)

@@ -23,7 +23,7 @@ from diffkern.cache.key import key
 from diffkern.cache.manifest import Entry
 from diffkern.cache.store import Store
 from diffkern.compiler.stores import current_store, shipped_stores
-from diffkern.contracts.options import FORWARD, JvpLayer, Variant
+from diffkern.contracts.options import ATOMIC, FORWARD, JvpLayer, Variant
 from diffkern.contracts.platforms import HOST, LINKER, LLVM, NATIVE, native_fields, platform_named, runnable
 from diffkern.errors import CompileError
 from diffkern.ir.structs import Argument, declared
@@ -119,7 +119,7 @@ class Specialization:
 
     def with_atomics(self) -> Specialization:
         """Return the adjoint that adds to cotangents atomically wherever threads of any launch may race."""
-        return self.with_variant(accumulate="atomic")
+        return self.with_variant(form=ATOMIC)
 
     def for_arrays_apart(self) -> Specialization:
         """Return the program for launches on a GPU in which no array that is written overlaps another one.
@@ -132,7 +132,7 @@ class Specialization:
         """Return everything that determines the code besides the target, in a fixed order."""
         from diffkern.frontend.syntax.canonical import meaning_of, positions
 
-        active, accumulate = self.variant.active, self.variant.accumulate
+        active, accumulate = self.variant.active, self.variant.form.accumulate
         direction = "forward" if active is None else f"adjoint {sorted(active)} {accumulate}"
         fields = [("types", ", ".join(map(str, self.types)).encode()), ("direction", direction.encode())]
         fields.append(("options", self.variant.key()))
@@ -190,10 +190,10 @@ class Specialization:
         """Return its title, with what distinguishes it from the other programs of the kernel for the target."""
         more = [", arrays may overlap"] if platform_named(target).tells_overlaps and self.variant.may_alias else []
         more += [f", log {self.variant.log}"] if self.variant.log else []
-        more += [_ACCUMULATING[self.variant.accumulate]]
-        more += [", sums gathered"] if self.variant.gathers else []
-        more += [", with the launch"] if self.variant.joint else []
-        more += [", cotangents kept"] if self.variant.preserve_cotangents else []
+        more += [_ACCUMULATING[self.variant.form.accumulate]]
+        more += [", sums gathered"] if self.variant.form.gathers else []
+        more += [", with the launch"] if self.variant.form.joint else []
+        more += [", cotangents kept"] if self.variant.form.preserve_cotangents else []
         return self.title + "".join(more)
 
 

@@ -332,8 +332,8 @@ class Variant:
         ``"release"``, or the checks that it makes while it runs.
     active
         None for the forward; else the parameters to differentiate for.
-    accumulate, joint, preserve_cotangents, gathers, stamped
-        The form of an adjoint, as in :class:`AdjointForm`.
+    form
+        The choice among the adjoints for these parameters, of which a program with a log only has ``stamped``.
     block_dim
         Threads of a block, as far as the program depends on them; by default the kernel's option.
     library
@@ -369,7 +369,7 @@ class Variant:
     target: str = field(default=NATIVE, metadata=_ELSEWHERE)
     mode: Mode = "release"
     active: frozenset[int] | None = None
-    accumulate: Accumulate = "plain"
+    form: AdjointForm = PLAIN
     block_dim: int | None = None
     library: Literal["wanted", "required"] | None = None
     may_alias: bool = True
@@ -383,10 +383,6 @@ class Variant:
     deterministic: bool = False
     fuse_fp: bool = True
     axes: int = 0
-    joint: bool = False
-    preserve_cotangents: bool = False
-    gathers: bool = False
-    stamped: bool = False
 
     def __post_init__(self) -> None:
         # Set here rather than as a default, so that equal programs have equal keys however the number was given.
@@ -401,7 +397,7 @@ class Variant:
     @property
     def as_lowered(self) -> Variant:
         """The program whose lowering is that of all of its form: the plain forward."""
-        return replace(self, active=None, log=None, log_for=None, **PLAIN._asdict())
+        return replace(self, active=None, log=None, log_for=None, form=PLAIN)
 
     def key(self) -> bytes:
         """Return what of it has a say in the code as text for a cache's key: all fields that do not stand elsewhere."""

@@ -419,7 +419,7 @@ class Kernel(Inspection, ByPath, KnownToNumba):
                 if refused is not None:
                     raise copy(refused)
                 types = self._checked_types(keys)
-                variant = replace(generation.variant, active=active, merged=merged, **form._asdict())
+                variant = replace(generation.variant, active=active, merged=merged, form=form)
                 try:
                     found = self._load(generation, variant, keys, threads, types)
                 except AutodiffError as error:
@@ -452,7 +452,8 @@ class Kernel(Inspection, ByPath, KnownToNumba):
             found = self._known(generation, generation.logged, key, threads)
             if found is None:
                 wanted = None if active is None else frozenset(active)
-                variant = replace(generation.variant, log=log, log_for=wanted, merged=merged, stamped=stamped)
+                form = PLAIN._replace(stamped=stamped)
+                variant = replace(generation.variant, log=log, log_for=wanted, merged=merged, form=form)
                 found = self._load(generation, variant, keys, threads, self._checked_types(keys))
                 self._keep(generation, generation.logged, key, threads, found)
             return found

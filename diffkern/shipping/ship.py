@@ -22,6 +22,7 @@ from diffkern.cache.place import UnsafeError
 from diffkern.cache.store import Store, absolute
 from diffkern.compiler.specialize import Specialization, runnable_targets
 from diffkern.compiler.stores import add_directory
+from diffkern.contracts.options import GATHERING, SORTED
 from diffkern.contracts.platforms import platform_named
 from diffkern.errors import CompileError, KernelError
 from diffkern.ir.structs import leaves
@@ -142,8 +143,8 @@ def _variants(wanted: Specialization, target: str, programs: Programs) -> list[S
     compilation = wanted.compilation(target)
     adjoint = compilation.adjoint
     sums = compilation.log is None and not isinstance(adjoint.sums, Unsorted) and adjoint.sums
-    more = [one.with_variant(gathers=True) for one in found] if adjoint.gather is not None else []
-    more += [wanted.with_variant(accumulate="sorted")] if sums else []
+    more = [one.with_variant(form=GATHERING) for one in found] if adjoint.gather is not None else []
+    more += [wanted.with_variant(form=SORTED)] if sums else []
     return [*found, *(one.with_atomics() for one in found), *more]
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts
@@ -19,7 +19,7 @@ from diffkern.cache.store import Store
 from diffkern.compiler.specialize import Specialization, artifact_key, is_for_this_machine, load_entry, load_stored
 from diffkern.compiler.stores import current_store
 from diffkern.contracts.manifest import Log, Manifest
-from diffkern.contracts.options import AdjointForm
+from diffkern.contracts.options import ATOMIC, PLAIN, AdjointForm
 from diffkern.contracts.platforms import NATIVE
 from diffkern.errors import KernelError, LaunchError
 from diffkern.interop.jax import cuda
@@ -158,21 +158,21 @@ def logged(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], log: Log) -
 def reverse(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], active: frozenset[int], axes: int) -> Programs:
     """Return the adjoint programs for active parameters and launches of so many axes; like :func:`forward`."""
 
-    def made(accumulate: Literal["plain", "atomic"]) -> Program:
-        code = kernel.adjoint(keys, active, AdjointForm(accumulate), of=of)
-        return _program(code, _meant(kernel, of, keys).with_variant(active=active, accumulate=accumulate))
+    def made(form: AdjointForm) -> Program:
+        code = kernel.adjoint(keys, active, form, of=of)
+        return _program(code, _meant(kernel, of, keys).with_variant(active=active, form=form))
 
-    plain, gpu = made("plain"), cuda.present()
+    plain, gpu = made(PLAIN), cuda.present()
     found = Programs(plain, None, None)
     if found.derivative.log is None:
         found = replace(found, origin=Origin(kernel, of, keys, active))
     apart = plain.manifest.blockwise or not found.derivative.may_race(axes)
-    atomic = None if apart else made("atomic")
+    atomic = None if apart else made(ATOMIC)
     if gpu is None:
         return replace(found, atomic=atomic)
     # There it accumulates atomically wherever threads may race, so that only the axes of the launch matter.
-    how: Literal["plain", "atomic"] = "atomic" if axes > found.derivative.axes else "plain"
-    specialization = _meant(kernel, of, keys, gpu).with_variant(active=active, accumulate=how)
+    how = ATOMIC if axes > found.derivative.axes else PLAIN
+    specialization = _meant(kernel, of, keys, gpu).with_variant(active=active, form=how)
     return replace(found, atomic=atomic, on_gpu=_on_gpu(gpu, kernel, of, specialization))
 
 

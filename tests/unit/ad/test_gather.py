@@ -13,7 +13,7 @@ import diffkern as dk
 from diffkern.ad.gather import gathered
 from diffkern.compiler import passes, pipeline
 from diffkern.contracts.manifest import Gather, Monomial
-from diffkern.contracts.options import KernelOptions
+from diffkern.contracts.options import GATHERING, KernelOptions
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.passes import run
@@ -191,7 +191,7 @@ def test_where_programs_gather(target: str, fast_math: bool, gathers: bool):
 def test_products_keep_their_order_without_fast_math():
     def multiplications(fast_math: bool) -> int:
         options = KernelOptions(fast_math=fast_math)
-        variant = pipeline.Variant(target="sm_90", gathers=True, options=options)
+        variant = pipeline.Variant(target="sm_90", form=GATHERING, options=options)
         fn = pipeline.prepare(pipeline.lower_kernel(products, (LINE, INT32, LINE), variant))
         made = pipeline.differentiate(fn, (0, 2), variant).adjoint.fn
         assert not any(op.name == "accumulate" and op.attrs["mode"] == "atomic" for op in walk(made.body))

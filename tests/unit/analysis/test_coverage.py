@@ -9,7 +9,7 @@ import pytest
 import diffkern as dk
 from diffkern.analysis.coverage import added_once, keep_taken, overwritten_whole, store_sums, taken_once
 from diffkern.compiler.compilation import Compilation
-from diffkern.contracts.options import Variant
+from diffkern.contracts.options import AdjointForm, Variant
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Value, walk
 from diffkern.ir.printer import to_text
@@ -190,7 +190,7 @@ def updated(x: A1, y: A1):
 )
 @pytest.mark.parametrize("joint", [False, True])
 def test_taken_once(kernel, active, expected, joint):
-    variant = Variant(active=frozenset(active), joint=joint)
+    variant = Variant(active=frozenset(active), form=AdjointForm(joint=joint))
     compilation = Compilation(kernel.func, kernel.argument_types(), variant)
     fn = compilation.adjoint.fn
     assert {fn.params[k].name for k in taken_once(fn)} == expected
@@ -198,7 +198,9 @@ def test_taken_once(kernel, active, expected, joint):
     keep_taken(fn)
     assert stores - sum(op.name == "store" for op in walk(fn.body)) == len(expected)
     assert taken_once(fn) == {}
-    kept = Compilation(kernel.func, kernel.argument_types(), replace(variant, preserve_cotangents=True)).adjoint.fn
+    kept = Compilation(
+        kernel.func, kernel.argument_types(), replace(variant, form=variant.form._replace(preserve_cotangents=True))
+    ).adjoint.fn
     assert to_text(kept) == to_text(fn)
 
 

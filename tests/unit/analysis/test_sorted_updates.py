@@ -12,7 +12,7 @@ import diffkern as dk
 from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.compiler import pipeline
 from diffkern.contracts.manifest import Destination, SortedSum
-from diffkern.contracts.options import FORWARD, Variant
+from diffkern.contracts.options import ATOMIC, FORWARD, SORTED, Variant
 from diffkern.ir.nodes import walk
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, INT64, UINT8, Array, Type, Vec
 from diffkern.ir.verify import verify
@@ -165,14 +165,14 @@ def test_there_is_nothing_to_sort_where_threads_do_not_race() -> None:
     assert derivative(own, X, OUT).sums == ()
 
 
-@pytest.mark.parametrize("variant", [Variant(mode="debug"), Variant(accumulate="atomic"), Variant(target="sm_80")])
+@pytest.mark.parametrize("variant", [Variant(mode="debug"), Variant(form=ATOMIC), Variant(target="sm_80")])
 def test_other_programs_have_no_such_form(variant: Variant) -> None:
     assert derivative(one, X, AT, OUT, variant=variant).sums == ()
 
 
 def test_the_program_stores_the_contributions_of_a_thread_together() -> None:
-    made = derivative(of_table, POINTS, TABLE, OUT, variant=Variant(accumulate="sorted"))
-    done = pipeline.finalize(made, Variant(accumulate="sorted"))
+    made = derivative(of_table, POINTS, TABLE, OUT, variant=Variant(form=SORTED))
+    done = pipeline.finalize(made, Variant(form=SORTED))
     verify(done.fn)
     (buffer, _) = done.buffers
     names = [op.name for op in walk(done.fn.body) if op.operands[:1] == (buffer,) and op.name != "shape"]

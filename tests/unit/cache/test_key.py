@@ -21,7 +21,7 @@ from diffkern.cache.environment import compiler_digest, distribution_versions
 from diffkern.cache.key import key
 from diffkern.compiler import specialize
 from diffkern.compiler.specialize import Specialization
-from diffkern.contracts.options import KernelOptions, Variant
+from diffkern.contracts.options import ATOMIC, GATHERING, PLAIN, SORTED, AdjointForm, KernelOptions, Variant
 from diffkern.ir.types import FLOAT32, FLOAT64, Array
 from diffkern.process import wheels
 
@@ -192,7 +192,11 @@ def test_every_field_of_a_program_counts(monkeypatch):
         of(), of(tripled), of(types=(Array(FLOAT64, 1), Array(FLOAT32, 1))),
         of(types=(Array(FLOAT32, 1), Array(FLOAT64, 1))), of(types=(Array(FLOAT32, 1, "A"), Array(FLOAT32, 1))),
         of(active=frozenset()), of(active=frozenset({0})), of(active=frozenset({1})), of(active=both),
-        of(active=both, accumulate="atomic"),
+        *(of(active=both, form=form) for form in (
+            ATOMIC, GATHERING, SORTED, AdjointForm("stored"), *(PLAIN._replace(**{name: True}) for name in (
+                "joint", "preserve_cotangents", "stamped",
+            )),
+        )),
         *(of(options=KernelOptions(**one)) for one in (
             {"fast_math": True}, {"lineinfo": True}, {"stack_bytes": 64}, {"launch_bounds": 64},
             {"launch_bounds": (64, 2)}, {"block_dim": 64},

@@ -10,7 +10,7 @@ from passes_harness import D1, after, assert_same, lowered, names
 
 import diffkern as dk
 from diffkern.compiler.compilation import Compilation
-from diffkern.contracts.options import Variant
+from diffkern.contracts.options import AdjointForm, Variant
 from diffkern.ir.types import INT32, Array
 from diffkern.opt.unroll import unroll
 from diffkern.testing import gradcheck
@@ -149,7 +149,7 @@ def test_it_is_unrolled_for_programs_that_do_the_launch_as_well():
     types = dk.kernel(annotated(neighbours)).argument_types(*arrays())
     active = frozenset(range(3))
     for joint in (False, True):
-        made = Compilation(annotated(neighbours), types, Variant(active=active, joint=joint))
+        made = Compilation(annotated(neighbours), types, Variant(active=active, form=AdjointForm(joint=joint)))
         assert ("for" in names(made.adjoint.fn)) is not joint
 
 
