@@ -364,6 +364,19 @@ class Kernel(Inspection, ByPath, KnownToNumba):
                 self._keep(generation, generation.programs, keys, threads, found)
             return found
 
+    def check_types(self, keys: tuple[str, ...]) -> None:
+        """Raise unless arguments of these types may be passed; nothing is built.
+
+        Parameters
+        ----------
+        keys : tuple of str
+            Types of the arguments.
+        """
+        fitting = self._current.fitting
+        if keys not in fitting:
+            self._checked_types(keys)
+            fitting.add(keys)
+
     def _check_extents(self, keys: tuple[str, ...], program: Executable) -> None:
         """Refuse arrays whose extents the kernel reads and an int32 does not hold."""
         for p in program.manifest.params:

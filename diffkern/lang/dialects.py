@@ -118,6 +118,9 @@ class Dialect:
     cotangents_stay
         Whether an adjoint that is launched by hand leaves the gradients that it is given for outputs unchanged, where
         the kernel does not read the outputs; else they are set to zero where the kernel overwrites the outputs.
+    empty_launches_build
+        Whether a kernel is compiled for a launch without threads, whose errors are then found; else such a launch is
+        none.
     """
 
     name: str
@@ -143,6 +146,7 @@ class Dialect:
     first_axes: bool = False
     struct_defaults: bool = True
     cotangents_stay: bool = False
+    empty_launches_build: bool = True
 
 
 NATIVE: Final = Dialect("native")
@@ -172,6 +176,7 @@ WARP: Final = Dialect(
     first_axes=True,
     struct_defaults=False,
     cotangents_stay=True,
+    empty_launches_build=False,
 )
 """The dialect of ``import diffkern.warp as wp``."""
 

@@ -49,6 +49,126 @@ def test_launches_without_threads_take_none_for_arrays_that_are_accessed(dim: An
         wp.launch(copy, 1, inputs=[None], outputs=[None])
 
 
+def _launched(kernel: Any, dim: Any, args: list[Any], how: str) -> None:
+    """Launch in one of the ways that there are."""
+    if how == "plain":
+        wp.launch(kernel, dim, inputs=args)
+    elif how == "called":
+        kernel[dim](*args)
+    elif how == "blocks":
+        wp.launch(kernel, dim, inputs=args, block_dim=32)
+    elif how == "tiled":
+        wp.launch_tiled(kernel, dim=dim, inputs=args, block_dim=32)
+    elif how == "device":
+        wp.launch(kernel, dim, inputs=args, device="cpu")
+    elif how == "taped":
+        with wp.Tape():
+            wp.launch(kernel, dim, inputs=args)
+    else:
+        with wp.ScopedCapture() as capture:
+            wp.launch(kernel, dim, inputs=args)
+        wp.capture_launch(capture.graph)
+
+
+WAYS = ["plain", "called", "blocks", "tiled", "device", "taped", "captured"]
+NOTHING = [0, (0,), [2, 0], (0, 2**40), np.int64(0), np.array([3, 0])]
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize("dim", NOTHING, ids=repr)
+def test_kernels_are_not_compiled_for_launches_without_threads(dim: Any, how: str) -> None:
+    def wrong(x: wp.array(dtype=float)):  # type: ignore[valid-type]
+        x[wp.tid()] = there_is_no_such_name  # noqa: F821
+
+    kernel, x = wp.kernel(wrong), wp.ones(3, dtype=float)
+    for _ in range(2):
+        _launched(kernel, dim, [x], how)
+    assert not kernel.programs
+    assert x.numpy().tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(dk.KernelError, match="there_is_no_such_name"):
+        _launched(kernel, 1, [x], how)
+
+
+def test_kernels_of_the_native_dialect_are_compiled_for_them() -> None:
+    @dk.kernel
+    def wrong(x: dk.array[float]):
+        x[dk.tid()] = there_is_no_such_name  # noqa: F821
+
+    with pytest.raises(dk.KernelError, match="there_is_no_such_name"):
+        dk.launch(wrong, 0, [dk.ones(3, dtype=float)])
+
+
+@pytest.mark.parametrize("how", WAYS)
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        ([], "takes 2 arguments"),
+        ([wp.ones(3, dtype=float)], "takes 2 arguments"),
+        ([wp.ones(3, dtype=int), 1], "takes array1d<float32>, not array1d<int32>"),
+        ([wp.ones((3, 2), dtype=float), 1], "takes array1d<float32>, not array2d<float32>"),
+        ([wp.ones(3, dtype=float), "one"], "parameter 'n'"),
+        ([1.0, 1], "parameter 'x'"),
+    ],
+    ids=["none", "one", "dtype", "ndim", "text", "number"],
+)
+def test_arguments_of_launches_without_threads_fit(args: list[Any], message: str, how: str) -> None:
+    @wp.kernel
+    def shifted(x: wp.array[float], n: int):
+        x[wp.tid()] = float(n)
+
+    for _ in range(2):  # the second launch knows what the first one has found
+        with pytest.raises(dk.LaunchError, match=message):
+            _launched(shifted, 0, args, how)
+    assert not shifted.programs
+
+
+@pytest.mark.parametrize("how", ["plain", "called", "blocks", "device", "taped", "captured"])
+@pytest.mark.parametrize("dim", [(0, -1), (0,) * 5, 0.0, "0", (), (0, 2**62), False, None], ids=repr)
+def test_what_is_no_dimension_is_an_error_beside_an_extent_of_zero(dim: Any, how: str) -> None:
+    @wp.kernel
+    def shifted(x: wp.array[float]):
+        x[wp.tid()] = 2.0
+
+    with pytest.raises(dk.LaunchError, match=r"dim|extent"):
+        _launched(shifted, dim, [wp.ones(3, dtype=float)], how)
+
+
+def test_launches_without_threads_leave_gradients_as_they_are() -> None:
+    @wp.kernel
+    def power(x: wp.array[float], n: float, y: wp.array[float]):
+        i = wp.tid()
+        y[i] += wp.pow(x[i], n)
+
+    x = wp.array([1.0, 2.0, 3.0], dtype=float, requires_grad=True)
+    y = wp.zeros(3, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(power, 0, inputs=[x, 3.0], outputs=[y])
+        wp.launch(power, 3, inputs=[x, 2.0], outputs=[y])
+        wp.launch(power, 0, inputs=[x, 4.0], outputs=[y])
+    y.grad.fill_(1.0)
+    tape.backward()
+    assert y.numpy().tolist() == [1.0, 4.0, 9.0]
+    assert x.grad.numpy().tolist() == [2.0, 4.0, 6.0]
+
+
+def test_what_a_kernel_has_become_counts_for_launches_without_threads_too() -> None:
+    """A captured name that is bound again makes another program, whose launches with threads see it."""
+
+    def made(factor: float) -> Any:
+        @wp.kernel
+        def scaled(x: wp.array[float]):
+            x[wp.tid()] *= wp.static(factor)
+
+        return scaled
+
+    x = wp.ones(2, dtype=float)
+    for factor in (2.0, 3.0):
+        kernel = made(factor)
+        for dim in (0, 2, 0):
+            wp.launch(kernel, dim, inputs=[x])
+    assert x.numpy().tolist() == [6.0, 6.0]
+
+
 # -- operators ---------------------------------------------------------------------------------------------------------
 
 

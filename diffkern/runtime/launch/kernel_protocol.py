@@ -52,6 +52,10 @@ class KernelProtocol(Protocol):
         """Return the forward program for argument types, built if need be; without `block_dim` for the usual one."""
         ...
 
+    def check_types(self, keys: tuple[str, ...]) -> None:
+        """Raise unless arguments of these types may be passed; nothing is built."""
+        ...
+
     def logged(
         self,
         keys: tuple[str, ...],

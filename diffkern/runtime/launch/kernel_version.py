@@ -43,6 +43,8 @@ class KernelVersion:
         The errors of adjoints that cannot be made, by the same and the number of threads in a block.
     logged : dict
         Forward programs with a log, by those keys and the properties of the log.
+    fitting : set
+        Keys of argument types that were found to fit the parameters for launches that need no program.
     sized : dict
         Programs for exactly one number of threads in a block, where that is not the usual one.
     meaning
@@ -58,6 +60,7 @@ class KernelVersion:
     __slots__ = (
         "__weakref__",
         "adjoints",
+        "fitting",
         "function",
         "library",
         "logged",
@@ -80,6 +83,7 @@ class KernelVersion:
         self.refused: dict[tuple[AdjointKey, int], AutodiffError] = {}
         self.logged: dict[tuple[tuple[str, ...], str, tuple[int, ...] | None, Merged, bool], Executable] = {}
         self.sized: dict[tuple[object, int], Executable] = {}
+        self.fitting: set[tuple[str, ...]] = set()
         self.meaning: Any = None
         self.reads: Any = ()
         self.function: Callable[..., Any] | None = None

@@ -16,12 +16,13 @@ from diffkern.runtime.launch.launch_checks import check_writable, grid_of
 from diffkern.runtime.launch.nested_arrays import check_disjoint
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
 from diffkern.runtime.launch.resources import check_places
+from diffkern.runtime.launch.schedule import normalize_dim
 from diffkern.runtime.launch.shared_memory import check_shared
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.native.slow_path import slow_path_flags
 
-__all__ = ["run"]
+__all__ = ["passed_over", "run"]
 
 
 def run(
@@ -30,11 +31,17 @@ def run(
     """Launch with all arguments in one sequence, on a device if one was named."""
     # One word says whether anything in the process may want to see launches.
     if slow_path_flags.word[0]:
-        dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
+        if not passed_over(kernel, dim, args):
+            dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
         return
     programs = kernel.current().programs
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
-    executable = programs.get(keys) or kernel.forward(keys)
+    executable = programs.get(keys)
+    if executable is None:
+        if _is_none(kernel, dim):
+            kernel.check_types(keys)
+            return
+        executable = kernel.forward(keys)
     # Arguments on another device are an error, which the general path reports.
     if place is not None and (executable.device is not place or not executable.writes):
         dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
@@ -77,3 +84,26 @@ def run(
                 if held is not None:
                     held._memory.version -= 1
         raise
+
+
+def passed_over(kernel: KernelProtocol, dim: Any, args: Sequence[Any]) -> bool:
+    """Return whether a launch is none, by the kernel's dialect, because it has no threads.
+
+    Raises
+    ------
+    LaunchError
+        If it is none, and an argument does not fit its parameter.
+    """
+    if not _is_none(kernel, dim):
+        return False
+    kernel.check_types(bind(kernel.name, kernel.parameters, args)[0])
+    return True
+
+
+def _is_none(kernel: KernelProtocol, dim: Any) -> bool:
+    if kernel.dialect.empty_launches_build:
+        return False
+    try:
+        return 0 in normalize_dim(dim)
+    except ValueError:  # it is no dimension, which the launch reports
+        return False

@@ -11,7 +11,7 @@ from diffkern.errors import KernelError, LaunchError
 from diffkern.process.tracebacks import PASSED, brief, fail_launch, shorten
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol, check_kernel, refusal
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
-from diffkern.runtime.launch.plain_launch import run
+from diffkern.runtime.launch.plain_launch import passed_over, run
 from diffkern.runtime.launch.schedule import USUAL, Blocks
 from diffkern.runtime.memory.device import get_device
 from diffkern.runtime.records.record import Launch, launch_or_record
@@ -112,7 +112,9 @@ def launch(
             run(kernel, dim, args, record_tape, place)
         else:
             check_kernel(kernel)
-            dispatch(PackedLaunch(kernel, dim, args, place, _blocks(block_dim, max_blocks)), record_tape, stream)
+            blocks = _blocks(block_dim, max_blocks)
+            if not passed_over(kernel, dim, args):
+                dispatch(PackedLaunch(kernel, dim, args, place, blocks), record_tape, stream)
         return None
     except KernelError as error:
         shorten(error)
