@@ -2,8 +2,9 @@
 
 The result is computed in blocks of a few rows by two vectors of columns, which stay in registers while the loop runs
 over the inner index: for each of its values the vectors of a row of B are loaded once and multiplied by one element of
-A per row. Shapes are constants, so the remainders at the edges have code of their own, with shorter vectors. After Goto
-and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), without packing: a tile is in cache.
+A per row. Shapes are constants, so the remainders at the edges have code of their own: one shorter vector, or two that
+overlap. After Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), without packing: a
+tile is in cache.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class _Emitter:
         lanes = max(2, vector_bytes // dtype.itemsize)
         # 16 vector registers hold 6 x 2 results, 2 vectors of b and an element of a; 32 hold 12 x 2 and the rest.
         self.rows = 12 if vector_bytes == 64 else 6
-        self.columns = 2 * lanes
+        self.lanes, self.columns = lanes, 2 * lanes
 
     def emit(self, c: Any, a: Any, b: Any) -> None:
         s = self.shape
@@ -96,19 +97,26 @@ class _Emitter:
     def block(self, c: Any, a: Any, b: Any, i: Any, j: Any, height: int, width: int) -> None:
         """Emit one block of the result: the loop over the inner index with the results in registers."""
         builder, s = self.b, self.shape
+        width, parts = self.parts(width)
         vector = ir.VectorType(self.t, width) if width > 1 else self.t
-        places = [self.at(c, builder.add(builder.mul(self.row(i, r), i64(s.n)), j)) for r in range(height)]
-        # An accumulating product starts from the old result.
+        columns = [builder.add(j, i64(part), flags=("nuw", "nsw")) if part else j for part in parts]
+        places = [
+            self.at(c, builder.add(builder.mul(self.row(i, r), i64(s.n)), column))
+            for r in range(height)
+            for column in columns
+        ]
+        # An accumulating product starts from the old result; all of it is loaded before any is stored.
         start = [self.load(p, vector) if s.add else ir.Constant(vector, self.zeros(width)) for p in places]
         before, head = builder.block, builder.append_basic_block("inner")
         done = builder.append_basic_block("stored")
         builder.branch(head)
         builder.position_at_end(head)
         k = builder.phi(I64)
-        sums = [builder.phi(vector) for _ in range(height)]
-        row_of_b = self.load(self.at(b, builder.add(builder.mul(k, i64(s.n)), j)), vector)
+        sums = [builder.phi(vector) for _ in places]
+        first_of_row = builder.mul(k, i64(s.n))
+        row_of_b = [self.load(self.at(b, builder.add(first_of_row, column)), vector) for column in columns]
         results = []
-        for r, so_far in enumerate(sums):
+        for r in range(height):
             row = self.row(i, r)
             # A transposed factor is read along its columns; one element per row of the block either way.
             if s.trans_a:
@@ -116,8 +124,9 @@ class _Emitter:
             else:
                 place = builder.add(builder.mul(row, i64(s.k)), k)
             factor = self.spread(builder.load(self.at(a, place), typ=self.t), width)
-            product = builder.fmul(factor, row_of_b, flags=self.flags)
-            results.append(builder.fadd(so_far, product, flags=self.flags))
+            for so_far, part_of_b in zip(sums[r * len(parts) :], row_of_b, strict=False):
+                product = builder.fmul(factor, part_of_b, flags=self.flags)
+                results.append(builder.fadd(so_far, product, flags=self.flags))
         following = builder.add(k, i64(1), flags=("nuw", "nsw"))
         k.add_incoming(i64(0), before)
         k.add_incoming(following, head)
@@ -129,6 +138,14 @@ class _Emitter:
         for p, result in zip(places, results, strict=True):
             stored = builder.store(result, p)
             stored.align = self.itemsize
+
+    def parts(self, width: int) -> tuple[int, tuple[int, ...]]:
+        """Return the length of the vectors that hold a row of a block, and the column at which each of them begins."""
+        if self.lanes < width < self.columns:
+            # LLVM keeps a vector between one and two registers long as single numbers in a loop, which are too many.
+            # Columns that are in both vectors are computed twice, with the same result.
+            return self.lanes, (0, width - self.lanes)
+        return width, (0,)
 
     def row(self, i: Any, r: int) -> Any:
         return i if r == 0 else self.b.add(i, i64(r), flags=("nuw", "nsw"))
