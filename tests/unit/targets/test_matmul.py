@@ -23,9 +23,9 @@ _EACH = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p
 def shapes(lanes: int) -> list[Shape]:
     """Each width up to three vectors and more, with heights and inner sizes that leave remainders too."""
     sizes = [(width, 1 + 5 * width % 14, 1 + width % 3) for width in range(1, 3 * lanes + 2)]
-    return [Shape(m, n, k, trans_a=bool(n % 2), add=bool(n // 2 % 2)) for n, m, k in sizes] + [
-        Shape(m, n, k, trans_a=not n % 2, add=not n // 2 % 2) for n, m, k in sizes
-    ]
+    found = [Shape(m, n, k, trans_a=bool(n % 2), add=bool(n // 2 % 2)) for n, m, k in sizes]
+    # Those of two vectors that overlap in both ways.
+    return found + [Shape(m, n, k, trans_a=not n % 2, add=not n // 2 % 2) for n, m, k in sizes[lanes : 2 * lanes - 1]]
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
