@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import collections
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from diffkern.contracts.extents import several, whole_number
-from diffkern.errors import KernelError, LaunchError
+from diffkern.errors import KernelError, LaunchError, MisuseError
 from diffkern.process.tracebacks import PASSED, brief, fail_launch, shorten
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.given_cotangents import match_cotangents, with_default_gradients
+from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.operation import Copy, submit
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol, check_kernel, refusal
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
 from diffkern.runtime.launch.plain_launch import passed_over, run
 from diffkern.runtime.launch.schedule import USUAL, Blocks
-from diffkern.runtime.memory.device import get_device
-from diffkern.runtime.records.record import Launch, launch_or_record
+from diffkern.runtime.memory.device import Device, get_device
+from diffkern.runtime.memory.stream import Stream
+from diffkern.runtime.records.launch_record import LaunchRecord
+from diffkern.runtime.records.open_launch import OpenLaunch, is_open
+from diffkern.runtime.records.record import Launch
 
 __all__ = ["launch", "launch_tiled"]
 
@@ -94,7 +102,7 @@ def launch(
             _check_lists(kernel, adj_inputs, adj_outputs, "adj_inputs", "adj_outputs")
         if adjoint or record_cmd:
             check_kernel(kernel)
-            return launch_or_record(
+            return _launch_or_record(
                 kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
                 None if device is None else get_device(device),
                 USUAL if block_dim is None and max_blocks is _UNLIMITED else _blocks(block_dim, max_blocks),
@@ -221,3 +229,74 @@ def _blocks(block_dim: Any, max_blocks: Any) -> Blocks:
     if threads is not None and threads < 1:
         raise LaunchError(f"block_dim is a number from 1 to 1024, not {block_dim}", remedy="leave it out for 256")
     return Blocks(threads, most if most > 0 else None, tiled)
+
+
+def _launch_or_record(
+    kernel: KernelProtocol,
+    dim: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    adj_inputs: Sequence[Any],
+    adj_outputs: Sequence[Any],
+    adjoint: bool,
+    record_cmd: bool,
+    record_tape: bool,
+    stream: Stream | None,
+    place: Device | None = None,
+    blocks: Blocks = USUAL,
+) -> Launch | None:
+    """Run or record the less common kinds of a launch: adjoints and records."""
+    if stream is not None and not isinstance(stream, Stream):
+        raise MisuseError(
+            f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
+        )
+    # Arrays may still be None in a record that is completed by setting parameters.
+    if record_cmd and not adjoint and is_open(kernel, (*inputs, *outputs), blocks.block_dim):
+        made = OpenLaunch(kernel, place, blocks, False, (*inputs, *outputs), stream)
+        made.dim = several(dim)
+        return Launch._of(made)
+    packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, blocks)
+    if not adjoint:
+        if adj_inputs or adj_outputs:
+            raise LaunchError(
+                f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
+                remedy="add adjoint=True, or leave them out",
+            )
+        return Launch(_prepared(packed, (*inputs, *outputs), None, None, stream, record_tape))
+    given = match_cotangents(packed, len(inputs), len(outputs), adj_inputs, adj_outputs)
+    cotangents = with_default_gradients(packed, given)
+    if record_cmd:
+        operation = AdjointLaunch(packed, cotangents)
+        return Launch(_prepared(packed, (*inputs, *outputs), operation, given, stream, record_tape))
+    # Copies in their place are consumed instead, in a dialect whose users read these cotangents afterwards.
+    if kernel.dialect.cotangents_stay:
+        for index, ct in _left_alone(packed, given):
+            cotangents[index] = new(ct.shape, ct._element, False, ct._memory.device)
+            submit(Copy(cotangents[index], ct), stream)
+    AdjointLaunch(packed, cotangents, at_once=True).launch_by_hand(stream)
+    return None
+
+
+def _left_alone(packed: PackedLaunch, given: Sequence[array | None]) -> Iterator[tuple[int, array]]:
+    """Yield the given cotangents of arrays that a kernel writes and does not read, which nothing is added to."""
+    executable = packed.executable
+    shared = collections.Counter(ct._memory for ct in given if ct is not None)
+    for index in {*executable.writes} - {*executable.reads}:
+        ct = given[index]
+        if ct is not None and shared[ct._memory] == 1:
+            yield index, ct
+
+
+def _prepared(
+    packed: PackedLaunch,
+    args: Sequence[Any],
+    adjoint: AdjointLaunch | None,
+    given: Sequence[array | None] | None,
+    stream: Stream | None,
+    record_tape: bool,
+) -> LaunchRecord:
+    prepared = LaunchRecord(packed, adjoint, given, stream, record_tape)
+    for index, value in enumerate(args):
+        if packed.arrays[packed.span(index).start] is None:
+            prepared.keep(index, value)
+    return prepared

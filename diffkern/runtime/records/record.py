@@ -6,9 +6,8 @@ everything that can be checked is checked before it: when the record is made or 
 
 from __future__ import annotations
 
-import collections
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -21,23 +20,20 @@ from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.given_cotangents import (
     cotangent,
-    match_cotangents,
     values_by_leaf,
     with_default_gradients,
 )
-from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_protocols import ArrayC
-from diffkern.runtime.arrays.operation import Copy, submit
 from diffkern.runtime.launch.arguments import wrong_count
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol, check_kernel
-from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.schedule import USUAL, Blocks
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.records.launch_record import LaunchRecord, from_ctype
-from diffkern.runtime.records.open_launch import OpenLaunch, is_open
+from diffkern.runtime.records.open_launch import OpenLaunch
 
-__all__ = ["Launch", "launch_or_record"]
+__all__ = ["Launch"]
 
 
 @dataclass(frozen=True)
@@ -358,74 +354,3 @@ class Launch(Uncopied):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
-
-
-def launch_or_record(
-    kernel: KernelProtocol,
-    dim: Any,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
-    adj_inputs: Sequence[Any],
-    adj_outputs: Sequence[Any],
-    adjoint: bool,
-    record_cmd: bool,
-    record_tape: bool,
-    stream: Stream | None,
-    place: Device | None = None,
-    blocks: Blocks = USUAL,
-) -> Launch | None:
-    """Run or record the less common kinds of a launch: adjoints and records."""
-    if stream is not None and not isinstance(stream, Stream):
-        raise MisuseError(
-            f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
-        )
-    # Arrays may still be None in a record that is completed by setting parameters.
-    if record_cmd and not adjoint and is_open(kernel, (*inputs, *outputs), blocks.block_dim):
-        made = OpenLaunch(kernel, place, blocks, False, (*inputs, *outputs), stream)
-        made.dim = several(dim)
-        return Launch._of(made)
-    packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, blocks)
-    if not adjoint:
-        if adj_inputs or adj_outputs:
-            raise LaunchError(
-                f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
-                remedy="add adjoint=True, or leave them out",
-            )
-        return Launch(_prepared(packed, (*inputs, *outputs), None, None, stream, record_tape))
-    given = match_cotangents(packed, len(inputs), len(outputs), adj_inputs, adj_outputs)
-    cotangents = with_default_gradients(packed, given)
-    if record_cmd:
-        operation = AdjointLaunch(packed, cotangents)
-        return Launch(_prepared(packed, (*inputs, *outputs), operation, given, stream, record_tape))
-    # Copies in their place are consumed instead, in a dialect whose users read these cotangents afterwards.
-    if kernel.dialect.cotangents_stay:
-        for index, ct in _left_alone(packed, given):
-            cotangents[index] = new(ct.shape, ct._element, False, ct._memory.device)
-            submit(Copy(cotangents[index], ct), stream)
-    AdjointLaunch(packed, cotangents, at_once=True).launch_by_hand(stream)
-    return None
-
-
-def _left_alone(packed: PackedLaunch, given: Sequence[array | None]) -> Iterator[tuple[int, array]]:
-    """Yield the given cotangents of arrays that a kernel writes and does not read, which nothing is added to."""
-    executable = packed.executable
-    shared = collections.Counter(ct._memory for ct in given if ct is not None)
-    for index in {*executable.writes} - {*executable.reads}:
-        ct = given[index]
-        if ct is not None and shared[ct._memory] == 1:
-            yield index, ct
-
-
-def _prepared(
-    packed: PackedLaunch,
-    args: Sequence[Any],
-    adjoint: AdjointLaunch | None,
-    given: Sequence[array | None] | None,
-    stream: Stream | None,
-    record_tape: bool,
-) -> LaunchRecord:
-    prepared = LaunchRecord(packed, adjoint, given, stream, record_tape)
-    for index, value in enumerate(args):
-        if packed.arrays[packed.span(index).start] is None:
-            prepared.keep(index, value)
-    return prepared
