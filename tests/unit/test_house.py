@@ -105,7 +105,7 @@ FILES = {
                 write(key)
 
         def cases(op, name):
-            if op.name == "add" or op.name in ("load", "store"):
+            if op.name == "add" or op.name in ("load", "store") or op.name in CASTS or op.name in SUMS:
                 return 1
             if name != "mul" or op.name == "other":
                 return 2
@@ -162,7 +162,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> Package:
 @pytest.fixture(scope="module")
 def found(package: Package) -> dict[str, Measure]:
     starts = (Start("inputs", "launch", "inputs"), Start("loss", "Tape.backward", "loss"))
-    return {one.key: one for one in measures(package, OPERATIONS, starts)}
+    return {one.key: one for one in measures(package, OPERATIONS, starts, ["CASTS"])}
 
 
 def handed(package: Package, start: Start, with_objects: bool = False) -> set[str]:
@@ -239,6 +239,7 @@ def test_names(found: dict[str, Measure]) -> None:
     assert [place.split(maxsplit=1)[1] for place in found["tests"].places] == [
         "op.name == 'add'", "op.name in ('load', 'store')",
     ]  # fmt: skip
+    assert [place.split(maxsplit=1)[1] for place in found["tests-single"].places] == ["op.name in CASTS"]
     assert {place.split(maxsplit=1)[1] for place in found["tests-others"].places} == {"name != 'mul'", "'add' | 'mul'"}
 
 

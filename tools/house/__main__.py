@@ -8,6 +8,8 @@ offenders first. Everything is read from the sources with ``ast``; the names of 
 from __future__ import annotations
 
 import argparse
+import importlib
+import pkgutil
 import sys
 from pathlib import Path
 
@@ -29,6 +31,17 @@ def table(found: list[Measure]) -> str:
     return "\n".join(rows)
 
 
+def _singles() -> list[str]:
+    """Return the names of the sets of operations that hold one."""
+    import diffkern.ir.ops as folder
+
+    modules = [
+        importlib.import_module(f"{folder.__name__}.{one.name}") for one in pkgutil.iter_modules(folder.__path__)
+    ]
+    held = {name: value for module in modules for name, value in vars(module).items() if name.isupper()}
+    return [name for name, value in held.items() if isinstance(value, frozenset) and len(value) == 1]
+
+
 def main(argv: list[str] | None = None) -> int:
     """Print the table, or what a number of it comes from."""
     parser = argparse.ArgumentParser(prog="python tools/house", description=__doc__.partition("\n")[0])
@@ -38,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
 
     from diffkern.ir.ops.table import all_ops
 
-    found = measures(Package(TOOLS.parent / "diffkern"), all_ops())
+    found = measures(Package(TOOLS.parent / "diffkern"), all_ops(), singles=_singles())
     if options.list is None:
         print(table(found))
         return 0

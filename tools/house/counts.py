@@ -208,6 +208,17 @@ def operation_tests(package: Package, operations: Collection[str]) -> tuple[list
     return compared, others
 
 
+def single_tests(package: Package, singles: Collection[str]) -> list[str]:
+    """Return where an attribute ``name`` is compared with a set of the table that holds one operation."""
+    found = []
+    for module in _elsewhere(package):
+        for node in ast.walk(module.tree):
+            if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == "name":
+                if any(isinstance(side, ast.Name) and side.id in singles for side in node.comparators):
+                    found.append(f"{module.name}:{node.lineno}  {ast.unparse(node)[:70]}")
+    return found
+
+
 def _kind_of_test(node: ast.AST, operations: Collection[str]) -> str:
     if isinstance(node, ast.match_case):
         values = [inner.value for inner in ast.walk(node.pattern) if isinstance(inner, ast.MatchValue)]

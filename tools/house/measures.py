@@ -70,13 +70,18 @@ STARTS = (
 )
 
 
-def measures(package: Package, operations: Collection[str], starts: Collection[Start] = STARTS) -> list[Measure]:
-    """Return all measures, in the order of the table."""
+def measures(
+    package: Package,
+    operations: Collection[str],
+    starts: Collection[Start] = STARTS,
+    singles: Collection[str] = (),
+) -> list[Measure]:
+    """Return all measures, in the order of the table; `singles` are the names of sets that hold one operation."""
     return [
         *_of_values(package, starts),
         *_of_layout(package),
         *_of_files(package),
-        *_of_names(package, operations),
+        *_of_names(package, operations, singles),
         *_of_texts(package),
     ]
 
@@ -210,7 +215,7 @@ def _of_files(package: Package) -> Iterator[Measure]:
 # -- names and texts ---------------------------------------------------------------------------------------------------
 
 
-def _of_names(package: Package, operations: Collection[str]) -> Iterator[Measure]:
+def _of_names(package: Package, operations: Collection[str], singles: Collection[str]) -> Iterator[Measure]:
     hooks, shared = counts.hooks(package), counts.shared_class_names(package)
     yield Measure("hooks", "hooks: wiring while modules are imported", len(hooks), 2, None, hooks)
     yield Measure("classes", "names that several classes have", len(shared), 15, None, shared)
@@ -218,6 +223,8 @@ def _of_names(package: Package, operations: Collection[str]) -> Iterator[Measure
     yield Measure("sets", "literal collections of names of operations", len(sets), 20, None, sets)
     compared, others = counts.operation_tests(package, operations)
     yield Measure("tests", "comparisons of .name with names of operations", len(compared), 150, None, compared)
+    one = counts.single_tests(package, singles)
+    yield Measure("tests-single", "  and with sets of one operation", len(one), None, None, one)
     yield Measure("tests-others", "  and of variables, and cases of match", len(others), None, None, others)
 
 
