@@ -6,10 +6,10 @@ from typing import Any
 
 from diffkern.ir.nodes import Function
 from diffkern.targets import target_named
-from diffkern.targets.target import Compiled, Settings
+from diffkern.targets.target import CompiledKernel, Settings
 
 
-def compile_function(fn: Function, symbol: str, target: str = "native", **settings: Any) -> Compiled:
+def compile_function(fn: Function, symbol: str, target: str = "native", **settings: Any) -> CompiledKernel:
     """Compile a function for a target."""
     return target_named(target).compile(fn, symbol, Settings(**settings))
 

@@ -13,7 +13,7 @@ from diffkern.ir.ops.memory import ATOMICS, LOADS, STACK_READS, STACK_WRITES, ST
 from diffkern.ir.ops.row import Diff
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import is_differentiable
-from diffkern.ir.views import Access, Loop, Ruled, Slot, While, is_branch, loop
+from diffkern.ir.views import Access, Loop, Ruled, StackSlot, While, is_branch, loop
 
 
 class Activity:
@@ -60,10 +60,10 @@ class Activity:
             elif op.name == "ruled":
                 self._forward_ruled(Ruled(op))
             elif op.name in STACK_WRITES:
-                varied = (k for k, v in enumerate(Slot(op).values) if v in self.varied)
-                self._kept.update((Slot(op).stack, k) for k in varied)
+                varied = (k for k, v in enumerate(StackSlot(op).values) if v in self.varied)
+                self._kept.update((StackSlot(op).stack, k) for k in varied)
             elif op.name in STACK_READS:
-                if (Slot(op).stack, op.attrs["field"]) in self._kept:
+                if (StackSlot(op).stack, op.attrs["field"]) in self._kept:
                     self.varied.add(op.result)
             elif op.regions:
                 self._forward_loop(loop(op))

@@ -14,7 +14,7 @@ from dataclasses import replace
 from diffkern.ad.log_index import Logged, Numbered, Sites, ops_of_thread, thread_number
 from diffkern.ad.replay import Replay, ReplayContext, used_poisons
 from diffkern.analysis.blocks import is_simt
-from diffkern.analysis.dependence import LoadFact, Source, classify_loads
+from diffkern.analysis.dependence import LoadFact, LoadSource, classify_loads
 from diffkern.analysis.sums import used_values
 from diffkern.contracts.manifest import Log, Unproved
 from diffkern.errors import AutodiffError
@@ -142,14 +142,14 @@ class _Counting(Replay):
     def load(self, op: Op) -> None:
         fact = self.context.facts.get(op)
         # A value checked only at the launch, or raced for, is not certain before it.
-        own = fact is not None and not fact.checks and fact.source is not Source.RACING
-        known = fact is None or (own and (self.own or fact.source is Source.ENTRY))
+        own = fact is not None and not fact.checks and fact.source is not LoadSource.RACING
+        known = fact is None or (own and (self.own or fact.source is LoadSource.ENTRY))
         if known and not is_shared(Access(op).array.type):
             self.believed += [fact] if fact is not None else []
             Cloner.op(self, op)
             return
         error = AutodiffError(f"it depends on what the kernel writes to {Access(op).array.name}", loc=op.loc)
-        error.is_race = fact is not None and (fact.source is Source.RACING or bool(fact.checks))
+        error.is_race = fact is not None and (fact.source is LoadSource.RACING or bool(fact.checks))
         self.poisoned(op, error)
 
 

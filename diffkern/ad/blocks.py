@@ -38,7 +38,7 @@ __all__ = ["BlockMemory", "BlockPlan", "LoopMemory"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class OpPosition:
     """The position of an op in the structure of the program.
 
     Attributes
@@ -85,7 +85,7 @@ class BlockPlan:
     def __init__(self, fn: Function) -> None:
         self.uniform = uniform_values(fn)
         self.shared = [op for op in fn.body.ops if op.name in SHARED_ARRAYS]
-        self.place: dict[Op, Place] = {}
+        self.place: dict[Op, OpPosition] = {}
         self.loop_of: dict[Value, Op] = {}
         self.producer: dict[Value, Op] = {}
         self._visit(fn.body, None, None, (), False, ())
@@ -114,7 +114,7 @@ class BlockPlan:
             self.producer.update(dict.fromkeys(op.results, op))
             together = has_barrier(op)
             own = outer or (op if op.regions and not together else None)
-            self.place[op] = Place(len(self.place), scope, own, loops, branches, around)
+            self.place[op] = OpPosition(len(self.place), scope, own, loops, branches, around)
             for sub in op.regions:
                 self.loop_of.update(dict.fromkeys(sub.params, op))
                 if is_branch(op):

@@ -14,7 +14,7 @@ from diffkern.ir.nodes import Value
 from diffkern.ir.types import Array, Mat, Vec, value_type
 
 
-class Cotangents:
+class CotangentMap:
     """A map from primal values to the sum of their cotangents; a missing entry is exactly zero."""
 
     def __init__(self, builder: Builder) -> None:

@@ -22,7 +22,7 @@ from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.extrema import forward_extremum, given_tangent
 from diffkern.ad.memory import check_atomics
 from diffkern.ad.replay import refuse
-from diffkern.ad.rules.tangent import Along, Transpose, Transposes, tangent_rule
+from diffkern.ad.rules.tangent import TangentArguments, Transpose, Transposes, tangent_rule
 from diffkern.ad.singular import Guards, kept_zero
 from diffkern.ad.tiles import map_body
 from diffkern.errors import AutodiffError
@@ -36,7 +36,7 @@ from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, Mat, Scalar, Type, Vec, is_differentiable
-from diffkern.ir.views import Access, Ruled, Slot, While, loop
+from diffkern.ir.views import Access, Ruled, StackSlot, While, loop
 
 __all__ = ["Tools", "by_tangents", "forward_func", "with_tangents"]
 
@@ -250,7 +250,7 @@ class _Forward(Cloner):
             return kept_zero(self.b, op, tangent, contribution, again=True)
 
         invertible = not guarded and self.guards.divides_safely(op)
-        along = Along(
+        along = TangentArguments(
             op, self.values(op.operands), self.env[op.result], given, guard if guarded else None, invertible,
             steep=self.guards.steep_tangents(op), norm=self.guards.is_norm(op),
         )  # fmt: skip
@@ -400,14 +400,14 @@ class _Forward(Cloner):
         self.env[op.result] = self.b.one("stack_new", type=wider, hint=op.result.name)
 
     def stack_set(self, op: Op) -> None:
-        values = Slot(op).values
-        tangents = [self.tangent(values[k]) for k in self.fields[Slot(op).stack]]
+        values = StackSlot(op).values
+        tangents = [self.tangent(values[k]) for k in self.fields[StackSlot(op).stack]]
         self.b.op("stack_set", *self.values(op.operands), *tangents, **op.attrs)
 
     def stack_get(self, op: Op) -> None:
         super().op(op)
         if self.varies(op.result):
-            field = self.fields[Slot(op).stack][op.attrs["field"]]
+            field = self.fields[StackSlot(op).stack][op.attrs["field"]]
             self.found(op.result, self.b.one("stack_get", *self.values(op.operands), **{**op.attrs, "field": field}))
 
     # -- tiles and rules ---------------------------------------------------------------------------------------------

@@ -60,7 +60,7 @@ def gathered(adjoint: Adjoint) -> tuple[Adjoint, Gather] | None:
     threads = [op for op in fn.body.ops if op.name in THREAD_INDICES]
     if not threads:
         return None
-    return _Search(adjoint, threads[0].result).run()
+    return _GatherSearch(adjoint, threads[0].result).run()
 
 
 def gathering_pays(fn: Function, conflicts: Sequence[Conflict], adjoint: Adjoint) -> bool:
@@ -89,7 +89,7 @@ class _Goal:
     index: tuple[Value | int | None, ...]
 
 
-class _Search:
+class _GatherSearch:
     """The analysis of an adjoint, whose function is rewritten as loops that can gather are found."""
 
     def __init__(self, adjoint: Adjoint, thread: Value) -> None:
@@ -295,7 +295,7 @@ class _Search:
         examples = {goal: acc for acc, goal in reversed([*goals.items()])}
         behind = Region()
         rest = self.fn.body.ops[k + 1 :]
-        loop = _Sums(op, exchange.body)
+        loop = _GatheredSums(op, exchange.body)
         for goal, terms in sums.items():
             acc = examples[goal]
             # An accumulation behind the loop to the same element is merged as well: one update of memory instead of
@@ -339,7 +339,7 @@ class _Search:
         return place if isinstance(place, Value) else b.const(place, v.type)
 
 
-class _Sums:
+class _GatheredSums:
     """A loop that is extended by more sums."""
 
     def __init__(self, op: Op, more: Region) -> None:

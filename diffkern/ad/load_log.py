@@ -54,11 +54,11 @@ class Overwritten:
 
     def writing(self) -> Function:
         """Return a copy of the function that writes the values to a log, its last parameters."""
-        return _Writing(self.base, self.sites).function()
+        return _LoadWriting(self.base, self.sites).function()
 
     def reading(self) -> Reading:
         """Return the copy whose adjoint reads the values from a log, and which reports nothing."""
-        copy = _Reading(self.base, self.sites)
+        copy = _LoadReading(self.base, self.sites)
         return Reading(copy.function(), copy.logged, copy.origin)
 
     def counting(self, *, stamped: bool = False) -> tuple[Function, tuple[Unproved, ...]]:
@@ -157,13 +157,13 @@ def overwritten_values(base: Function, sweep: Callable[[Reading], Swept]) -> tup
         chosen.update(reading.origin[load] for load, _ in lost if load is not None)
 
 
-class _Writing(Logged):
+class _LoadWriting(Logged):
     def site(self, op: Op) -> None:
         super().site(op)
         self.write(self.env[op.result])
 
 
-class _Reading(Logged):
+class _LoadReading(Logged):
     def __init__(self, fn: Function, sites: Sites) -> None:
         super().__init__(fn, sites)
         self.logged: dict[Op, Value] = {}

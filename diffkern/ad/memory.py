@@ -8,7 +8,7 @@ from typing import TypeAlias
 from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.blocks import BlockMemory
 from diffkern.ad.replay import plain_form, reading
-from diffkern.analysis.dependence import LoadFact, Source
+from diffkern.analysis.dependence import LoadFact, LoadSource
 from diffkern.analysis.exclusive import Exclusive
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
@@ -64,7 +64,7 @@ def check_memory(
             continue
         array, fact = Access(op).array, facts.get(op)
         # A racing load is an error only if its value matters for a derivative.
-        if fact is not None and fact.source is Source.RACING and op.result in activity.useful:
+        if fact is not None and fact.source is LoadSource.RACING and op.result in activity.useful:
             line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc else ""
             error = AutodiffError(
                 f"{reading(op, fact)}, which another thread of the same launch may write{line}",
@@ -74,7 +74,7 @@ def check_memory(
             error.is_race = True
             raise error
         # A load that sees the entry contents only cannot see an active value stored by this kernel.
-        sees_stores = fact is None or fact.source is not Source.ENTRY
+        sees_stores = fact is None or fact.source is not LoadSource.ENTRY
         if array not in with_cotangents and sees_stores and hidden.through(op):
             raise AutodiffError(
                 f"{array.name} carries active values inside the kernel but has no gradient",

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from diffkern.analysis.dependence import LoadFact, Source
+from diffkern.analysis.dependence import LoadFact, LoadSource
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
@@ -122,15 +122,15 @@ class Replay(Cloner):
         # A logged value is right whatever the kernel writes, so it takes precedence.
         if op in self.context.logged:
             self.env[op.result] = self.value(self.context.logged[op])
-        elif fact is None or fact.source is Source.FINAL:
+        elif fact is None or fact.source is LoadSource.FINAL:
             super().op(op)
         # The array has been overwritten since; the value is read from the copy of its entry contents.
-        elif fact.source is Source.ENTRY:
+        elif fact.source is LoadSource.ENTRY:
             array = self.context.saved[Access(op).array]
             self.emit(op, (array, *self.values(Access(op).places)), ())
         else:
             self.poisoned(op, _lost_value(op, fact))
-            if op.name in ELEMENT_LOADS and fact.source is Source.UNKNOWN:
+            if op.name in ELEMENT_LOADS and fact.source is LoadSource.UNKNOWN:
                 self.context.lost[self.env[op.result]] = op
         # The load is right only if the launch passes checks; which of these loads survive is known after elimination.
         if fact is not None and (fact.checks or fact.unproved or fact.trusted) and op not in self.context.logged:
@@ -199,7 +199,7 @@ def reading(op: Op, fact: LoadFact) -> str:
 def _lost_value(op: Op, fact: LoadFact) -> AutodiffError:
     name = Access(op).array.name
     line = f" (line {fact.store.loc.line})" if fact.store is not None and fact.store.loc is not None else ""
-    if fact.source is Source.RACING:
+    if fact.source is LoadSource.RACING:
         what = reading(op, fact)
         error = AutodiffError(
             f"{what}, which another thread of the same launch may write{line}; the gradient needs the value",

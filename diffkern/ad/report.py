@@ -11,7 +11,7 @@ from diffkern.contracts.manifest import Conflict, Gather, Log, SortedSum
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import NEW_STACKS, STACK_READS
 from diffkern.ir.types import Stack
-from diffkern.ir.views import Slot
+from diffkern.ir.views import StackSlot
 
 _SYNCHRONISATION = {
     "none": "plain additions, no two threads race",
@@ -79,7 +79,7 @@ def _starts(fn: Function) -> dict[Value, Value]:
             inner = [one for sub in op.regions for one in walk(sub)]
             # The segment loop of _in_segments has two stacks: the inner one is created in it, the other one outside.
             (kept,) = (one.result for one in inner if one.name in NEW_STACKS)
-            used = {Slot(one).stack for one in inner if one.name in STACK_READS}
+            used = {StackSlot(one).stack for one in inner if one.name in STACK_READS}
             found.update((kept, other) for other in used - {kept})
     return found
 

@@ -21,7 +21,7 @@ from diffkern.ad.activity import Activity, HiddenPaths
 from diffkern.ad.adjoint import Swept
 from diffkern.ad.block_replay import BlockReplay, LiveReplay
 from diffkern.ad.blocks import BlockMemory, BlockPlan
-from diffkern.ad.cotangents import Cotangents, cotangent_type, ct_name, name_after
+from diffkern.ad.cotangents import CotangentMap, cotangent_type, ct_name, name_after
 from diffkern.ad.extrema import check_extremum, reverse_extremum
 from diffkern.ad.loop_shapes import LoopShape, for_shape, while_shape
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, loop_depth
@@ -242,7 +242,7 @@ class _Reverse:
         env: Env = dict(self.params)
         self.replay_scope(env, None)
         # The primal's values are all in env by now: the sweep below goes backwards and only reads them.
-        cts = Cotangents(self.b)
+        cts = CotangentMap(self.b)
         self.ops(self.fn.body.ops, env, cts, self.level)
         self.b.loc = self.fn.loc
         # Cotangents of arrays were accumulated where the loads are; those of by-value parameters are summed over
@@ -278,7 +278,7 @@ class _Reverse:
         """Return the adjoint of the function of a map: from parameters and cotangents of the yields to cotangents."""
         env: Env = dict(self.params)
         Replay(self.b, env, self.context).ops(self.fn.body.ops)
-        cts = Cotangents(self.b)
+        cts = CotangentMap(self.b)
         seeds = [Value(y.type, ct_name(y)) for y in self.fn.body.yields]
         for y, seed in zip(self.fn.body.yields, seeds, strict=True):
             # A yield that is not active would make its cotangent pass through nothing: its seed is dropped.
@@ -304,7 +304,7 @@ class _Reverse:
                 )
         env: Env = dict(self.params)
         Replay(self.b, env, self.context).ops(self.fn.body.ops)
-        cts, results = Cotangents(self.b), self.fn.body.yields
+        cts, results = CotangentMap(self.b), self.fn.body.yields
         seeds = []
         for k, y in enumerate(results):
             if is_differentiable(y.type):
@@ -320,14 +320,14 @@ class _Reverse:
 
     # -- regions -----------------------------------------------------------------------------------------------------
 
-    def ops(self, ops: Sequence[Op], env: Env, cts: Cotangents, level: int) -> None:
+    def ops(self, ops: Sequence[Op], env: Env, cts: CotangentMap, level: int) -> None:
         """Sweep backwards through ops whose primal values are in ``env``."""
         for op in reversed(ops):
             with self.b.at(op.loc):
                 self.op(op, env, cts, level)
 
-    def op(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
-        special: dict[str, Callable[[Op, Env, Cotangents], None]] = {
+    def op(self, op: Op, env: Env, cts: CotangentMap, level: int) -> None:
+        special: dict[str, Callable[[Op, Env, CotangentMap], None]] = {
             "load": self.load, "store": self.store, "atomic": self.atomic, "fetch": self.fetch,
             "tile_map": self.tile_map,
             "tile_sort": lambda op, env, cts: reverse_sort(self.b, op, env, cts, self.activity),
@@ -352,7 +352,7 @@ class _Reverse:
         elif lookup(op.name).diff is Diff.RULE:
             self.pure(op, env, cts)
 
-    def pure(self, op: Op, env: Env, cts: Cotangents) -> None:
+    def pure(self, op: Op, env: Env, cts: CotangentMap) -> None:
         ct = cts.take(op.result)
         if ct is None:
             return
@@ -381,7 +381,7 @@ class _Reverse:
                 name_after(contribution, v)
                 cts.add(v, contribution)
 
-    def ruled(self, call: Ruled, env: Env, cts: Cotangents) -> None:
+    def ruled(self, call: Ruled, env: Env, cts: CotangentMap) -> None:
         """Reverse a call of a func with a derivative, or a replay, of its own."""
         seeds = [cts.take(r) for r in call.op.results]
         if call.derivative is None:
@@ -408,7 +408,7 @@ class _Reverse:
         if self.memory is not None and self.memory.cotangents:
             self.b.op("barrier")
 
-    def load(self, op: Op, env: Env, cts: Cotangents) -> None:
+    def load(self, op: Op, env: Env, cts: CotangentMap) -> None:
         ct = cts.take(op.result)
         buffer = self.ct_params.get(Access(op).array)
         if ct is None or buffer is None:
@@ -418,7 +418,7 @@ class _Reverse:
         # analysis.
         self.b.op("accumulate", buffer, *index, ct, wrap=Access(op).wrap, mode="plain")
 
-    def fetch(self, op: Op, env: Env, cts: Cotangents) -> None:
+    def fetch(self, op: Op, env: Env, cts: CotangentMap) -> None:
         ct = cts.take(op.result)
         if ct is not None:
             _, address, index = (env[v] for v in op.operands)
@@ -426,7 +426,7 @@ class _Reverse:
             # address.
             self.b.op("deposit", address, index, ct)
 
-    def store(self, op: Op, env: Env, cts: Cotangents) -> None:
+    def store(self, op: Op, env: Env, cts: CotangentMap) -> None:
         """Take the element's cotangent and zero it: the store ended the life of the old content."""
         buffer = self.ct_params.get(Access(op).array)
         if buffer is None:
@@ -456,7 +456,7 @@ class _Reverse:
             zero = self.b.zero(value.type)
             self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)
 
-    def store_of_components(self, op: Op, parts: Mapping[Component, Value], env: Env, cts: Cotangents) -> None:
+    def store_of_components(self, op: Op, parts: Mapping[Component, Value], env: Env, cts: CotangentMap) -> None:
         """Take and zero the cotangents of the components that a store sets; those of the others stay in the buffer.
 
         They belong to the old content, which other threads may share: to take the whole cotangent and add the rest back
@@ -479,7 +479,7 @@ class _Reverse:
                 cts.add(value, component)
         self.b.op("store", buffer, *index, ct, wrap=Access(op).wrap)
 
-    def atomic(self, op: Op, env: Env, cts: Cotangents) -> None:
+    def atomic(self, op: Op, env: Env, cts: CotangentMap) -> None:
         buffer = self.ct_params.get(Access(op).array)
         # The returned value depends on the order of the threads, so a function of it is not a function of the inputs.
         if cts.take(op.result) is not None:
@@ -517,7 +517,7 @@ class _Reverse:
         ct = self.b.one("load", buffer, *index, wrap=wrap, hint=ct_name(value))
         cts.add(value, ct if kind == "add" else self.b.neg(ct))
 
-    def given(self, op: Op, env: Env, cts: Cotangents, buffer: Value, index: Sequence[Value]) -> None:
+    def given(self, op: Op, env: Env, cts: CotangentMap, buffer: Value, index: Sequence[Value]) -> None:
         """Pass the cotangent of the element's tangent to the tangent of an extremum's winner."""
         of, parts = self.extrema[op.attrs["pair"]], self.constructs[Access(op).value]
         check_extremum(of)
@@ -531,7 +531,7 @@ class _Reverse:
 
     # -- tiles -------------------------------------------------------------------------------------------------------
 
-    def tile_map(self, op: Op, env: Env, cts: Cotangents) -> None:
+    def tile_map(self, op: Op, env: Env, cts: CotangentMap) -> None:
         def reverse_body(fn: Function, active: list[int]) -> Region:
             normal = self.normalise_map(fn)
             if op.attrs.get("guarded"):
@@ -543,7 +543,7 @@ class _Reverse:
 
     # -- control flow ------------------------------------------------------------------------------------------------
 
-    def branch(self, op: Op, env: Env, cts: Cotangents, level: int) -> None:
+    def branch(self, op: Op, env: Env, cts: CotangentMap, level: int) -> None:
         seeds = [cts.take(r) for r in op.results]
         if all(s is None for s in seeds) and not stores_to(op, self.ct_params):
             if has_barrier(op):
@@ -568,7 +568,7 @@ class _Reverse:
         return any(s is not None for s in seeds) and not any(isinstance(v.type, Tile) for v in values)
 
     def unless_zero(
-        self, op: Op, seeds: Sequence[Value | None], cts: Cotangents, sweep: Callable[[Cotangents], None]
+        self, op: Op, seeds: Sequence[Value | None], cts: CotangentMap, sweep: Callable[[CotangentMap], None]
     ) -> None:
         """Sweep through a part, skipping it at run time if all its initial cotangents are exactly zero."""
         b = self.b
@@ -576,7 +576,7 @@ class _Reverse:
         zero = functools.reduce(lambda x, y: b.one("and", x, y), (b.one("eq", c, b.zero(c.type)) for c in parts))
         swept, left_out = Region(), Region()
         # A fresh map for the part: its sums must not be mixed with those around it, which exist in both arms.
-        inner = Cotangents(b)
+        inner = CotangentMap(b)
         with b.into(swept):
             sweep(inner)
             found = {v: inner.take(v) for v in inner.remaining()}
@@ -586,7 +586,7 @@ class _Reverse:
         for v, ct in zip(found, b.if_(zero, left_out, swept, [ct_name(v) for v in found]), strict=True):
             cts.add(v, ct)
 
-    def reverse_branch(self, op: Op, env: Env, cts: Cotangents, level: int, seeds: Sequence[Value | None]) -> None:
+    def reverse_branch(self, op: Op, env: Env, cts: CotangentMap, level: int, seeds: Sequence[Value | None]) -> None:
         """Sweep through a branch whose results have these cotangents."""
         # Each arm recomputes its own primal values first, and then sweeps back through them.
         built: list[tuple[Region, dict[Value, Value]]] = []
@@ -595,7 +595,7 @@ class _Reverse:
             with self.b.into(region):
                 inner_env = dict(env)
                 self.replay(inner_env).ops(sub.ops)
-                inner = Cotangents(self.b)
+                inner = CotangentMap(self.b)
                 for y, seed in zip(sub.yields, seeds, strict=True):
                     if seed is not None and self.activity.active(y):
                         inner.add(y, seed)
@@ -611,7 +611,7 @@ class _Reverse:
         for v, ct in zip(targets, results, strict=True):
             cts.add(v, ct)
 
-    def outgoing(self, region: Region, inner: Cotangents) -> dict[Value, Value]:
+    def outgoing(self, region: Region, inner: CotangentMap) -> dict[Value, Value]:
         """Return the cotangents that a region contributes to values from outside of it."""
         free = set(free_values(region))
         out = {}
@@ -622,7 +622,7 @@ class _Reverse:
                 out[v] = ct
         return out
 
-    def loop(self, op: Op, env: Env, cts: Cotangents, level: int, shape: LoopShape) -> None:
+    def loop(self, op: Op, env: Env, cts: CotangentMap, level: int, shape: LoopShape) -> None:
         seeds = [cts.take(r) for r in op.results]
         if all(s is None for s in seeds) and not stores_to(op, self.ct_params):
             if has_barrier(op):
@@ -634,7 +634,7 @@ class _Reverse:
             self.reverse_loop(op, env, cts, level, shape, seeds)
 
     def reverse_loop(
-        self, op: Op, env: Env, cts: Cotangents, level: int, shape: LoopShape, seeds: Sequence[Value | None]
+        self, op: Op, env: Env, cts: CotangentMap, level: int, shape: LoopShape, seeds: Sequence[Value | None]
     ) -> None:
         """Sweep through a loop whose results have these cotangents."""
         b, body = self.b, loop(op).body
@@ -665,7 +665,7 @@ class _Reverse:
                 self.replay(inner_env).ops(body.ops)
             else:
                 self.replay_scope(inner_env, op)
-            inner = Cotangents(b)
+            inner = CotangentMap(b)
             for v, so_far in zip(outside, carried[len(chain) :], strict=True):
                 if isinstance(v.type, Tile):  # the trips add to one tile, rather than each to a tile of zeros
                     inner.add(v, so_far)
@@ -695,7 +695,7 @@ class _Reverse:
             cts.add(v, ct)
 
     def carry_over(
-        self, shape: LoopShape, chain: list[int], outside: list[Value], inner: Cotangents, carried: Sequence[Value]
+        self, shape: LoopShape, chain: list[int], outside: list[Value], inner: CotangentMap, carried: Sequence[Value]
     ) -> tuple[Value, ...]:
         """Return the yields of the reversed loop: cotangents of the state before the iteration, and growing sums."""
         out = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from diffkern.ad.activity import Activity
-from diffkern.ad.cotangents import Cotangents, ct_name
+from diffkern.ad.cotangents import CotangentMap, ct_name
 from diffkern.ad.rules.tile import total
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
@@ -33,7 +33,7 @@ def map_body(body: Region) -> Function:
     return Function("map", params, cloner.b.region)
 
 
-def reverse_map(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, reverse_body: ReverseBody) -> None:
+def reverse_map(b: Builder, op: Op, env: Env, cts: CotangentMap, activity: Activity, reverse_body: ReverseBody) -> None:
     """Append the adjoint of a map."""
     seeds = [cts.take(r) for r in op.results]
     want = [activity.active(v) for v in op.operands]
@@ -60,7 +60,7 @@ def reverse_map(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activit
         cts.add(v, ct if isinstance(v.type, Tile) else total(b, ct))
 
 
-def reverse_sort(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity) -> None:
+def reverse_sort(b: Builder, op: Op, env: Env, cts: CotangentMap, activity: Activity) -> None:
     """Send the cotangents of sorted keys and values back to where each came from."""
     order = env[op.results[2]]
     for v, r in zip(op.operands, op.results, strict=False):
@@ -70,7 +70,7 @@ def reverse_sort(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activi
             cts.add(v, b.one("tile_scatter", ct, order))
 
 
-def reverse_extract(op: Op, env: Env, cts: Cotangents, activity: Activity) -> None:
+def reverse_extract(op: Op, env: Env, cts: CotangentMap, activity: Activity) -> None:
     """Add to one element of a tile's cotangent."""
     ct = cts.take(op.result)
     tile, threads = Part(op).tile, op.attrs.get("threads")
@@ -83,7 +83,7 @@ def reverse_extract(op: Op, env: Env, cts: Cotangents, activity: Activity) -> No
         cts.add_at(tile, [env[v] for v in Part(op).index], ct)
 
 
-def reverse_load(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, cotangents: Env) -> None:
+def reverse_load(b: Builder, op: Op, env: Env, cts: CotangentMap, activity: Activity, cotangents: Env) -> None:
     """Accumulate the cotangent of a tile that was loaded."""
     ct = cts.take(op.result)
     buffer = cotangents.get(Access(op).array)
@@ -92,7 +92,7 @@ def reverse_load(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activi
         b.op("tile_accumulate", buffer, *places, ct, mode="plain", **Access(op).along)
 
 
-def reverse_store(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, cotangents: Env) -> None:
+def reverse_store(b: Builder, op: Op, env: Env, cts: CotangentMap, activity: Activity, cotangents: Env) -> None:
     """Take the cotangents of the elements and zero them."""
     buffer, value = cotangents.get(Access(op).array), Access(op).value
     if buffer is None:
@@ -104,7 +104,7 @@ def reverse_store(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activ
     b.op("tile_store", buffer, *places, b.zero(value.type), **Access(op).along)
 
 
-def reverse_atomic(b: Builder, op: Op, env: Env, cts: Cotangents, activity: Activity, cotangents: Env) -> None:
+def reverse_atomic(b: Builder, op: Op, env: Env, cts: CotangentMap, activity: Activity, cotangents: Env) -> None:
     """Send the cotangents of the elements to what was added to them."""
     if cts.take(op.result) is not None:
         raise AutodiffError(

@@ -53,7 +53,7 @@ class Affine:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class IndexParts:
     """A decomposed index: coefficients of the thread index, invariant terms, and bounds of the remaining terms."""
 
     tids: Mapping[int, int]
@@ -82,7 +82,7 @@ class AffineForms:
                     self.loop_of[p] = op
         self._forms: dict[Value, Affine] = {}
         self._invariant: dict[Value, bool] = {}
-        self._parts: dict[Value, Parts | None] = {}
+        self._parts: dict[Value, IndexParts | None] = {}
 
     def of(self, v: Value) -> Affine:
         """Return the form of an integer value."""
@@ -91,13 +91,13 @@ class AffineForms:
             known = self._forms[v] = self._compute(v)
         return known
 
-    def parts(self, v: Value) -> Parts | None:
+    def parts(self, v: Value) -> IndexParts | None:
         """Return the parts of an index; None if a term varies in a way that has no known bounds."""
         if v not in self._parts:
             self._parts[v] = self._split(self.of(v))
         return self._parts[v]
 
-    def _split(self, form: Affine) -> Parts | None:
+    def _split(self, form: Affine) -> IndexParts | None:
         tids: dict[int, int] = {}
         invariant: dict[Term, int] = {}
         low = high = form.const
@@ -113,7 +113,7 @@ class AffineForms:
                 # A negative coefficient swaps the ends of the range.
                 low += min(c * bounds[0], c * bounds[1])
                 high += max(c * bounds[0], c * bounds[1])
-        return Parts(tids, invariant, low, high)
+        return IndexParts(tids, invariant, low, high)
 
     def _compute(self, v: Value) -> Affine:
         op = self.producer.get(v)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from diffkern.analysis.scopes import Scope, uniformity
+from diffkern.analysis.scopes import ThreadScope, uniformity
 from diffkern.errors import AutodiffError, KernelTypeError
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -185,4 +185,4 @@ def decided_for_all(op: Op, uniform: set[Value]) -> bool:
 
 def uniform_values(fn: Function) -> set[Value]:
     """Return the values that are the same for all threads of a block."""
-    return {*fn.params, *defined_in(fn.body)} - uniformity(fn, Scope.BLOCK).varying
+    return {*fn.params, *defined_in(fn.body)} - uniformity(fn, ThreadScope.BLOCK).varying

@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import AffineForms, enclosing_loops
-from diffkern.analysis.launch_forms import MINUS, Key, LaunchForms, Linear, Polynomial, number
+from diffkern.analysis.launch_forms import MINUS, Key, LaunchForms, LinearForm, Polynomial, number
 from diffkern.contracts import manifest
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import ACCUMULATES, ARRAY_EXTENTS, ATOMICS, LOADS, WRITES
@@ -55,7 +55,7 @@ def boxes_of(fn: Function, of: Mapping[int, int] | None = None) -> Boxes:
     if {"block", "tile"} & {lookup(op.name).family for op in walk(fn.body)}:
         return Boxes({}, {}, {})
     accesses = _plain_accesses(fn)
-    finder = _Finder(fn, of or {})
+    finder = _BoxFinder(fn, of or {})
     read = {k: finder.boxes([op for op in ops if op.name in _READS]) for k, ops in accesses.items()}
     written = {k: finder.boxes([op for op in ops if op.name in WRITES]) for k, ops in accesses.items()}
     stores = {k: [op for op in ops if op.name in WRITES] for k, ops in accesses.items()}
@@ -88,7 +88,7 @@ def _plain_accesses(fn: Function) -> dict[int, list[Op]]:
 
 
 @dataclass(slots=True)
-class _Finder:
+class _BoxFinder:
     """Computes the boxes of one function."""
 
     fn: Function
@@ -117,7 +117,7 @@ def _tells(box: manifest.Box) -> bool:
     return len(box.index) > 1 and any(not form.terms for form in known)
 
 
-def _places(form: manifest.Form, box: manifest.Box) -> set[tuple[int, int]]:
+def _places(form: manifest.IntegerForm, box: manifest.Box) -> set[tuple[int, int]]:
     """Return the extents and arguments that a form depends on."""
     sums = [form.const, *(c for _, c in form.terms)]
     found = {place for p in sums for one in p for place in one.of}
@@ -132,10 +132,10 @@ def _places(form: manifest.Form, box: manifest.Box) -> set[tuple[int, int]]:
 class _Box:
     """Computes the box of one access."""
 
-    def __init__(self, finder: _Finder, op: Op) -> None:
+    def __init__(self, finder: _BoxFinder, op: Op) -> None:
         self.op, self.forms, self.of = op, finder.forms, finder.of
         self.numbers: dict[Key, int] = {}
-        self.spans: list[manifest.Span] = []
+        self.spans: list[manifest.IntegerRange] = []
 
     def made(self) -> manifest.Box:
         access = Access(self.op)
@@ -147,7 +147,7 @@ class _Box:
             index = (None,) * len(index)
         return manifest.Box(index, access.wrap, tuple(self.spans), known)
 
-    def form(self, linear: Linear) -> manifest.Form | None:
+    def form(self, linear: LinearForm) -> manifest.IntegerForm | None:
         """Return a form with the numbers of its integers; None where one of them has no bounds."""
         terms = []
         for key, c in linear.terms.items():
@@ -155,7 +155,7 @@ class _Box:
             if k is None:
                 return None
             terms.append((k, self.known(c)))
-        return manifest.Form(self.known(linear.const), tuple(terms))
+        return manifest.IntegerForm(self.known(linear.const), tuple(terms))
 
     def known(self, p: Polynomial) -> tuple[manifest.Monomial, ...]:
         return tuple(
@@ -174,7 +174,7 @@ class _Box:
             self.spans.append(span)
         return self.numbers[key]
 
-    def span(self, key: Key) -> manifest.Span | None:
+    def span(self, key: Key) -> manifest.IntegerRange | None:
         divided = self.forms.divided.get(key)
         if divided is not None:
             form = self.form(divided.form)
@@ -182,16 +182,16 @@ class _Box:
                 return None
             kind = key[0] if isinstance(key, tuple) else None
             divisor = self.known(divided.divisor)
-            return manifest.Span("quotient" if kind == "quotient" else "remainder", high=form, divisor=divisor)
+            return manifest.IntegerRange("quotient" if kind == "quotient" else "remainder", high=form, divisor=divisor)
         if isinstance(key, tuple) and key[0] == "tid":
-            return manifest.Span("thread", key[1])
+            return manifest.IntegerRange("thread", key[1])
         v = key[1] if isinstance(key, tuple) and key[0] == "trip" else key
         loop = self.forms.affine.loop_of.get(v) if isinstance(v, Value) else None
         if loop is None or loop.name != "for" or v is not For(loop).index:
             return None
         return self.of_loop(For(loop), is_trip=v is not key)
 
-    def of_loop(self, loop: For, *, is_trip: bool) -> manifest.Span | None:
+    def of_loop(self, loop: For, *, is_trip: bool) -> manifest.IntegerRange | None:
         """Return the span of the variable of a loop, or of the number of a trip."""
         step = self.forms.affine.constant(loop.step)
         if not step:
@@ -207,7 +207,7 @@ class _Box:
         if None in bounds:
             return None
         by = abs(step) if is_trip else 1
-        return manifest.Span("loop", low=bounds[0], high=bounds[1], divisor=(manifest.Monomial(by),))
+        return manifest.IntegerRange("loop", low=bounds[0], high=bounds[1], divisor=(manifest.Monomial(by),))
 
     def widened(self, v: Value) -> list[Value]:
         """Return the integers in an index that are cast to a wider type: forms do not show if they wrapped around."""

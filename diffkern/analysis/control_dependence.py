@@ -15,7 +15,7 @@ from diffkern.ir.ops.memory import ACCESSES, ATOMICS, LOADS, STACK_WRITES, WRITE
 from diffkern.ir.ops.row import Diff, Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, Array, Scalar, is_differentiable
-from diffkern.ir.views import Access, If, Slot, deciding, is_branch, is_loop, loop
+from diffkern.ir.views import Access, If, StackSlot, deciding, is_branch, is_loop, loop
 
 __all__ = ["compared", "made_integral", "steering"]
 
@@ -77,7 +77,7 @@ def _made(op: Op) -> set[Value]:
     elif is_loop(op):
         made.update(v for chain in loop(op).chains for v in chain)
     elif op.name in STACK_WRITES:
-        made.add(Slot(op).stack)
+        made.add(StackSlot(op).stack)
     return made
 
 
@@ -116,7 +116,7 @@ def _sources(op: Op, found: set[Value]) -> Iterable[Value]:
     if is_loop(op):
         return [v for chain in loop(op).chains if not found.isdisjoint(chain) for v in chain]
     if op.name in STACK_WRITES:
-        return Slot(op).values if Slot(op).stack in found else ()
+        return StackSlot(op).values if StackSlot(op).stack in found else ()
     if not is_found:
         return ()
     return [v for v in op.operands if not isinstance(v.type, Array)]

@@ -30,14 +30,14 @@ from diffkern.ir.ops.memory import ACCUMULATES, ELEMENT_ACCUMULATES, ELEMENT_ATO
 from diffkern.ir.types import Array, Element, scalar_of, value_type
 from diffkern.ir.views import Access
 
-__all__ = ["CudaPlan", "Update", "cuda_plan", "dynamic_shared_bytes", "finalize_updates", "sum_bytes", "update_of"]
+__all__ = ["CudaPlan", "UpdateWay", "cuda_plan", "dynamic_shared_bytes", "finalize_updates", "sum_bytes", "update_of"]
 
 
 _WARPS = 32
 """The most that a block has."""
 
 
-class Update(enum.Enum):
+class UpdateWay(enum.Enum):
     """The ways in which a thread changes an element that has to be read first."""
 
     PLAIN = "plain"
@@ -64,7 +64,7 @@ class CudaPlan:
     """
 
     sums: tuple[Op, ...]
-    updates: Mapping[Op, Update]
+    updates: Mapping[Op, UpdateWay]
     invariant: Mapping[Value, Op | None]
     blockwise: bool
 
@@ -104,17 +104,17 @@ def cuda_plan(fn: Function) -> CudaPlan:
     """Return the decisions about a function whose modes are final."""
     invariant, used = launch_values(fn), used_values(fn)
     sums = tuple(uniform_sums(fn, invariant, used))
-    updates: dict[Op, Update] = {}
+    updates: dict[Op, UpdateWay] = {}
     for op in walk(fn.body):
         update = update_of(op, used)
         if update is not None:
             updates[op] = update
     # Sums override what update_of has found for the same ops.
-    updates.update(dict.fromkeys(sums, Update.SUM))
+    updates.update(dict.fromkeys(sums, UpdateWay.SUM))
     return CudaPlan(sums, updates, invariant, blockwise_op(fn) is not None)
 
 
-def update_of(op: Op, used: Set[Value]) -> Update | None:
+def update_of(op: Op, used: Set[Value]) -> UpdateWay | None:
     """Return the form of an update that is not a sum; None for other ops.
 
     Parameters
@@ -125,9 +125,9 @@ def update_of(op: Op, used: Set[Value]) -> Update | None:
         The values that are read.
     """
     if op.name in ELEMENT_ACCUMULATES:
-        return Update.PLAIN if op.attrs["mode"] == "plain" else Update.RED
+        return UpdateWay.PLAIN if op.attrs["mode"] == "plain" else UpdateWay.RED
     if op.name in ELEMENT_ATOMICS:
-        return Update.ATOMIC if op.result in used else Update.RED
+        return UpdateWay.ATOMIC if op.result in used else UpdateWay.RED
     return None
 
 

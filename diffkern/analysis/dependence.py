@@ -1,6 +1,6 @@
 """The contents that a load from a written array sees: those before the launch, or those after it.
 
-:func:`classify_loads`, on a function after promotion, gives a :class:`Source` for each load from an array that the
+:func:`classify_loads`, on a function after promotion, gives a :class:`LoadSource` for each load from an array that the
 function writes. A load sees the *entry* contents if no store of the same thread may come before it to the same element,
 and the *final* contents if none may come after it. Everything else is *unknown*: the adjoint cannot rematerialize the
 value without re-executing the stores, which it never does. Loads that another thread may overwrite in the same launch
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, enclosing_loops
 from diffkern.analysis.blocks import blockwise_op
-from diffkern.analysis.iterations import Place, may_precede
+from diffkern.analysis.iterations import AccessSite, may_precede
 from diffkern.analysis.race_checks import RaceChecks
 from diffkern.analysis.threads import Never, relate
 from diffkern.analysis.tile_access import shadow
@@ -33,7 +33,7 @@ from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, For, is_branch
 
 
-class Source(enum.Enum):
+class LoadSource(enum.Enum):
     """The version of a written array that a replayed load may read."""
 
     ENTRY = "entry"
@@ -51,7 +51,7 @@ class LoadFact:
     thread for each element.
     """
 
-    source: Source
+    source: LoadSource
     store: Op | None = None
     checks: tuple[RaceCheck, ...] = ()
     unproved: tuple[Unproved, ...] = ()
@@ -59,7 +59,7 @@ class LoadFact:
 
 
 @dataclass(slots=True)
-class _Order:
+class _StoreOrder:
     """Two flags: a store may come before, or after, a load of the same element by the same thread."""
 
     before: bool = False
@@ -127,7 +127,7 @@ class _Classes:
         self.repeated = self.checks.by_index and len(asked) < self.arity
 
     def of(self, load: Op, writes: list[Op]) -> LoadFact:
-        total, near = _Order(), []
+        total, near = _StoreOrder(), []
         checks: list[RaceCheck] = []
         unproved: list[Unproved] = []
         trusted: list[Unproved] = []
@@ -136,7 +136,7 @@ class _Classes:
             # Without a thread index all threads execute the same update, so each sees the sum of an unknown number of
             # others.
             if self.alone and is_atomic:
-                return LoadFact(Source.RACING, write)
+                return LoadFact(LoadSource.RACING, write)
             # The cheapest argument first: a proof for all launches, then the precondition, then stamps, then checks of
             # a launch.
             if self.alone or self.proved(load, write):
@@ -150,7 +150,7 @@ class _Classes:
             else:
                 check = self.checks.of(load, write, same_thread=is_atomic, always=self.repeated)
                 if check is None:
-                    return LoadFact(Source.RACING, write)
+                    return LoadFact(LoadSource.RACING, write)
                 checks.append(check)
             # An atomic update of another thread has no place in this thread's program order.
             if not is_atomic:
@@ -162,10 +162,10 @@ class _Classes:
         if total.before and total.after:
             total = _by_bounds(load, near, self.forms, self.loops, self.order)
         if not total.before:
-            return LoadFact(Source.ENTRY, None, tuple(checks), tuple(unproved), tuple(trusted))
+            return LoadFact(LoadSource.ENTRY, None, tuple(checks), tuple(unproved), tuple(trusted))
         if not total.after:
-            return LoadFact(Source.FINAL, None, tuple(checks), tuple(unproved), tuple(trusted))
-        return LoadFact(Source.UNKNOWN, writes[0], tuple(checks), tuple(unproved), tuple(trusted))
+            return LoadFact(LoadSource.FINAL, None, tuple(checks), tuple(unproved), tuple(trusted))
+        return LoadFact(LoadSource.UNKNOWN, writes[0], tuple(checks), tuple(unproved), tuple(trusted))
 
     def proved(self, load: Op, write: Op) -> bool:
         """Return whether no other thread writes the element in any launch; for an atomic update, no thread at all."""
@@ -198,33 +198,33 @@ def begins(outer: tuple[Op, ...], inner: tuple[Op, ...]) -> bool:
     return inner[: len(outer)] == outer
 
 
-def _order(load: Op, write: Op, forms: AffineForms, loops: dict[Op, tuple[Op, ...]], order: Positions) -> _Order:
+def _order(load: Op, write: Op, forms: AffineForms, loops: dict[Op, tuple[Op, ...]], order: Positions) -> _StoreOrder:
     """Solve for the iteration distance of the common loops, from the load to the store."""
     common = [a for a, b in zip(loops[load], loops[write], strict=False) if a is b]
     distance = _distances(load, write, forms, common)
     if distance is None:
-        return _Order()
+        return _StoreOrder()
     # From the outermost loop inwards the first nonzero distance decides, as in lexicographic order.
     for loop in common:
         d = distance.get(loop)
         if d is None:
-            return _Order(True, True)
+            return _StoreOrder(True, True)
         if d:
-            return _Order(before=d < 0, after=d > 0)
+            return _StoreOrder(before=d < 0, after=d > 0)
     # In the same iteration of all common loops only one branch of an if is executed.
     if order.exclusive(load, write):
-        return _Order()
+        return _StoreOrder()
     earlier = order.number[write] < order.number[load]
-    return _Order(before=earlier, after=not earlier)
+    return _StoreOrder(before=earlier, after=not earlier)
 
 
 def _by_bounds(
     load: Op, writes: Iterable[Op], forms: AffineForms, loops: dict[Op, tuple[Op, ...]], order: Positions
-) -> _Order:
+) -> _StoreOrder:
     """Return whether a store may come before the load, and one after it, given bounds of loops and conditions."""
-    total, here = _Order(), Place(load, loops[load], order.branches[load])
+    total, here = _StoreOrder(), AccessSite(load, loops[load], order.branches[load])
     for write in writes:
-        there = Place(write, loops[write], order.branches[write])
+        there = AccessSite(write, loops[write], order.branches[write])
         apart, earlier = order.exclusive(load, write), order.number[write] < order.number[load]
         total.before = total.before or may_precede(forms, there, here, not apart and earlier)
         total.after = total.after or may_precede(forms, here, there, not apart and not earlier)

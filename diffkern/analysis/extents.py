@@ -31,18 +31,18 @@ __all__ = ["certain_extents", "update_by_all"]
 
 
 @dataclass(frozen=True, slots=True)
-class _Loop:
+class _CountedLoop:
     """A ``for`` that counts by one from ``lo`` to before ``hi``, both affine in shapes."""
 
     lo: Affine
     hi: Affine
 
 
-def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
+def certain_extents(fn: Function) -> tuple[manifest.AxisAccess, ...]:
     """Return the accesses that every thread makes, one entry per axis of an array and form of the index."""
     forms = AffineForms(fn)
     position = {p: k for k, p in enumerate(fn.params)}
-    found: dict[manifest.Access, None] = {}
+    found: dict[manifest.AxisAccess, None] = {}
     for op, loops in _executed(forms, fn.body, {}):
         if op.name not in PRIMAL_ELEMENTS or Access(op).array not in position:
             continue
@@ -52,7 +52,7 @@ def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
             if axis >= _ndim(Access(op).array):
                 continue
             bounds = _bounds(forms.of(v), loops)
-            steps: tuple[manifest.Step, ...] = ()
+            steps: tuple[manifest.IndexStep, ...] = ()
             if bounds is None:
                 # No affine form, as an integer may wrap around: keep the computation itself for the launch to evaluate.
                 steps = tuple(_steps(forms, v, position, exact=True) or ())
@@ -65,11 +65,11 @@ def certain_extents(fn: Function) -> tuple[manifest.Access, ...]:
             shapes = {array, *(t[0] for form in (low, high, *trips) for t in form.terms)}
             shapes |= {step.a for step in steps if step.op == "shape"}
             ranks = tuple((k, _ndim(fn.params[k])) for k in sorted(shapes))
-            found[manifest.Access(array, axis, wrap, tids, low, high, trips, ranks, steps)] = None
+            found[manifest.AxisAccess(array, axis, wrap, tids, low, high, trips, ranks, steps)] = None
     return tuple(found)
 
 
-def _steps(forms: AffineForms, v: Value, position: dict[Value, int], *, exact: bool) -> list[manifest.Step] | None:
+def _steps(forms: AffineForms, v: Value, position: dict[Value, int], *, exact: bool) -> list[manifest.IndexStep] | None:
     """Return the steps that compute an integer from literals, the thread index and extents; None if it uses more.
 
     ``exact``: if this is part of an index computation, in which some types do not wrap.
@@ -78,12 +78,12 @@ def _steps(forms: AffineForms, v: Value, position: dict[Value, int], *, exact: b
     if op is None or not isinstance(t, Scalar) or not t.is_integer:
         return None
     if op.name in LITERALS:
-        return [manifest.Step("const", int(op.attrs["value"]))]
+        return [manifest.IndexStep("const", int(op.attrs["value"]))]
     if op.name in THREAD_INDICES:
-        return [manifest.Step("tid", op.attrs["axis"])]
+        return [manifest.IndexStep("tid", op.attrs["axis"])]
     if op.name in ARRAY_EXTENTS:
         known = op.operands[0] in position
-        return [manifest.Step("shape", position[op.operands[0]], op.attrs["axis"])] if known else None
+        return [manifest.IndexStep("shape", position[op.operands[0]], op.attrs["axis"])] if known else None
     if not (lookup(op.name).affine or op.name in CASTS):
         # Any other op (a load, a division) may depend on more than the launch knows.
         return None
@@ -91,15 +91,15 @@ def _steps(forms: AffineForms, v: Value, position: dict[Value, int], *, exact: b
     if op.name in CASTS:
         keeps = keeps and t.bits >= scalar_of(op.operands[0].type).bits
     operands = [_steps(forms, x, position, exact=keeps) for x in op.operands]
-    out: list[manifest.Step] = []
+    out: list[manifest.IndexStep] = []
     for steps in operands:
         if steps is None:
             return None
         out += steps
     if op.name not in CASTS:
-        out.append(manifest.Step(op.name))
+        out.append(manifest.IndexStep(op.name))
     # An operation whose type wraps is followed by an explicit wrap, so that the host's big integers do the same.
-    return out if keeps else [*out, manifest.Step("wrap", type=t.name)]
+    return out if keeps else [*out, manifest.IndexStep("wrap", type=t.name)]
 
 
 def _ndim(p: Value) -> int:
@@ -124,7 +124,9 @@ def update_by_all(fn: Function) -> Op | None:
     return None
 
 
-def _executed(forms: AffineForms, region: Region, loops: dict[Value, _Loop]) -> Iterator[tuple[Op, dict[Value, _Loop]]]:
+def _executed(
+    forms: AffineForms, region: Region, loops: dict[Value, _CountedLoop]
+) -> Iterator[tuple[Op, dict[Value, _CountedLoop]]]:
     """Iterate over the ops that all threads execute, each with the loops around it by their variables."""
     for op in region.ops:
         yield op, loops
@@ -135,21 +137,23 @@ def _executed(forms: AffineForms, region: Region, loops: dict[Value, _Loop]) -> 
             yield from _executed(forms, For(op).body, {**loops, For(op).index: loop})
 
 
-def _counted(forms: AffineForms, op: Op) -> _Loop | None:
+def _counted(forms: AffineForms, op: Op) -> _CountedLoop | None:
     lo, hi, step = map(forms.of, For(op).bounds)
     if not (step.is_constant and step.const == 1):
         return None
     if not all(isinstance(t, tuple) and t[0] == "shape" for t in (*lo.terms, *hi.terms)):
         return None
     trips = hi - lo
-    return None if trips.is_constant and trips.const < 1 else _Loop(lo, hi)
+    return None if trips.is_constant and trips.const < 1 else _CountedLoop(lo, hi)
 
 
-def _trips(loop: _Loop) -> bool:
+def _trips(loop: _CountedLoop) -> bool:
     return (loop.hi - loop.lo).is_constant
 
 
-def _bounds(form: Affine, loops: dict[Value, _Loop]) -> tuple[tuple[tuple[int, int], ...], Affine, Affine] | None:
+def _bounds(
+    form: Affine, loops: dict[Value, _CountedLoop]
+) -> tuple[tuple[tuple[int, int], ...], Affine, Affine] | None:
     """Return a decomposed index: coefficients of the thread index, and the least and greatest value of the rest."""
     tids: list[tuple[int, int]] = []
     low = high = Affine({}, form.const)
@@ -173,7 +177,7 @@ def _linear(form: Affine, position: dict[Value, int]) -> manifest.Linear:
     return manifest.Linear(form.const, tuple(terms))
 
 
-def _same_for_all(forms: AffineForms, v: Value, loops: dict[Value, _Loop]) -> bool:
+def _same_for_all(forms: AffineForms, v: Value, loops: dict[Value, _CountedLoop]) -> bool:
     return all(t in loops or forms.invariant(t) for t in forms.of(v).terms)
 
 

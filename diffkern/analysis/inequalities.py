@@ -11,35 +11,35 @@ import math
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Row", "unsolvable"]
+__all__ = ["Inequality", "unsolvable"]
 
 _ROWS = 400
 """The elimination ends where there would be more rows, and nothing is proved."""
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Inequality:
     """``const + sum(terms[v] * v)``; no coefficient is zero."""
 
     terms: Mapping[Hashable, int]
     const: int
 
-    def plus(self, other: Row, factor: int = 1, own: int = 1) -> Row:
+    def plus(self, other: Inequality, factor: int = 1, own: int = 1) -> Inequality:
         """Return ``own * self + factor * other``."""
         terms = {v: own * c for v, c in self.terms.items()}
         for v, c in other.terms.items():
             terms[v] = terms.get(v, 0) + factor * c
-        return Row({v: c for v, c in terms.items() if c}, own * self.const + factor * other.const)
+        return Inequality({v: c for v, c in terms.items() if c}, own * self.const + factor * other.const)
 
-    def tightened(self) -> Row:
+    def tightened(self) -> Inequality:
         """Return the same inequality in smaller numbers: divide by the gcd and round the constant down."""
         divisor = math.gcd(*self.terms.values()) if self.terms else 1
         if divisor <= 1:
             return self
-        return Row({v: c // divisor for v, c in self.terms.items()}, self.const // divisor)
+        return Inequality({v: c // divisor for v, c in self.terms.items()}, self.const // divisor)
 
 
-def unsolvable(zero: Iterable[Row], positive: Iterable[Row]) -> bool:
+def unsolvable(zero: Iterable[Inequality], positive: Iterable[Inequality]) -> bool:
     """Return whether it is proved that no integers make some rows 0 and the others at least 0."""
     equations, rows = list(zero), list(positive)
     while equations:
@@ -55,10 +55,10 @@ def unsolvable(zero: Iterable[Row], positive: Iterable[Row]) -> bool:
         variable = min(equation.terms, key=lambda v: abs(equation.terms[v]))
         equations = [_without(row, equation, variable) for row in equations]
         rows = [_without(row, equation, variable) for row in rows]
-    return _contradictory(_strongest(map(Row.tightened, rows)))
+    return _contradictory(_strongest(map(Inequality.tightened, rows)))
 
 
-def _without(row: Row, equation: Row, variable: Hashable) -> Row:
+def _without(row: Inequality, equation: Inequality, variable: Hashable) -> Inequality:
     """Return a row from which a variable is eliminated by an equation; its sign stays."""
     c, by = row.terms.get(variable, 0), equation.terms[variable]
     if not c:
@@ -66,9 +66,9 @@ def _without(row: Row, equation: Row, variable: Hashable) -> Row:
     return row.plus(equation, -c if by > 0 else c, abs(by))
 
 
-def _strongest(rows: Iterable[Row]) -> list[Row]:
+def _strongest(rows: Iterable[Inequality]) -> list[Inequality]:
     """Return the rows without those that others of the same terms imply."""
-    found: dict[Hashable, Row] = {}
+    found: dict[Hashable, Inequality] = {}
     for row in rows:
         key = frozenset(row.terms.items())
         known = found.get(key)
@@ -77,7 +77,7 @@ def _strongest(rows: Iterable[Row]) -> list[Row]:
     return list(found.values())
 
 
-def _contradictory(rows: list[Row]) -> bool:
+def _contradictory(rows: list[Inequality]) -> bool:
     """Return whether eliminating one variable after the other leads to a contradiction."""
     while True:
         # All variables are gone and a negative number would have to be at least 0.
@@ -98,7 +98,7 @@ def _contradictory(rows: list[Row]) -> bool:
             return False
 
 
-def _eliminated(rows: list[Row], variable: Hashable) -> list[Row]:
+def _eliminated(rows: list[Inequality], variable: Hashable) -> list[Inequality]:
     left = [row for row in rows if variable not in row.terms]
     above = [row for row in rows if row.terms.get(variable, 0) < 0]
     for low in rows:

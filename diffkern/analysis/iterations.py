@@ -12,19 +12,19 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms
-from diffkern.analysis.inequalities import Row, unsolvable
+from diffkern.analysis.inequalities import Inequality, unsolvable
 from diffkern.ir.nodes import Op, Value, walk
 from diffkern.ir.ops.scalar import LESS, STRICT
 from diffkern.ir.views import Access, For, If
 
-__all__ = ["Place", "may_precede"]
+__all__ = ["AccessSite", "may_precede"]
 
 Branches = Sequence[tuple[Op, int]]
 _NEGATED = {"lt": "ge", "le": "gt", "gt": "le", "ge": "lt", "eq": "ne", "ne": "eq"}
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AccessSite:
     """An access, the loops around it, outermost first, and the branches of ifs around it."""
 
     op: Op
@@ -32,7 +32,7 @@ class Place:
     branches: Branches
 
 
-def may_precede(forms: AffineForms, first: Place, second: Place, in_order: bool) -> bool:
+def may_precede(forms: AffineForms, first: AccessSite, second: AccessSite, in_order: bool) -> bool:
     """Return whether one access may come before another one, with the same element.
 
     Parameters
@@ -55,12 +55,12 @@ class _System:
     """The case that the outer `same` common loops are in the same iteration, and the next one in an earlier one."""
 
     forms: AffineForms
-    first: Place
-    second: Place
+    first: AccessSite
+    second: AccessSite
     common: Sequence[Op]
     same: int
-    zero: list[Row] = field(default_factory=list)
-    positive: list[Row] = field(default_factory=list)
+    zero: list[Inequality] = field(default_factory=list)
+    positive: list[Inequality] = field(default_factory=list)
     shared: dict[Hashable, bool] = field(default_factory=dict)
 
     def solvable(self) -> bool:
@@ -77,9 +77,9 @@ class _System:
             if not wraps:
                 self.zero.append(self.row(self.forms.of(x), 0).plus(self.row(self.forms.of(y), 1), -1))
         if self.same < len(self.common) and self.common[self.same].name == "for":
-            earlier, later = (Row({("trip", self.common[self.same], side): 1}, 0) for side in (0, 1))
+            earlier, later = (Inequality({("trip", self.common[self.same], side): 1}, 0) for side in (0, 1))
             # The earlier trip's number is smaller by at least one.
-            self.positive.append(later.plus(earlier, -1).plus(Row({}, -1)))
+            self.positive.append(later.plus(earlier, -1).plus(Inequality({}, -1)))
         return not unsolvable(self.zero, self.positive)
 
     def indices(self) -> list[tuple[Value, Value, bool]]:
@@ -95,7 +95,7 @@ class _System:
         start, step = self.row(self.forms.of(view.start), side), self.forms.of(view.step)
         if not step.is_constant or step.const == 0:
             return
-        trip = Row({self.trip(loop, side): 1}, 0)
+        trip = Inequality({self.trip(loop, side): 1}, 0)
         self.positive.append(trip)
         # The variable is start + step * trip, with the trip as an integer of its own: that keeps the steps'
         # divisibility.
@@ -104,7 +104,7 @@ class _System:
         # A loop up to min(a, b) ends before both of them.
         for stop in self.limits(view.stop, "min" if up else "max"):
             end = self.row(self.forms.of(stop), side)
-            self.positive.append((end.plus(variable, -1) if up else variable.plus(end, -1)).plus(Row({}, -1)))
+            self.positive.append((end.plus(variable, -1) if up else variable.plus(end, -1)).plus(Inequality({}, -1)))
 
     def limits(self, v: Value, name: str) -> list[Value]:
         """Return the values of which ``v`` is the minimum, or the maximum."""
@@ -133,13 +133,13 @@ class _System:
             elif name != "ne":
                 more, less = (y, x) if name in LESS else (x, y)
                 # Strict comparisons of integers are x + 1 <= y.
-                self.positive.append(more.plus(less, -1).plus(Row({}, -1 if name in STRICT else 0)))
+                self.positive.append(more.plus(less, -1).plus(Inequality({}, -1 if name in STRICT else 0)))
 
-    def row(self, form: Affine, side: int) -> Row:
+    def row(self, form: Affine, side: int) -> Inequality:
         """Return a form with the variables of one of the accesses."""
-        row = Row({}, form.const)
+        row = Inequality({}, form.const)
         for term, c in form.terms.items():
-            row = row.plus(Row({self.variable(term, side): c}, 0))
+            row = row.plus(Inequality({self.variable(term, side): c}, 0))
         return row
 
     def variable(self, term: Hashable, side: int) -> Hashable:

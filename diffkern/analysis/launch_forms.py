@@ -1,6 +1,6 @@
 """Integers of a kernel as linear forms whose coefficients a launch knows, and the comparisons that hold at an op.
 
-:class:`LaunchForms` gives for an integer value a :class:`Linear`, in components of the thread index, variables of
+:class:`LaunchForms` gives for an integer value a :class:`LinearForm`, in components of the thread index, variables of
 loops, quotients and remainders and other values, with coefficients that are polynomials in extents of arrays and
 integer arguments: in ``C[i * n + j]`` the coefficient of ``i`` is the argument ``n``, and ``(k // n) * n + k % n`` is
 ``k``. For an op, it gives the comparisons that hold in a thread that executes it.
@@ -19,7 +19,7 @@ from diffkern.ir.ops.scalar import AFFINE_PAIRS, CASTS, FLOORED, LITERALS, NEGAT
 from diffkern.ir.types import Array, Kind, Scalar, is_exact_index
 from diffkern.ir.views import For, If, is_branch, literal
 
-__all__ = ["Comparison", "Key", "LaunchForms", "Linear", "Polynomial"]
+__all__ = ["FormComparison", "Key", "LaunchForms", "LinearForm", "Polynomial"]
 
 Key: TypeAlias = Hashable
 Polynomial: TypeAlias = Mapping[tuple[tuple[int, int], ...], int]
@@ -48,19 +48,19 @@ def times(a: Polynomial, b: Polynomial) -> Polynomial:
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearForm:
     """``const + sum(terms[k] * k)``; no coefficient is zero."""
 
     terms: Mapping[Key, Polynomial]
     const: Polynomial
 
-    def __add__(self, other: Linear) -> Linear:
+    def __add__(self, other: LinearForm) -> LinearForm:
         terms = {k: plus(self.terms.get(k, {}), other.terms.get(k, {})) for k in {**self.terms, **other.terms}}
-        return Linear({k: c for k, c in terms.items() if c}, plus(self.const, other.const))
+        return LinearForm({k: c for k, c in terms.items() if c}, plus(self.const, other.const))
 
-    def scaled(self, factor: Polynomial) -> Linear:
+    def scaled(self, factor: Polynomial) -> LinearForm:
         terms = {k: times(c, factor) for k, c in self.terms.items()}
-        return Linear({k: c for k, c in terms.items() if c}, times(self.const, factor))
+        return LinearForm({k: c for k, c in terms.items() if c}, times(self.const, factor))
 
     @property
     def key(self) -> Key:
@@ -72,17 +72,17 @@ class Linear:
 MINUS: Polynomial = {(): -1}
 
 
-def number(n: int) -> Linear:
+def number(n: int) -> LinearForm:
     """Return a constant form."""
-    return Linear({}, {(): n} if n else {})
+    return LinearForm({}, {(): n} if n else {})
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class FormComparison:
     """``less <= more``, or ``less == more``; ``divided``: ``more`` is the quotient times divisor plus remainder."""
 
-    less: Linear
-    more: Linear
+    less: LinearForm
+    more: LinearForm
     equal: bool = False
     divided: bool = False
 
@@ -96,7 +96,7 @@ class Comparison:
 class _Divided:
     """A form that was divided, with its quotient and remainder."""
 
-    form: Linear
+    form: LinearForm
     divisor: Polynomial
     quotient: Key
     remainder: Key
@@ -110,7 +110,7 @@ class LaunchForms:
     affine: AffineForms
     divided: dict[Key, _Divided] = field(default_factory=dict)
     place: dict[Op, tuple[tuple[Op, int], ...]] = field(default_factory=dict)
-    _forms: dict[Value, Linear] = field(default_factory=dict)
+    _forms: dict[Value, LinearForm] = field(default_factory=dict)
     _params: dict[Value, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -125,24 +125,24 @@ class LaunchForms:
 
     # -- forms -----------------------------------------------------------------------------------------------------
 
-    def of(self, v: Value) -> Linear:
+    def of(self, v: Value) -> LinearForm:
         """Return the form of an integer value; a value that is not linear is a term of its own."""
         known = self._forms.get(v)
         if known is None:
             known = self._forms[v] = self._compute(v)
         return known
 
-    def _compute(self, v: Value) -> Linear:
-        itself = Linear({v: {(): 1}}, {})
+    def _compute(self, v: Value) -> LinearForm:
+        itself = LinearForm({v: {(): 1}}, {})
         op = self.affine.producer.get(v)
         if op is None:
             return self._given(v, itself)
         if op.name in LITERALS and isinstance(v.type, Scalar) and v.type.is_integer:
             return number(int(op.attrs["value"]))
         if op.name in THREAD_INDICES:
-            return Linear({("tid", op.attrs["axis"]): {(): 1}}, {})
+            return LinearForm({("tid", op.attrs["axis"]): {(): 1}}, {})
         if op.name in ARRAY_EXTENTS and op.operands[0] in self._params:
-            return Linear({}, {((self._params[op.operands[0]], op.attrs["axis"]),): 1})
+            return LinearForm({}, {((self._params[op.operands[0]], op.attrs["axis"]),): 1})
         # Integers that may wrap around do not obey linear arithmetic.
         if not all(is_exact_index(x.type) for x in (v, *op.operands)):
             return itself
@@ -154,10 +154,10 @@ class LaunchForms:
             return self._of_two(op.name, *map(self.of, op.operands)) or itself
         return itself
 
-    def _given(self, v: Value, itself: Linear) -> Linear:
+    def _given(self, v: Value, itself: LinearForm) -> LinearForm:
         """Return the form of a parameter or of a value that a loop carries."""
         if v in self._params:
-            return Linear({}, {((self._params[v], -1),): 1}) if isinstance(v.type, Scalar) else itself
+            return LinearForm({}, {((self._params[v], -1),): 1}) if isinstance(v.type, Scalar) else itself
         loop = self.affine.loop_of.get(v)
         if loop is None or loop.name != "for" or v is not For(loop).index:
             return itself
@@ -166,9 +166,9 @@ class LaunchForms:
             # With other steps the variable is expressed by the number of the trip, which keeps its divisibility by the
             # step.
             return itself
-        return self.of(For(loop).start) + Linear({("trip", v): {(): step}}, {})
+        return self.of(For(loop).start) + LinearForm({("trip", v): {(): step}}, {})
 
-    def _of_two(self, name: str, a: Linear, b: Linear) -> Linear | None:
+    def _of_two(self, name: str, a: LinearForm, b: LinearForm) -> LinearForm | None:
         if name == "add":
             return self._whole(a + b)
         if name == "sub":
@@ -185,9 +185,9 @@ class LaunchForms:
         quotient, remainder = ("quotient", found), ("remainder", found)
         if remainder not in self.divided:
             self.divided[quotient] = self.divided[remainder] = _Divided(a, b.const, quotient, remainder)
-        return Linear({quotient if name == "floordiv" else remainder: {(): 1}}, {})
+        return LinearForm({quotient if name == "floordiv" else remainder: {(): 1}}, {})
 
-    def _whole(self, form: Linear) -> Linear:
+    def _whole(self, form: LinearForm) -> LinearForm:
         """Return a form in which quotient times divisor plus remainder is replaced by the divided form."""
         for key, c in form.terms.items():
             found = self.divided.get(key)
@@ -195,7 +195,7 @@ class LaunchForms:
                 continue
             if form.terms.get(found.quotient) == times(c, found.divisor):
                 left = {k: d for k, d in form.terms.items() if k not in (key, found.quotient)}
-                return self._whole(Linear(left, form.const) + found.form.scaled(c))
+                return self._whole(LinearForm(left, form.const) + found.form.scaled(c))
         return form
 
     def is_bounded(self, key: Key) -> bool:
@@ -214,17 +214,17 @@ class LaunchForms:
 
     # -- comparisons -------------------------------------------------------------------------------------------------
 
-    def of_key(self, key: Key) -> Iterator[Comparison]:
+    def of_key(self, key: Key) -> Iterator[FormComparison]:
         """Iterate over the comparisons that hold of a variable wherever it has a value."""
-        one = Linear({key: {(): 1}}, {})
+        one = LinearForm({key: {(): 1}}, {})
         found = self.divided.get(key)
         if found is not None:
             if key == found.remainder:
-                yield Comparison(number(0), one)
+                yield FormComparison(number(0), one)
                 # remainder < divisor holds in Python's sense for a positive divisor; the launch checks the sign.
-                yield Comparison(one + number(1), Linear({}, found.divisor))
-            parts = Linear({found.quotient: found.divisor, found.remainder: {(): 1}}, {})
-            yield Comparison(found.form, parts, equal=True, divided=True)
+                yield FormComparison(one + number(1), LinearForm({}, found.divisor))
+            parts = LinearForm({found.quotient: found.divisor, found.remainder: {(): 1}}, {})
+            yield FormComparison(found.form, parts, equal=True, divided=True)
             return
         v = key[1] if isinstance(key, tuple) and key[0] == "trip" else key
         if not isinstance(v, Value) or (loop := self.affine.loop_of.get(v)) is None or loop.name != "for":
@@ -232,29 +232,29 @@ class LaunchForms:
         if v is For(loop).index:
             yield from self._of_index(For(loop), key, one)
 
-    def _of_index(self, loop: For, key: Key, one: Linear) -> Iterator[Comparison]:
+    def _of_index(self, loop: For, key: Key, one: LinearForm) -> Iterator[FormComparison]:
         step = self.affine.constant(loop.step)
         if not step:
             return
         start, stop, index = self.of(loop.start), self.of(loop.stop), self.of(loop.index)
         if key is not loop.index:
-            yield Comparison(number(0), one)
+            yield FormComparison(number(0), one)
         elif step > 0:
-            yield Comparison(start, one)
+            yield FormComparison(start, one)
         else:
-            yield Comparison(one, start)
+            yield FormComparison(one, start)
         if step > 0:
-            yield Comparison(index + number(1), stop)
+            yield FormComparison(index + number(1), stop)
         else:
-            yield Comparison(stop + number(1), index)
+            yield FormComparison(stop + number(1), index)
 
-    def under(self, op: Op) -> Iterator[Comparison]:
+    def under(self, op: Op) -> Iterator[FormComparison]:
         """Iterate over the comparisons that the branches around an op imply for a thread that executes it."""
         for around, k in self.place[op]:
             if is_branch(around):
                 yield from self._holds(If(around).condition, k == 0)
 
-    def _holds(self, condition: Value, is_true: bool) -> Iterator[Comparison]:
+    def _holds(self, condition: Value, is_true: bool) -> Iterator[FormComparison]:
         """Iterate over the comparisons that follow from a condition that is true, or false."""
         op = self.affine.producer.get(condition)
         if op is None:
@@ -271,7 +271,7 @@ class LaunchForms:
             if name == "eq" or name in _ORDERED:
                 yield _compared(name, *map(self.of, op.operands))
 
-    def _chosen(self, choice: If, condition: Value, is_true: bool) -> Iterator[Comparison]:
+    def _chosen(self, choice: If, condition: Value, is_true: bool) -> Iterator[FormComparison]:
         """Iterate over what follows from the result of an ``if`` that only one of its branches can yield."""
         for result, then, orelse in choice.choices:
             if result is condition:
@@ -283,12 +283,12 @@ class LaunchForms:
                         yield from self._holds(taken, is_true)
 
 
-def _compared(name: str, a: Linear, b: Linear) -> Comparison:
+def _compared(name: str, a: LinearForm, b: LinearForm) -> FormComparison:
     if name == "eq":
-        return Comparison(a, b, equal=True)
+        return FormComparison(a, b, equal=True)
     side, strict = _ORDERED[name]
     less, more = (a, b) if side == "less" else (b, a)
-    return Comparison(less + number(strict), more)
+    return FormComparison(less + number(strict), more)
 
 
 def _bits(v: Value) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import AffineForms
-from diffkern.analysis.launch_forms import Comparison, Key, LaunchForms, Linear, Polynomial
+from diffkern.analysis.launch_forms import FormComparison, Key, LaunchForms, LinearForm, Polynomial
 from diffkern.contracts import manifest
 from diffkern.contracts.race_search import needed, racing
 from diffkern.ir.nodes import Function, Op, Value, walk
@@ -50,7 +50,7 @@ class RaceChecks:
         pairs = zip(Access(load).index, Access(write).index, strict=True)
         if not any(self._is_known(x) and self._is_known(y) for x, y in pairs):
             return None
-        system = _System(self.forms, [("tid", axis) for axis in range(self.fn.tid_arity)])
+        system = _AccessSystem(self.forms, [("tid", axis) for axis in range(self.fn.tid_arity)])
         loading, writing = system.touch(load), system.touch(write)
         check = manifest.RaceCheck(
             self.position[Access(load).array],
@@ -77,7 +77,7 @@ class RaceChecks:
 
 
 @dataclass(slots=True)
-class _System:
+class _AccessSystem:
     """The integers that two accesses depend on, in the order of their numbers."""
 
     forms: LaunchForms
@@ -97,7 +97,7 @@ class _System:
                 under += [*self.closed(keys, fresh), guard]
         return manifest.Touch(op.loc, tuple(map(self.form, index)), access.wrap, tuple(map(self.order, under)))
 
-    def closed(self, keys: dict[Key, None], fresh: Collection[Key] | None = None) -> Iterator[Comparison]:
+    def closed(self, keys: dict[Key, None], fresh: Collection[Key] | None = None) -> Iterator[FormComparison]:
         """Iterate over the facts about new variables, by default all, and about those that the facts bring in.
 
         The variables that are brought in are added to ``keys``.
@@ -110,13 +110,13 @@ class _System:
                 keys.update(found)
                 left += found
 
-    def order(self, comparison: Comparison) -> manifest.Order:
+    def order(self, comparison: FormComparison) -> manifest.Order:
         less, more = self.form(comparison.less), self.form(comparison.more)
         return manifest.Order(less, more, comparison.equal, comparison.divided)
 
-    def form(self, linear: Linear) -> manifest.Form:
+    def form(self, linear: LinearForm) -> manifest.IntegerForm:
         terms = tuple((self.number(key), _known(c)) for key, c in linear.terms.items())
-        return manifest.Form(_known(linear.const), terms)
+        return manifest.IntegerForm(_known(linear.const), terms)
 
     def number(self, key: Key) -> int:
         if key not in self.keys:

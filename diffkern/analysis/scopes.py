@@ -1,8 +1,8 @@
 """Values that are the same for all threads of a scope, and integers that grow evenly from thread to thread.
 
-:func:`uniformity` computes, for a function and a :class:`Scope`, the least set of values that may differ, closed under
-data flow and conditions; all others are uniform. For integers :meth:`Uniformity.stride` tells whether they are affine
-in the thread index: by the same difference between all neighbouring threads of a row.
+:func:`uniformity` computes, for a function and a :class:`ThreadScope`, the least set of values that may differ, closed
+under data flow and conditions; all others are uniform. For integers :meth:`VaryingValues.stride` tells whether they are
+affine in the thread index: by the same difference between all neighbouring threads of a row.
 
 Barriers, tiles and lanes use this one analysis. A scope determines which operations produce differing values, and which
 loop stacks its threads write to in step.
@@ -26,15 +26,15 @@ from diffkern.ir.ops.row import Uniformity as Level
 from diffkern.ir.ops.scalar import WHOLE_QUOTIENTS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Tile, Type
-from diffkern.ir.views import If, Loop, Slot, While, deciding, is_branch, loop
+from diffkern.ir.views import If, Loop, StackSlot, While, deciding, is_branch, loop
 
-__all__ = ["OF_THREADS", "Scope", "Uniformity", "has_barrier", "stacks_of_blocks", "uniformity"]
+__all__ = ["OF_THREADS", "ThreadScope", "VaryingValues", "has_barrier", "stacks_of_blocks", "uniformity"]
 
 OF_THREADS = frozenset({"threads", "first", "share"})
 """The attributes of what threads take of a tile each for itself."""
 
 
-class Scope(Enum):
+class ThreadScope(Enum):
     """Threads that are compared.
 
     ``TILES`` are those of a block that work on tiles together, where what they load at one index is the same for all.
@@ -50,7 +50,7 @@ class Scope(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Uniformity:
+class VaryingValues:
     """The values that differ between the threads of a scope.
 
     Attributes
@@ -67,7 +67,7 @@ class Uniformity:
         The axis along which threads are neighbours.
     """
 
-    scope: Scope
+    scope: ThreadScope
     varying: set[Value]
     fields: set[tuple[Value, int]]
     forms: AffineForms
@@ -83,14 +83,14 @@ class Uniformity:
         return None if any(t in self.varying for t in others) else form.terms.get(own)
 
 
-def uniformity(fn: Function, scope: Scope) -> Uniformity:
+def uniformity(fn: Function, scope: ThreadScope) -> VaryingValues:
     """Compute the values that the threads of a scope share (least fixpoint)."""
     last = fn.tid_arity - 1
-    if scope is Scope.VECTOR:
+    if scope is ThreadScope.VECTOR:
         varying, fields = _in_step(fn, lambda op: _differs_in_lanes(op, last))
     else:
         varying, fields = _BY_SCOPE[scope](fn), set()
-    return Uniformity(scope, varying, fields, AffineForms(fn), last)
+    return VaryingValues(scope, varying, fields, AffineForms(fn), last)
 
 
 def _of_launch(fn: Function) -> set[Value]:
@@ -126,11 +126,11 @@ def _block_indices(fn: Function) -> frozenset[Value]:
     return frozenset(op.result for op in quotients if op.operands[0] in threads and op.operands[1] in counts)
 
 
-_BY_SCOPE: Mapping[Scope, Callable[[Function], set[Value]]] = {
-    Scope.LAUNCH: _of_launch,
-    Scope.BLOCK: _of_block,
-    Scope.TILES: _of_tiles,
-    Scope.ROWS: partial(_of_tiles, rows=True),
+_BY_SCOPE: Mapping[ThreadScope, Callable[[Function], set[Value]]] = {
+    ThreadScope.LAUNCH: _of_launch,
+    ThreadScope.BLOCK: _of_block,
+    ThreadScope.TILES: _of_tiles,
+    ThreadScope.ROWS: partial(_of_tiles, rows=True),
 }
 
 
@@ -153,7 +153,7 @@ def _in_step(fn: Function, differs: Callable[[Op], bool]) -> tuple[set[Value], s
     while True:
         found = _varying(fn, differs, stacks=stacks)
         same, others = (
-            {(Slot(op).stack, op.attrs["field"]) for op in gets if (op.result in found) is differ}
+            {(StackSlot(op).stack, op.attrs["field"]) for op in gets if (op.result in found) is differ}
             for differ in (False, True)
         )
         apart = (_written_apart(fn.body, found) | {stack for stack, _ in same & others}) & stacks
@@ -172,7 +172,7 @@ def _written_apart(region: Region, varying: set[Value]) -> set[Value]:
                 # A stack that is made inside of the divergent part exists for those threads only, which write in step
                 # again.
                 made = {one.result for one in walk(sub) if one.name in NEW_STACKS}
-                inside |= {Slot(one).stack for one in walk(sub) if one.name in STACK_WRITES} - made
+                inside |= {StackSlot(one).stack for one in walk(sub) if one.name in STACK_WRITES} - made
             found |= inside
     return found
 
@@ -190,7 +190,7 @@ def stacks_of_blocks(fn: Function) -> dict[Value, Op]:
         if has_barrier(op):
             inside = [inner for sub in op.regions for inner in walk(sub)]
             own = {inner.result for inner in inside if inner.name in NEW_STACKS}
-            used = (Slot(inner).stack for inner in inside if inner.name in SLOTS)
+            used = (StackSlot(inner).stack for inner in inside if inner.name in SLOTS)
             found.update((v, made[v]) for v in used if v not in own)
     return found
 
@@ -279,11 +279,11 @@ class _Spread:
     def stack(self, op: Op) -> bool:
         """Visit an access to a loop stack; those around barriers are written to under uniform conditions."""
         assert self.stacks is not None
-        place = Slot(op).stack
+        place = StackSlot(op).stack
         if op.name in STACK_READS:
             same = place in self.stacks and (place, op.attrs["field"]) not in self.mixed
-            return not (same and Slot(op).slot not in self.varying) and self.add(op.results)
-        every = Slot(op).slot in self.varying
-        fresh = {(place, k) for k, v in enumerate(Slot(op).values) if every or v in self.varying} - self.mixed
+            return not (same and StackSlot(op).slot not in self.varying) and self.add(op.results)
+        every = StackSlot(op).slot in self.varying
+        fresh = {(place, k) for k, v in enumerate(StackSlot(op).values) if every or v in self.varying} - self.mixed
         self.mixed |= fresh
         return bool(fresh)

@@ -112,13 +112,13 @@ def _divided(forms: _BlockForms, x: Value, y: Value) -> bool:
 
 
 @dataclass(eq=False, slots=True)
-class _Segment:
+class _BlockSegment:
     """Ops between barriers; ``after`` are those that may follow without a barrier."""
 
-    after: set[_Segment] = field(default_factory=set)
+    after: set[_BlockSegment] = field(default_factory=set)
 
-    def reached(self) -> set[_Segment]:
-        found: set[_Segment] = set()
+    def reached(self) -> set[_BlockSegment]:
+        found: set[_BlockSegment] = set()
         left = list(self.after)
         while left:
             segment = left.pop()
@@ -132,7 +132,7 @@ class _Phases:
     """The ops that may be executed between the same two barriers."""
 
     def __init__(self, body: Region) -> None:
-        self.segment: dict[Op, _Segment] = {}
+        self.segment: dict[Op, _BlockSegment] = {}
         self.home: dict[Op, tuple[Region, tuple[Op, ...]]] = {}  # region, and loops and branches in the segment
         self.in_loops: set[Value] = set()
         self._region(body, set(), False)
@@ -147,11 +147,11 @@ class _Phases:
         """Return whether two threads that are there in one phase are in the same trip of all block loops."""
         return self.segment[a] is self.segment[b] and self.segment[a] not in self.reach[self.segment[a]]
 
-    def _region(self, region: Region, before: set[_Segment], in_loop: bool) -> set[_Segment]:
+    def _region(self, region: Region, before: set[_BlockSegment], in_loop: bool) -> set[_BlockSegment]:
         """Assign ops to segments; return the segments from which the end is reached without a barrier."""
 
-        def start(frontier: set[_Segment]) -> _Segment:
-            segment = _Segment()
+        def start(frontier: set[_BlockSegment]) -> _BlockSegment:
+            segment = _BlockSegment()
             for earlier in frontier:
                 earlier.after.add(segment)
             return segment
@@ -182,7 +182,7 @@ class _Phases:
                 here = start({here, *end})
         return {here}
 
-    def _own(self, op: Op, region: Region, here: _Segment, branches: tuple[Op, ...], in_loop: bool) -> None:
+    def _own(self, op: Op, region: Region, here: _BlockSegment, branches: tuple[Op, ...], in_loop: bool) -> None:
         self.segment[op] = here
         self.home[op] = (region, branches)
         for sub in op.regions:

@@ -68,7 +68,7 @@ def sorted_sums(
     general = [k for k, c in enumerate(conflicts) if c.kind == "general"]
     if not general or fn.tid_arity != 1 or is_simt(fn):
         return Unsorted(general[0], "the launch has several axes, or threads work together") if general else ()
-    search = _Search(fn, own)
+    search = _DestinationSearch(fn, own)
     found = []
     for k in general:
         places = search.places(buffers[k])
@@ -121,7 +121,7 @@ class _Reason:
     loc: Loc | None
 
 
-class _Search:
+class _DestinationSearch:
     """Finds the places at which the threads of an adjoint find the elements they add to."""
 
     def __init__(self, fn: Function, own: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from diffkern.analysis.scopes import Scope, uniformity
+from diffkern.analysis.scopes import ThreadScope, uniformity
 from diffkern.errors import KernelTypeError
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops import tile, warps
@@ -50,7 +50,7 @@ def check_threads(fn: Function) -> frozenset[Op]:
     KernelTypeError
         With the line of an operation that is not convergent.
     """
-    scope = Scope.ROWS if fn.tid_arity > 1 else Scope.TILES
+    scope = ThreadScope.ROWS if fn.tid_arity > 1 else ThreadScope.TILES
     branches: set[Op] = set()
     _region(fn.body, uniformity(fn, scope).varying, None, branches)
     return frozenset(branches)
@@ -61,7 +61,7 @@ def needs_rows(fn: Function) -> bool:
     if fn.tid_arity < 2 or not threads_of(fn):
         return False
     try:
-        _region(fn.body, uniformity(fn, Scope.TILES).varying, None, set())
+        _region(fn.body, uniformity(fn, ThreadScope.TILES).varying, None, set())
     except KernelTypeError:
         return True
     return False

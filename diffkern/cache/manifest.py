@@ -18,7 +18,17 @@ from diffkern.cache.key import digest
 from diffkern.contracts.manifest import Manifest, from_json, to_json
 from diffkern.contracts.platforms import FAMILIES, Processor
 
-__all__ = ["FILES", "FORMAT", "MANIFEST_FILE", "Entry", "InvalidEntryError", "decode", "encode", "names_key", "parse"]
+__all__ = [
+    "FILES",
+    "FORMAT",
+    "MANIFEST_FILE",
+    "InvalidEntryError",
+    "StoredArtifact",
+    "decode",
+    "encode",
+    "names_key",
+    "parse",
+]
 
 FORMAT = 4
 MANIFEST_FILE = "manifest.json"
@@ -36,7 +46,7 @@ class InvalidEntryError(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class StoredArtifact:
     """One artifact.
 
     Parameters
@@ -86,7 +96,7 @@ class Entry:
         return {self.object_name: self.object_code, SOURCE_FILE: self.source.encode(), **self.more}
 
 
-def encode(key: str, entry: Entry) -> bytes:
+def encode(key: str, entry: StoredArtifact) -> bytes:
     """Return the text of the manifest of `entry`."""
     content = {
         "format": FORMAT,
@@ -129,7 +139,7 @@ def names_key(text: bytes, key: str) -> bool:
     return re.search(rb'"key"\s*:\s*"%b"' % key.encode(), text) is not None
 
 
-def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
+def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> StoredArtifact:
     """Return the entry that a manifest and its files describe.
 
     Parameters
@@ -163,7 +173,7 @@ def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> Entry:
         for name, data in files.items():
             if digests[name] != digest(data):
                 raise InvalidEntryError(f"{name} does not have the digest that the manifest states")
-        return Entry(
+        return StoredArtifact(
             object_code=files[object_name],
             symbols=tuple(content["symbols"]),
             source=files[SOURCE_FILE].decode(),

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from diffkern.cache.entries import LOCK_PREFIX, work_name
 from diffkern.cache.lock import exclusive
-from diffkern.cache.manifest import FILES, MANIFEST_FILE, Entry, InvalidEntryError, decode, encode
+from diffkern.cache.manifest import FILES, MANIFEST_FILE, InvalidEntryError, StoredArtifact, decode, encode
 from diffkern.cache.place import UnsafeError, is_private, opened
 from diffkern.process.forks import free_in_child
 from diffkern.process.tracebacks import warn
@@ -99,12 +99,12 @@ class Store:
 
     def __init__(self, directory: Path | None) -> None:
         self.directory = directory
-        self._memory: dict[str, Entry] = {}
+        self._memory: dict[str, StoredArtifact] = {}
         self._lock = free_in_child(threading.Lock())
         self._usable: bool | None = None if directory is not None else False
         self._warned = False
 
-    def get(self, key: str) -> Entry | None:
+    def get(self, key: str) -> StoredArtifact | None:
         """Return the entry under `key`, or None if there is none that can be trusted."""
         entry = self._memory.get(key)
         if entry is not None or not self.is_safe():
@@ -127,7 +127,7 @@ class Store:
             return None
         return entry
 
-    def put(self, key: str, entry: Entry) -> None:
+    def put(self, key: str, entry: StoredArtifact) -> None:
         """Store `entry` under `key`, in place of any earlier content."""
         if not self.is_safe():
             # Without a directory the artifacts live as long as the process, so that nothing is compiled twice.
@@ -180,7 +180,7 @@ class Store:
         if not self.is_safe():
             raise UnsafeError(str(self.directory))
 
-    def _write(self, key: str, entry: Entry) -> None:
+    def _write(self, key: str, entry: StoredArtifact) -> None:
         for left in reversed(range(_ATTEMPTS)):
             self._make_directory()
             try:
@@ -191,7 +191,7 @@ class Store:
                     raise
                 time.sleep(0.001)  # lets the others come to their end, instead of losing each race against them
 
-    def _try_to_write(self, key: str, entry: Entry) -> None:
+    def _try_to_write(self, key: str, entry: StoredArtifact) -> None:
         parent = f"{self.directory}/{key[:2]}"
         with contextlib.suppress(FileExistsError):
             # For the owner alone, whatever the umask: others must not be able to add entries that are then run.

@@ -18,7 +18,7 @@ from diffkern.compiler.compiled import Compiled, CompiledForGPU
 from diffkern.contracts.platforms import NATIVE, platform_named
 from diffkern.errors import KernelError
 from diffkern.ir.nodes import Function, count_ops
-from diffkern.ir.passes import Context
+from diffkern.ir.passes import PassOptions
 from diffkern.ir.printer import to_text
 from diffkern.ir.stages import Stage
 from diffkern.kernels.kernel import Kernel
@@ -131,7 +131,7 @@ def _passes(kernel: Kernel, types: Sequence[object], options: argparse.Namespace
     )
     seen = _Watcher(options.after)
     try:
-        Compilation(kernel.func, known, variant, context=Context(variant.is_debug, seen)).lowered()
+        Compilation(kernel.func, known, variant, context=PassOptions(variant.is_debug, seen)).lowered()
     except KernelError:
         # With the wanted text at hand an error in a later pass doesn't matter: it may be the reason for looking.
         if seen.text is None:

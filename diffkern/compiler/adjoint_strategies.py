@@ -19,7 +19,7 @@ from diffkern.contracts.manifest import Conflict, SortedSum
 from diffkern.contracts.options import Variant
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
-from diffkern.ir.passes import Context, run
+from diffkern.ir.passes import PassOptions, run
 from diffkern.ir.stages import ADJOINT
 from diffkern.targets import target_named
 
@@ -45,7 +45,7 @@ def sorted_sums_of(
     return tuple(replace(one, cotangent=adjoint.cotangents[one.cotangent]) for one in found)
 
 
-def gathering(adjoint: Adjoint, variant: Variant, context: Context) -> Adjoint:
+def gathering(adjoint: Adjoint, variant: Variant, context: PassOptions) -> Adjoint:
     """Return the adjoint whose threads gather, changed in place."""
     found = gathered(adjoint)
     if found is None:

@@ -40,7 +40,7 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.merge import with_merged
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.ops.tile import of_block
-from diffkern.ir.passes import PLAIN, Context, run
+from diffkern.ir.passes import PLAIN, PassOptions, run
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument
 from diffkern.opt.reference import values_by_reference
@@ -94,7 +94,7 @@ class Compilation:
         types: Sequence[Argument],
         variant: Variant = FORWARD,
         slots: int | None = None,
-        context: Context | None = None,
+        context: PassOptions | None = None,
         lowered: Function | None = None,
     ) -> None:
         self.pyfunc = pyfunc
@@ -104,7 +104,7 @@ class Compilation:
         self._lowered = lowered
         self._target = target_named(variant.target, variant.compiler)
         # A debug build verifies the IR behind each pass.
-        self._context = context or Context(verify=variant.is_debug)
+        self._context = context or PassOptions(verify=variant.is_debug)
         self.log: Log | None = None
 
     @cached_property

@@ -12,13 +12,13 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from typing import TYPE_CHECKING, NoReturn
 
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.compiler.specialize import Specialization, load_entry
 from diffkern.contracts.platforms import NATIVE, Architecture, Platform, Processor, platform_named
 from diffkern.process.forks import cached_property
 
 if TYPE_CHECKING:
-    from diffkern.targets.cuda.sass import Code
+    from diffkern.targets.cuda.sass import MachineCode
 
 __all__ = ["Compiled", "CompiledForCPU", "CompiledForGPU", "compile_for"]
 
@@ -51,7 +51,7 @@ class Compiled(ABC):
         The time that making it took; next to nothing if it was in the cache.
     """
 
-    def __init__(self, specialization: Specialization, target: str, entry: Entry, seconds: float) -> None:
+    def __init__(self, specialization: Specialization, target: str, entry: StoredArtifact, seconds: float) -> None:
         self.kernel = specialization.pyfunc.__name__
         self.target = "cpu" if target == NATIVE else target
         self.adjoint = specialization.variant.active is not None
@@ -168,7 +168,7 @@ class CompiledForGPU(Compiled):
         return disassemble(self.object_code)
 
     @cached_property
-    def code(self) -> Code:
+    def code(self) -> MachineCode:
         """The instructions, their classes and the loops, to count; functions that the kernel calls stand behind it."""
         # Imported here: the disassembler's tables are of no use to programs that do not look at code.
         from diffkern.targets.cuda.sass import join, parse

@@ -49,7 +49,7 @@ from diffkern.contracts.options import FORWARD, Variant, VmapLayer
 from diffkern.frontend.statements.lowering import lower
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value
-from diffkern.ir.passes import PLAIN, Context, run
+from diffkern.ir.passes import PLAIN, PassOptions, run
 from diffkern.ir.stages import ADJOINT, PRIMAL, PROGRAM, WRITTEN
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
@@ -63,12 +63,12 @@ def lower_kernel(
     pyfunc: Callable[..., object],
     types: Sequence[Argument],
     variant: Variant = FORWARD,
-    context: Context | None = None,
+    context: PassOptions | None = None,
     *,
     stops: bool = False,
 ) -> Function:
     """Typed IR of a kernel; ``stops``: with the places where a debugger stops."""
-    simt, context = target_named(variant.target, variant.compiler).simt, context or Context(verify=variant.is_debug)
+    simt, context = target_named(variant.target, variant.compiler).simt, context or PassOptions(verify=variant.is_debug)
     # On a CPU a block is one thread.
     block_dim = (variant.block_dim if simt else None) or 1
     # The types of arguments for each level: the outermost layer takes them all, each passes on those of the layer
@@ -101,12 +101,12 @@ def lower_kernel(
     return fn
 
 
-def optimise(fn: Function, context: Context = PLAIN) -> Function:
+def optimise(fn: Function, context: PassOptions = PLAIN) -> Function:
     """The forward program of a kernel, in place."""
     return run(passes.OPTIMISE, fn, context)
 
 
-def prepare(fn: Function, context: Context = PLAIN, *, joint: bool = False) -> Function:
+def prepare(fn: Function, context: PassOptions = PLAIN, *, joint: bool = False) -> Function:
     """A normalised copy of a kernel, which reports nothing: its forward program has done so.
 
     ``joint``: for a program that does the launch as well.
@@ -119,7 +119,7 @@ def log_values(
     active: Iterable[int],
     variant: Variant = FORWARD,
     slots: int | None = None,
-    context: Context | None = None,
+    context: PassOptions | None = None,
 ) -> tuple[Overwritten, Swept]:
     """Find the values that a kernel overwrites and its adjoint needs, and the swept adjoint that reads them from a log.
 
@@ -132,7 +132,7 @@ def log_values(
     return overwritten_values(run(passes.NORMALISE, clone_function(fn), context or PLAIN), sweep)
 
 
-def stamping(fn: Function, arrays: Collection[int], context: Context | None = None) -> StampedFunction:
+def stamping(fn: Function, arrays: Collection[int], context: PassOptions | None = None) -> StampedFunction:
     """A copy of a kernel that stamps the elements of its parameters ``arrays`` with who reads and writes them."""
     # A stamping program runs threads one after the other, which lanes of a warp cannot.
     check_no_warps(fn)
@@ -144,7 +144,7 @@ def differentiate(
     active: Iterable[int],
     variant: Variant = FORWARD,
     slots: int | None = None,
-    context: Context | None = None,
+    context: PassOptions | None = None,
 ) -> Derivative:
     """The adjoint of a prepared function with respect to its parameters ``active``.
 
@@ -169,10 +169,10 @@ def _sweep(
 
 
 def finish(
-    swept: Swept, variant: Variant = FORWARD, context: Context | None = None, primal: Function | None = None
+    swept: Swept, variant: Variant = FORWARD, context: PassOptions | None = None, primal: Function | None = None
 ) -> Derivative:
     """The adjoint that a reverse sweep has led to, joined with the prepared ``primal`` if the variant says so."""
-    target, context = target_named(variant.target, variant.compiler), context or Context(verify=variant.is_debug)
+    target, context = target_named(variant.target, variant.compiler), context or PassOptions(verify=variant.is_debug)
     adjoint = swept.adjoint()
     # The reverse sweep emits each derivative rule by itself; what they share is merged before anything measures the
     # adjoint.
@@ -207,7 +207,7 @@ _ONE_CALL, _MAP, _CLEAN = (partial(run, p) for p in (passes.ONE_CALL, passes.NOR
 FUNCS = FuncDerivatives(_ONE_CALL, prepare, optimise, simplify=_MAP, clean=_CLEAN)
 
 
-def finalize(d: Derivative, variant: Variant = FORWARD, context: Context = PLAIN) -> Derivative:
+def finalize(d: Derivative, variant: Variant = FORWARD, context: PassOptions = PLAIN) -> Derivative:
     """The adjoint, in place, with the modes of its accumulations as its target needs them."""
     target = target_named(variant.target, variant.compiler)
     # A caller that keeps its cotangents must not find those that the adjoint has taken reset to zero.

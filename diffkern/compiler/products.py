@@ -23,7 +23,7 @@ from typing import IO
 
 from diffkern.cache.environment import distribution_versions
 from diffkern.cache.key import key
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.store import Store
 from diffkern.compiler.stores import current_store
 from diffkern.contracts.platforms import MATHDX
@@ -244,7 +244,7 @@ class _Makers:
         self.code[maker.product] = found
         ingredients = {name: value.decode() for name, value in maker.product.fields}
         facts = {"what": "matrix product", "title": f"matrix product {maker.product}", "target": maker.product.arch}
-        entry = Entry(b"", (maker.product.symbol,), facts=facts, ingredients=ingredients, more={_CODE: found})
+        entry = StoredArtifact(b"", (maker.product.symbol,), facts=facts, ingredients=ingredients, more={_CODE: found})
         self.store.put(product_key(maker.product), entry)
 
 

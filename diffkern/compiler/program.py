@@ -29,10 +29,10 @@ from diffkern.contracts.manifest import (
     Manifest,
     OrderDependence,
     Output,
-    Parameter,
+    ProgramParameter,
     Shared,
     Site,
-    Stamp,
+    StampedParameter,
 )
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import ACCESSES, ARRAY_EXTENTS, ATOMICS, BY_ADDRESS, LOADS, WRITES
@@ -103,7 +103,7 @@ def forward_manifest(
         tid_arity=fn.tid_arity,
         cost=float(thread_cost(fn)),
         params=tuple(
-            Parameter(
+            ProgramParameter(
                 p.name,
                 str(p.type),
                 "param",
@@ -117,7 +117,7 @@ def forward_manifest(
             )
             # What follows the kernel's own parameters is the log.
             if k < own
-            else Parameter(p.name, str(p.type), "log", k, outside)
+            else ProgramParameter(p.name, str(p.type), "log", k, outside)
             for k, p in enumerate(fn.params)
         ),
         **_accessed(fn, own),
@@ -162,7 +162,7 @@ def adjoint_manifest(
         tid_arity=fn.tid_arity,
         cost=float(thread_cost(fn)),
         params=tuple(
-            Parameter(
+            ProgramParameter(
                 p.name,
                 str(p.type),
                 role,
@@ -207,7 +207,9 @@ def checks(fn: Function, kernel: str, sites: Iterable[Op], stamped: Iterable[Val
             )
             for op in sites
         ),
-        tuple(Stamp(position[p], fields[position[p]].offset - abi.HEADER_SIZE, p in proved) for p in stamped),
+        tuple(
+            StampedParameter(position[p], fields[position[p]].offset - abi.HEADER_SIZE, p in proved) for p in stamped
+        ),
     )
 
 

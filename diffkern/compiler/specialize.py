@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from diffkern.cache.environment import compiler_digest, distribution_versions, has_mathdx
 from diffkern.cache.key import key
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.store import Store
 from diffkern.compiler.stores import current_store, shipped_stores
 from diffkern.contracts.options import ATOMIC, FORWARD, JvpLayer, Variant
@@ -38,9 +38,9 @@ from diffkern.runtime.observe.spans import Span, past, span, watched
 if TYPE_CHECKING:
     from diffkern.compiler.compilation import Compilation
     from diffkern.compiler.program import Program
-    from diffkern.frontend.syntax.taken import Taken
+    from diffkern.frontend.syntax.taken import TakenResults
     from diffkern.ir.nodes import Function
-    from diffkern.ir.passes import Context
+    from diffkern.ir.passes import PassOptions
     from diffkern.ir.stages import Stage
     from diffkern.targets.cuda.mathdx import Product
 
@@ -58,7 +58,7 @@ __all__ = [
 
 # A program that nothing can run any more leaves memory, with its machine code.
 _loaded: weakref.WeakValueDictionary[str, Executable] = weakref.WeakValueDictionary()
-_entries: dict[str, Entry] = {}
+_entries: dict[str, StoredArtifact] = {}
 _ACCUMULATING = {"plain": "", "atomic": ", with atomics", "stored": ", sums stored", "sorted": ", sums sorted"}
 _COMPILER = "compiler for GPUs"
 """The field that has no say in a program for a processor."""
@@ -155,7 +155,7 @@ class Specialization:
         fields.append(("diffkern", compiler_digest()))
         return fields
 
-    def taken(self) -> Taken | None:
+    def taken(self) -> TakenResults | None:
         """Return what lowering takes from objects whose contents the fingerprint does not cover; None without such."""
         from diffkern.compiler.taken import taken
 
@@ -251,7 +251,7 @@ def is_for_this_machine(ingredients: Mapping[str, str]) -> bool:
     return all(ingredients.get(name) == value.decode() for name, value in native_fields(_host_cpu()))
 
 
-def load_entry(specialization: Specialization, target: str) -> Entry:
+def load_entry(specialization: Specialization, target: str) -> StoredArtifact:
     """Return the artifact of a program for a target: for a GPU, to be loaded by its driver, or only to be looked at.
 
     Of shipped programs one for a lesser architecture serves too: its machine code if the major version is the same,
@@ -289,7 +289,7 @@ def load_entry(specialization: Specialization, target: str) -> Entry:
 
 def _built_or_translated(
     specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str, store: Store
-) -> Entry:
+) -> StoredArtifact:
     """Compile a program into a store; where that fails, take a shipped one that the GPU's driver can compile."""
     try:
         entry = build_entry(specialization, fields, target)
@@ -305,7 +305,7 @@ def _built_or_translated(
 
 def build_entry(
     specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str, shipped: bool = False
-) -> Entry:
+) -> StoredArtifact:
     """Compile a specialization for a target.
 
     Parameters
@@ -337,7 +337,7 @@ def build_entry(
     if config.verbose:
         print(f"diffkern: compiled {title} in {time.perf_counter() - started:.2f} s", file=sys.stderr)
     name, files = platform.object_name, program.files
-    return Entry(program.object_code, program.symbols, program.source, manifest, ingredients, name, files)
+    return StoredArtifact(program.object_code, program.symbols, program.source, manifest, ingredients, name, files)
 
 
 def _looking_up(specialization: Specialization) -> AbstractContextManager[Span]:
@@ -345,9 +345,9 @@ def _looking_up(specialization: Specialization) -> AbstractContextManager[Span]:
     return span("load", f"look up {specialization.title}")
 
 
-def _watching(verify: bool) -> Context:
+def _watching(verify: bool) -> PassOptions:
     """Return the context that tells observers of passes: each lasts from the end of the one before."""
-    from diffkern.ir.passes import Context
+    from diffkern.ir.passes import PassOptions
 
     before = time.perf_counter_ns()
 
@@ -356,7 +356,7 @@ def _watching(verify: bool) -> Context:
         begin, before = before, time.perf_counter_ns()
         past(Span("pass", name, {"stage": stage.name}, begin, before))
 
-    return Context(verify=verify, watch=told)
+    return PassOptions(verify=verify, watch=told)
 
 
 def _program(specialization: Specialization, fields: Sequence[tuple[str, bytes]], target: str, symbol: str) -> Program:
@@ -387,7 +387,7 @@ def _with_target(fields: Sequence[tuple[str, bytes]], target: str, shipped: bool
     return [*own, *_target_fields(target, shipped, chosen)]
 
 
-def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str, translated: bool = False) -> Entry | None:
+def _shipped_entry(fields: Sequence[tuple[str, bytes]], target: str, translated: bool = False) -> StoredArtifact | None:
     """Return the best artifact that a shipped directory has for a GPU architecture, or whose PTX is good for it."""
     platform = platform_named(target)
     candidates = (platform.translated() if translated else platform.runs()) if shipped_stores() else []
@@ -414,7 +414,7 @@ def _from_directories(fields: Sequence[tuple[str, bytes]]) -> Executable | None:
     return None
 
 
-def _from_cache(entry: Entry | None) -> Executable | None:
+def _from_cache(entry: StoredArtifact | None) -> Executable | None:
     """Load an artifact; None if it is not for this machine or not complete, so that it is built again."""
     if entry is None:
         return None
@@ -424,7 +424,7 @@ def _from_cache(entry: Entry | None) -> Executable | None:
         return None
 
 
-def _executable(entry: Entry) -> Executable:
+def _executable(entry: StoredArtifact) -> Executable:
     symbols: Sequence[str] = entry.symbols
     code = load_code(entry.object_code, symbols, title=entry.manifest.title)
     finish = code[symbols[1]] if entry.manifest.sites else 0

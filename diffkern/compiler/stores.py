@@ -11,7 +11,7 @@ from pathlib import Path
 from diffkern.cache.environment import compiler_digest
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import Artifact, artifacts, remove
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.notes import Notes, sweep_notes
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.lang.remembered import set_memory
@@ -104,7 +104,7 @@ def _load_own(name: str) -> bytes | None:
 
 
 def _store_own(name: str, code: bytes) -> None:
-    current_store().put(name, Entry(code, facts={"what": "native code of the run time"}))
+    current_store().put(name, StoredArtifact(code, facts={"what": "native code of the run time"}))
 
 
 assemble.set_object_cache(_load_own, _store_own)

@@ -13,14 +13,14 @@ from typing import Any
 from diffkern.contracts.options import Variant
 from diffkern.errors import KernelError
 from diffkern.frontend.syntax.canonical import Meaning, meaning_of
-from diffkern.frontend.syntax.taken import Taken, recorded
+from diffkern.frontend.syntax.taken import TakenResults, recorded
 from diffkern.ir.structs import Argument, declared
 from diffkern.lang.structs import functions_of
 
 __all__ = ["taken"]
 
 
-def taken(pyfunc: Callable[..., Any], types: Sequence[Argument], variant: Variant) -> Taken | None:
+def taken(pyfunc: Callable[..., Any], types: Sequence[Argument], variant: Variant) -> TakenResults | None:
     """Return what lowering a kernel takes beyond its fingerprint; None if that covers everything."""
     meanings = [meaning_of(pyfunc), *(meaning_of(f.pyfunc) for t in types for _, f in functions_of(declared(t)))]
     if not any(meaning.is_opaque for meaning in meanings):
@@ -36,7 +36,7 @@ def taken(pyfunc: Callable[..., Any], types: Sequence[Argument], variant: Varian
 
 def _taken(
     pyfunc: Callable[..., Any], types: Sequence[Argument], variant: Variant, meanings: Sequence[Meaning]
-) -> Taken:
+) -> TakenResults:
     from diffkern.frontend.statements.lowering import lower
 
     *_, own = accumulate(reversed(variant.layers), lambda given, layer: layer.own(given), initial=types)
@@ -46,5 +46,5 @@ def _taken(
             for block_dim in sorted({1, variant.block_dim or 1}):
                 lower(pyfunc, own, block_dim=block_dim, layout=variant.layout, checked=variant.is_debug)
     except KernelError:  # who compiles it is told; there is nothing to be found under its key
-        return Taken([("token", meaning.token.encode()) for meaning in meanings], [], [])
-    return Taken.of(record)
+        return TakenResults([("token", meaning.token.encode()) for meaning in meanings], [], [])
+    return TakenResults.of(record)

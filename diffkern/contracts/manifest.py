@@ -16,9 +16,10 @@ from diffkern.errors import Loc
 from diffkern.process.forks import cached_property
 
 __all__ = [
-    "DEFAULT_BLOCK_DIM", "Access", "Box", "Checks", "Conflict", "Destination", "Form", "Gather", "GpuResources",
-    "Ids", "Linear", "Log", "Manifest", "Monomial", "Order", "OrderDependence", "Output", "Parameter", "RaceCheck",
-    "Shared", "Site", "SortedSum", "Span", "Stamp", "Stamped", "Step", "Touch", "Unproved", "from_json", "to_json",
+    "DEFAULT_BLOCK_DIM", "AxisAccess", "Box", "Checks", "Conflict", "Destination", "Gather", "GpuResources", "Ids",
+    "IndexStep", "IntegerForm", "IntegerRange", "Linear", "Log", "Manifest", "Monomial", "Order", "OrderDependence",
+    "Output", "ProgramParameter", "RaceCheck", "Shared", "Site", "SortedSum", "Stamped", "StampedParameter", "Touch",
+    "Unproved", "from_json", "to_json",
 ]  # fmt: skip
 
 DEFAULT_BLOCK_DIM = 256
@@ -61,7 +62,7 @@ class Monomial:
 
 
 @dataclass(frozen=True)
-class Form:
+class IntegerForm:
     """A linear form in integers of a thread, with sums of products as constant and coefficients."""
 
     const: tuple[Monomial, ...]
@@ -69,7 +70,7 @@ class Form:
 
 
 @dataclass(frozen=True)
-class Span:
+class IntegerRange:
     """An integer of a thread, and what it is between.
 
     Attributes
@@ -85,8 +86,8 @@ class Span:
 
     kind: Literal["thread", "loop", "quotient", "remainder"]
     axis: int = 0
-    low: Form | None = None
-    high: Form | None = None
+    low: IntegerForm | None = None
+    high: IntegerForm | None = None
     divisor: tuple[Monomial, ...] = ()
 
 
@@ -106,14 +107,14 @@ class Box:
         Forms that were computed with 32 bits and then widened: the box is unknown if one of them exceeds 32 bits.
     """
 
-    index: tuple[Form | None, ...]
+    index: tuple[IntegerForm | None, ...]
     wrap: tuple[bool, ...]
-    spans: tuple[Span, ...] = ()
-    exact: tuple[Form, ...] = ()
+    spans: tuple[IntegerRange, ...] = ()
+    exact: tuple[IntegerForm, ...] = ()
 
 
 @dataclass(frozen=True)
-class Parameter:
+class ProgramParameter:
     """A parameter of a program.
 
     Attributes
@@ -171,7 +172,7 @@ class Linear:
 
 
 @dataclass(frozen=True)
-class Step:
+class IndexStep:
     """One operation of an index's computation, on a stack.
 
     Attributes
@@ -192,7 +193,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Access:
+class AxisAccess:
     """An access that every thread makes, along one axis.
 
     Attributes
@@ -221,7 +222,7 @@ class Access:
     high: Linear
     trips: tuple[Linear, ...]
     shapes: tuple[tuple[int, int], ...]
-    steps: tuple[Step, ...] = ()
+    steps: tuple[IndexStep, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -232,8 +233,8 @@ class Order:
     computed.
     """
 
-    less: Form
-    more: Form
+    less: IntegerForm
+    more: IntegerForm
     equal: bool = False
     divided: bool = False
 
@@ -255,7 +256,7 @@ class Touch:
     """
 
     loc: Loc | None
-    index: tuple[Form, ...]
+    index: tuple[IntegerForm, ...]
     wrap: tuple[bool, ...]
     under: tuple[Order, ...] = ()
 
@@ -379,7 +380,7 @@ class Site:
 
 
 @dataclass(frozen=True)
-class Stamp:
+class StampedParameter:
     """An array parameter in which the writing threads are noted, unless it is proved that no two write one element."""
 
     array: int
@@ -393,7 +394,7 @@ class Checks:
 
     kernel: str
     sites: tuple[Site, ...]
-    stamps: tuple[Stamp, ...]
+    stamps: tuple[StampedParameter, ...]
 
 
 @dataclass(frozen=True)
@@ -605,14 +606,14 @@ class Manifest:
 
     tid_arity: int
     cost: float
-    params: tuple[Parameter, ...]
+    params: tuple[ProgramParameter, ...]
     reads: tuple[int, ...] = ()
     writes: tuple[int, ...] = ()
     updated: tuple[int, ...] = ()
     added: tuple[int, ...] = ()
     post: tuple[int, ...] = ()
     steering: tuple[int, ...] = ()
-    accesses: tuple[Access, ...] = ()
+    accesses: tuple[AxisAccess, ...] = ()
     alone: str | None = None
     races: tuple[RaceCheck, ...] = ()
     unproved: tuple[Unproved, ...] = ()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from diffkern.contracts.integer_systems import Ranges, Row, narrowed, search
-from diffkern.contracts.manifest import Form, Monomial, Order, RaceCheck, Touch
+from diffkern.contracts.manifest import IntegerForm, Monomial, Order, RaceCheck, Touch
 
 __all__ = ["Numbers", "Threads", "needed", "racing"]
 
@@ -116,7 +116,7 @@ class _Pair:
     def value(self, p: Sequence[Monomial]) -> int:
         return sum(one.factor * math.prod(self.numbers[place] for place in one.of) for one in p)
 
-    def linear(self, form: Form) -> _Linear:
+    def linear(self, form: IntegerForm) -> _Linear:
         terms = ((k, self.value(c)) for k, c in form.terms)
         return _Linear(tuple((k, c) for k, c in terms if c), self.value(form.const))
 

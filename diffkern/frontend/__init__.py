@@ -8,6 +8,6 @@ cache does not need it, but needs two functions of this module: ``signature`` re
 from __future__ import annotations
 
 from diffkern.frontend.syntax.canonical import fingerprint
-from diffkern.frontend.syntax.signature import Parameter, Signature, signature
+from diffkern.frontend.syntax.signature import Signature, SignatureParameter, signature
 
-__all__ = ["Parameter", "Signature", "fingerprint", "signature"]
+__all__ = ["Signature", "SignatureParameter", "fingerprint", "signature"]

@@ -17,7 +17,7 @@ import numpy as np
 from diffkern.errors import KernelTypeError, described
 from diffkern.host.device_functions import DeviceFunction, device_function, library_function
 from diffkern.ir import types as T
-from diffkern.lang.called import Form
+from diffkern.lang.called import RequestedForm
 from diffkern.lang.dtypes import SCALARS, DType, composite_type, element_of_value
 from diffkern.lang.intrinsics import Intrinsic
 from diffkern.lang.library import Composed
@@ -163,7 +163,9 @@ def _intrinsic(function: Intrinsic, given: _Given) -> DeviceFunction:
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     space: dict[str, Any] = {"built_in": function, "__name__": __name__, **fixed}
     exec(compile(text, file, "exec"), space)
-    return device_function(space[function.name], Form.VALUE, [t for _, t in given if not isinstance(t, _Constant)])
+    return device_function(
+        space[function.name], RequestedForm.VALUE, [t for _, t in given if not isinstance(t, _Constant)]
+    )
 
 
 def _shown(t: Any, scalar: T.Scalar) -> Any:

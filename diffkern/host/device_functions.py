@@ -38,7 +38,7 @@ from diffkern.ir.stages import ADJOINT, WRITTEN
 from diffkern.ir.structs import Argument, IndexedArray, Struct, StructArray
 from diffkern.ir.types import Array, Scalar, Stack, Type, is_differentiable, value_type
 from diffkern.lang import DType
-from diffkern.lang.called import Form
+from diffkern.lang.called import RequestedForm
 from diffkern.lang.library import Composed
 from diffkern.opt.reports import without_assertions, without_breakpoints
 from diffkern.printing.functions import Structure, to_cuda_function, to_python_function
@@ -90,7 +90,7 @@ _CALLED = Settings(launched=False)
 
 def device_function(
     pyfunc: Callable[..., object],
-    form: Form,
+    form: RequestedForm,
     given: Sequence[Argument | None],
     target: str = "native",
 ) -> DeviceFunction:
@@ -404,11 +404,11 @@ def _check_buffer(pyfunc: Callable[..., object], k: int, t: Argument, given: Arg
 
 
 _Maker: TypeAlias = "Callable[[Callable[..., object], Sequence[Argument | None], str], DeviceFunction]"
-_MAKERS: dict[Form, _Maker] = {
-    Form.VALUE: _value,
-    Form.GRAD: _grad,
-    Form.VJP: _vjp,
-    Form.JVP: _jvp,
-    Form.THREAD: _thread,
-    Form.THREAD_ADJOINT: _thread_adjoint,
+_MAKERS: dict[RequestedForm, _Maker] = {
+    RequestedForm.VALUE: _value,
+    RequestedForm.GRAD: _grad,
+    RequestedForm.VJP: _vjp,
+    RequestedForm.JVP: _jvp,
+    RequestedForm.THREAD: _thread,
+    RequestedForm.THREAD_ADJOINT: _thread_adjoint,
 }

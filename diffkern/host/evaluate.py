@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffkern.errors import KernelTypeError, MisuseError, described
-from diffkern.lang.called import Called, Form
+from diffkern.lang.called import Called, RequestedForm
 from diffkern.process.forks import free_in_child
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def evaluate(called: Called | Composed | Intrinsic, args: tuple[Any, ...], kwarg
         from diffkern.lang.functions import calling
 
         func = calling(called, len(args))
-        called = Called(func, func.pyfunc, Form.VALUE, "")
+        called = Called(func, func.pyfunc, RequestedForm.VALUE, "")
     given = _in_order(called, args, kwargs)
     types = tuple(_type_of(called, value) for value in given)
     # Evaluators are kept by types, as making one means lowering and printing.
@@ -74,7 +74,7 @@ def evaluate(called: Called | Composed | Intrinsic, args: tuple[Any, ...], kwarg
 def _in_order(called: Called, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
     if not kwargs:
         return args
-    if called.form is Form.VJP:
+    if called.form is RequestedForm.VJP:
         raise KernelTypeError(f"{called.name} takes no keyword arguments", remedy="give the values in order")
     try:
         return inspect.signature(called.pyfunc).bind(*args, **kwargs).args

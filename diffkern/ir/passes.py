@@ -4,8 +4,8 @@ A pass takes a function, changes it in place and returns the same object. So do 
 compiler; a caller that still needs the original clones it first (:func:`diffkern.ir.clone.clone_function`). A pass has
 a name, and declares the stage (:mod:`diffkern.ir.stages`) of the function before and after it.
 
-A pipeline is a sequence of passes. While it runs, its :class:`Context` may have each result verified against the stage
-that the pass leaves, and may pass it to a watcher.
+A pipeline is a sequence of passes. While it runs, its :class:`PassOptions` may have each result verified against the
+stage that the pass leaves, and may pass it to a watcher.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from diffkern.ir import verify as verifier
 from diffkern.ir.nodes import Function
 from diffkern.ir.stages import Stage
 
-__all__ = ["PLAIN", "Context", "Pass", "Watch", "run"]
+__all__ = ["PLAIN", "Pass", "PassOptions", "Watch", "run"]
 
 Watch = Callable[[str, Stage, Function], None]
 """Is shown each pass's name, the stage that it leaves, and the function after it."""
@@ -44,7 +44,7 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Context:
+class PassOptions:
     """The options with which passes are run.
 
     Attributes
@@ -68,11 +68,11 @@ class Context:
         return fn
 
 
-PLAIN = Context()
+PLAIN = PassOptions()
 """Passes run, and nothing else is done."""
 
 
-def run(passes: Sequence[Pass], fn: Function, context: Context = PLAIN) -> Function:
+def run(passes: Sequence[Pass], fn: Function, context: PassOptions = PLAIN) -> Function:
     """Run passes one after the other, in place; return the function.
 
     Raises

@@ -21,7 +21,7 @@ __all__ = [
     "Loop",
     "Part",
     "Ruled",
-    "Slot",
+    "StackSlot",
     "While",
     "control",
     "deciding",
@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 
-class _View:
+class _OpView:
     __slots__ = ("op",)
 
     def __init__(self, op: Op) -> None:
         self.op = op
 
 
-class If(_View):
+class If(_OpView):
     """An ``if``."""
 
     __slots__ = ()
@@ -68,7 +68,7 @@ class If(_View):
         return list(zip(self.op.results, self.then.yields, self.orelse.yields, strict=True))
 
 
-class _Loop(_View):
+class _AnyLoop(_OpView):
     """The common part of ``for`` and ``while``."""
 
     __slots__ = ()
@@ -87,7 +87,7 @@ class _Loop(_View):
         return self.op.results
 
 
-class For(_Loop):
+class For(_AnyLoop):
     """A ``for``: ``index`` goes from ``start`` to before ``stop``."""
 
     __slots__ = ()
@@ -142,7 +142,7 @@ class For(_Loop):
         return list(zip(self.init, self.carried, self.yields, self.op.results, strict=True))
 
 
-class While(_Loop):
+class While(_AnyLoop):
     """A ``while``: ``test`` yields before each trip whether there is another one."""
 
     __slots__ = ()
@@ -189,7 +189,7 @@ class While(_Loop):
 Loop: TypeAlias = For | While
 
 
-class Ruled(_View):
+class Ruled(_OpView):
     """A call of a func with custom derivative rules."""
 
     __slots__ = ()
@@ -265,7 +265,7 @@ def deciding(op: Op) -> tuple[Value, ...]:
     return () if op.name == "ruled" else control(op).deciding
 
 
-class Access(_View):
+class Access(_OpView):
     """A load, store, atomic update or accumulation, of an element or a tile."""
 
     __slots__ = ()
@@ -304,7 +304,7 @@ class Access(_View):
         return wrap
 
 
-class Part(_View):
+class Part(_OpView):
     """A part or an element of a tile that is extracted, inserted or added to."""
 
     __slots__ = ()
@@ -325,7 +325,7 @@ class Part(_View):
         return self.op.operands[1]
 
 
-class Slot(_View):
+class StackSlot(_OpView):
     """An access of a loop stack."""
 
     __slots__ = ()

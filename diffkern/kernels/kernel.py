@@ -20,7 +20,7 @@ from diffkern.contracts.options import PLAIN, AdjointForm, KernelOptions, LogKin
 from diffkern.errors import AutodiffError, KernelError, Loc, MisuseError, raise_all
 from diffkern.ir.structs import Argument, declared
 from diffkern.kernels.inspection import Inspection
-from diffkern.lang.called import Called, Form, KnownToNumba
+from diffkern.lang.called import Called, KnownToNumba, RequestedForm
 from diffkern.lang.dialects import NATIVE, Dialect, bind_dialect
 from diffkern.lang.func import check_function
 from diffkern.lang.imported import ByPath
@@ -124,7 +124,7 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         ``kernel.thread(i, x, y)`` does what thread i of a launch does. The index is an integer, or a tuple of as many
         as ``dk.tid()`` is unpacked into.
         """
-        return Called(self, self.func, Form.THREAD, "One thread of the kernel.")
+        return Called(self, self.func, RequestedForm.THREAD, "One thread of the kernel.")
 
     @cached_property
     def thread_adjoint(self) -> Called:
@@ -134,7 +134,7 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         cotangent for each argument: an array like the argument, an array of one element for an argument by value, None
         where none is wanted.
         """
-        return Called(self, self.func, Form.THREAD_ADJOINT, "One thread of the kernel's adjoint.")
+        return Called(self, self.func, RequestedForm.THREAD_ADJOINT, "One thread of the kernel's adjoint.")
 
     @cached_property
     def jvp(self) -> Kernel:

@@ -16,10 +16,10 @@ from diffkern.errors import KernelTypeError
 from diffkern.process.forks import cached_property
 from diffkern.process.late import EVALUATE, NUMBA_TYPE
 
-__all__ = ["Called", "Form", "KnownToNumba", "evaluated"]
+__all__ = ["Called", "KnownToNumba", "RequestedForm", "evaluated"]
 
 
-class Form(enum.Enum):
+class RequestedForm(enum.Enum):
     """The requested form of a func or a kernel."""
 
     VALUE = "value"
@@ -32,7 +32,7 @@ class Form(enum.Enum):
     @property
     def of_kernel(self) -> bool:
         """True if it is one thread of a kernel, whose first argument is the thread's index."""
-        return self in (Form.THREAD, Form.THREAD_ADJOINT)
+        return self in (RequestedForm.THREAD, RequestedForm.THREAD_ADJOINT)
 
 
 class KnownToNumba:
@@ -61,7 +61,7 @@ class Called(KnownToNumba):
         Funcs that call it, by their numbers of parameters.
     """
 
-    def __init__(self, owner: Any, pyfunc: Callable[..., Any], form: Form, doc: str) -> None:
+    def __init__(self, owner: Any, pyfunc: Callable[..., Any], form: RequestedForm, doc: str) -> None:
         self.owner, self.pyfunc, self.form = owner, pyfunc, form
         self.funcs: dict[int, Any] = {}
         self.__doc__ = doc
@@ -70,22 +70,22 @@ class Called(KnownToNumba):
     def name(self) -> str:
         """The spelling of a call of it: ``f``, ``f.grad``."""
         own: str = self.owner.name if isinstance(self.owner, Called) else self.pyfunc.__name__
-        return own if self.form is Form.VALUE else f"{own}.{self.form.value}"
+        return own if self.form is RequestedForm.VALUE else f"{own}.{self.form.value}"
 
     @cached_property
     def grad(self) -> Called:
         """The gradient of a derivative whose result is one number."""
-        return self._derivative(Form.GRAD)
+        return self._derivative(RequestedForm.GRAD)
 
     @cached_property
     def vjp(self) -> Called:
         """The derivative with values, weighted by cotangents."""
-        return self._derivative(Form.VJP)
+        return self._derivative(RequestedForm.VJP)
 
     @cached_property
     def jvp(self) -> Called:
         """The derivative with its change along tangents."""
-        return self._derivative(Form.JVP)
+        return self._derivative(RequestedForm.JVP)
 
     @property
     def _numba_type_(self) -> Any:
@@ -97,14 +97,14 @@ class Called(KnownToNumba):
             )
         return super()._numba_type_
 
-    def _derivative(self, form: Form) -> Called:
-        if self.form not in (Form.GRAD, Form.VJP, Form.JVP):
+    def _derivative(self, form: RequestedForm) -> Called:
+        if self.form not in (RequestedForm.GRAD, RequestedForm.VJP, RequestedForm.JVP):
             raise KernelTypeError(f"{self.name} has no {form.value}", remedy="write the work as a dk.func")
         return Called(self, self.pyfunc, form, f"The {form.value} of {self.name}.")
 
     def check(self) -> None:
         """Refuse the adjoint of a kernel that is not to be differentiated."""
-        if self.form is Form.THREAD_ADJOINT and not self.owner.enable_backward:
+        if self.form is RequestedForm.THREAD_ADJOINT and not self.owner.enable_backward:
             raise KernelTypeError(
                 f"{self.name}: {self.pyfunc.__name__} is not differentiated, as enable_backward is off",
                 remedy="turn it on for the kernel or its module, or set dk.config.enable_backward = 'always'",

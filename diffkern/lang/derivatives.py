@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from diffkern.errors import MisuseError
-from diffkern.lang.called import Called, Form
+from diffkern.lang.called import Called, RequestedForm
 from diffkern.lang.func import Func
 from diffkern.lang.functions import as_func
 from diffkern.lang.intrinsics import Intrinsic
 from diffkern.lang.library import Composed
 
-__all__ = ["Transformation"]
+__all__ = ["FuncTransformation"]
 
 
-class Transformation:
+class FuncTransformation:
     """Makes a derivative of a func.
 
     Attributes
@@ -23,7 +23,7 @@ class Transformation:
         Which derivative.
     """
 
-    def __init__(self, form: Form, doc: str) -> None:
+    def __init__(self, form: RequestedForm, doc: str) -> None:
         self.form: Final = form
         self.__name__ = form.value
         self.__doc__ = doc

@@ -14,7 +14,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Final
 
 from diffkern.errors import MisuseError
-from diffkern.lang.called import Called, Form, KnownToNumba
+from diffkern.lang.called import Called, KnownToNumba, RequestedForm
 from diffkern.lang.dialects import NATIVE, Dialect, bind_dialect, dialect_of
 from diffkern.lang.dtypes import element_of_value
 from diffkern.lang.imported import ByPath
@@ -161,7 +161,9 @@ class Func(ByPath, KnownToNumba):
         only one, it is the bare number, not a tuple. The func returns one floating-point number. It is called from
         Python, and from functions that numba compiles.
         """
-        return Called(self, self.pyfunc, Form.GRAD, "The partial derivatives with respect to the arguments by value.")
+        return Called(
+            self, self.pyfunc, RequestedForm.GRAD, "The partial derivatives with respect to the arguments by value."
+        )
 
     @cached_property
     def vjp(self) -> Called:
@@ -170,7 +172,7 @@ class Func(ByPath, KnownToNumba):
         ``f.vjp(x, y, ct)`` is ``(f(x, y), (ct_x, ct_y))``. The last arguments are a cotangent for each
         floating-point result; 1.0 gives the value with its gradient.
         """
-        return Called(self, self.pyfunc, Form.VJP, "The value, and the cotangents of the arguments by value.")
+        return Called(self, self.pyfunc, RequestedForm.VJP, "The value, and the cotangents of the arguments by value.")
 
     @cached_property
     def jvp(self) -> Called:
@@ -180,7 +182,7 @@ class Func(ByPath, KnownToNumba):
         floating-point argument by value.
         """
         return Called(
-            self, self.pyfunc, Form.JVP, "The value, and its change along tangents of the arguments by value."
+            self, self.pyfunc, RequestedForm.JVP, "The value, and its change along tangents of the arguments by value."
         )
 
     def _function(self) -> Callable[..., Any]:

@@ -9,13 +9,14 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern.ir.ops.function import NONE, Family, FunctionRow
+from diffkern.ir.ops.function import NONE, FunctionRow, Subject
 from diffkern.lang import output
 
 __all__ = ["ROWS"]
 
 SCALARS, COMPOSITES, ROTATIONS, COMPLEX, THREADS, ATOMICS, REPORTS = (
-    Family.SCALARS, Family.COMPOSITES, Family.ROTATIONS, Family.COMPLEX, Family.THREADS, Family.ATOMICS, Family.REPORTS,
+    Subject.SCALARS, Subject.COMPOSITES, Subject.ROTATIONS, Subject.COMPLEX, Subject.THREADS, Subject.ATOMICS,
+    Subject.REPORTS,
 )  # fmt: skip
 
 _OLD: Final = "The old value."

@@ -17,7 +17,7 @@ import numpy as np
 
 from diffkern.errors import KernelError, KernelTypeError, described, is_of_user
 from diffkern.ir.ops import composite, scalar
-from diffkern.ir.ops.function import Family, FunctionRow
+from diffkern.ir.ops.function import FunctionRow, Subject
 from diffkern.ir.ops.row import Entry, OpDef
 from diffkern.ir.ops.tile_functions import TILE_FUNCTIONS
 from diffkern.lang import output
@@ -79,7 +79,7 @@ class Intrinsic:
         return entry_of(self.name, self.signature, self._row, self._host)
 
     @property
-    def family(self) -> Family:
+    def family(self) -> Subject:
         """The family to which it belongs."""
         return family_of(self.name, self._row)
 

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from diffkern.ir.ops.function import Family
+from diffkern.ir.ops.function import Subject
 from diffkern.ir.ops.row import Entry
 from diffkern.lang.called import evaluated
 from diffkern.lang.generic import Cast, Generic
@@ -152,7 +152,7 @@ class Composed:
         return tuple(dict.fromkeys(overload.shown for overload in self.overloads))
 
     @property
-    def family(self) -> Family:
+    def family(self) -> Subject:
         """The family to which it belongs."""
         # Most functions are about what their module is about.
         return _APART.get(self.name) or _FAMILIES[self.module]
@@ -161,7 +161,7 @@ class Composed:
     def on_host(self) -> bool:
         """True if Python may call it, too."""
         # Queries are of objects that kernels get by their ids; a search is of an array.
-        return self.family is not Family.QUERIES or self.name == "lower_bound"
+        return self.family is not Subject.QUERIES or self.name == "lower_bound"
 
     def _paragraphs(self) -> dict[str, str]:
         parts: dict[str, str] = {}
@@ -236,21 +236,21 @@ _MODULES: Final[Mapping[str, str]] = {
 }
 """Names by the module of ``diffkern.library`` that defines them."""
 
-_FAMILIES: Final[Mapping[str, Family]] = {
+_FAMILIES: Final[Mapping[str, Subject]] = {
     module: family
     for family, modules in (
-        (Family.COMPLEX, "complexes"),
-        (Family.COMPOSITES, "decompositions pairs vectors"),
-        (Family.QUERIES, "bvhs hash_grids meshes search tiled_queries"),
-        (Family.RANDOM, "noise random"),
-        (Family.ROTATIONS, "quaternions spatial transforms"),
-        (Family.SCALARS, "numbers"),
+        (Subject.COMPLEX, "complexes"),
+        (Subject.COMPOSITES, "decompositions pairs vectors"),
+        (Subject.QUERIES, "bvhs hash_grids meshes search tiled_queries"),
+        (Subject.RANDOM, "noise random"),
+        (Subject.ROTATIONS, "quaternions spatial transforms"),
+        (Subject.SCALARS, "numbers"),
     )
     for module in modules.split()
 }
 """The family of a module's functions."""
 
-_APART: Final[Mapping[str, Family]] = {"bit_count": Family.INTEGERS, "inverse_approx": Family.COMPOSITES}
+_APART: Final[Mapping[str, Subject]] = {"bit_count": Subject.INTEGERS, "inverse_approx": Subject.COMPOSITES}
 """Functions whose family is not that of their module."""
 
 COMPOSED: Final[Mapping[str, Composed]] = {

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from diffkern.ir.ops.function import NONE, Family, FunctionRow
+from diffkern.ir.ops.function import NONE, FunctionRow, Subject
 from diffkern.ir.ops.row import Diff, Entry, OpDef, TypeRuleError
 from diffkern.ir.types import BOOL, FLOAT64, INT32, UINT32, Scalar
 
@@ -57,15 +57,15 @@ def entry_of(name: str, signature: str, row: OpDef | FunctionRow | None, host: C
     return known or _of_row(name, signature, row, host)
 
 
-def family_of(name: str, row: OpDef | FunctionRow | None) -> Family:
+def family_of(name: str, row: OpDef | FunctionRow | None) -> Subject:
     """Return the family of a built-in."""
     assert row is not None, name
     if isinstance(row, FunctionRow):
         return row.family
     if row.family == "composite":
-        return Family.COMPOSITES
+        return Subject.COMPOSITES
     # By what it takes: bits and logic take no floats.
-    return Family.SCALARS if FLOAT64 in _accepted(row) else Family.INTEGERS
+    return Subject.SCALARS if FLOAT64 in _accepted(row) else Subject.INTEGERS
 
 
 def described(name: str, signature: str, doc: str, entry: Entry) -> str:

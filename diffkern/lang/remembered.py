@@ -1,17 +1,18 @@
 """Facts about a text, remembered for processes that see the same text again.
 
-:meth:`Memory.keep` stores bytes under the digest of a file's text and a name; :meth:`Memory.find` returns them, in this
-process or a later one. The module that loads the run time sets the storage; without it nothing is remembered.
+:meth:`RememberedResults.keep` stores bytes under the digest of a file's text and a name; :meth:`RememberedResults.find`
+returns them, in this process or a later one. The module that loads the run time sets the storage; without it nothing is
+remembered.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
-__all__ = ["Memory", "memory", "set_memory"]
+__all__ = ["RememberedResults", "memory", "set_memory"]
 
 
-class Memory(Protocol):
+class RememberedResults(Protocol):
     """The storage. Entries that are damaged or missing are not found."""
 
     def find(self, text: bytes, name: bytes) -> bytes | None:
@@ -29,15 +30,15 @@ class _Nothing:
         pass
 
 
-_memory: Memory = _Nothing()
+_memory: RememberedResults = _Nothing()
 
 
-def set_memory(memory: Memory) -> None:
+def set_memory(memory: RememberedResults) -> None:
     """Set the storage."""
     global _memory
     _memory = memory
 
 
-def memory() -> Memory:
+def memory() -> RememberedResults:
     """Return the storage."""
     return _memory

@@ -44,7 +44,7 @@ class Rule:
     func: Func
 
 
-class Adjoint:
+class FuncAdjoint:
     """The cotangents of a func's arguments, in its :func:`func_grad`: ``adjoint[x] += ...``."""
 
     def __getitem__(self, key: Any) -> NoReturn:
@@ -64,7 +64,7 @@ class Adjoint:
         return "adjoint"
 
 
-adjoint: Final = Adjoint()
+adjoint: Final = FuncAdjoint()
 
 
 @brief

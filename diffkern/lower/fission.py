@@ -30,7 +30,7 @@ from diffkern.ir.ops.memory import NEW_STACKS, SLOTS, STACK_READS, STACK_WRITES,
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Scalar, Stack
-from diffkern.ir.views import For, If, Slot, While, is_branch, loop
+from diffkern.ir.views import For, If, StackSlot, While, is_branch, loop
 from diffkern.opt.dce import has_effect
 
 __all__ = ["MEMORY_BYTES", "to_blocks"]
@@ -142,7 +142,9 @@ class _Blocks:
         found: dict[Value, set[int]] = {stack: set() for stack in self.stacks}
         for op in walk(self.fn.body):
             if op.name in STACK_WRITES and op.operands[0] in self.stacks:
-                found[Slot(op).stack].update(k for k, v in enumerate(Slot(op).values) if v not in self.uniform)
+                found[StackSlot(op).stack].update(
+                    k for k, v in enumerate(StackSlot(op).values) if v not in self.uniform
+                )
         return found
 
     def make_stack(self, op: Op) -> None:
@@ -352,7 +354,7 @@ class _Common(Cloner):
 
     def stack(self, op: Op) -> None:
         """Access the fields that are the same for all threads."""
-        access = Slot(op)
+        access = StackSlot(op)
         places = self.blocks.fields[access.stack]
         stack, slot = self.env[access.stack], self.value(access.slot)
         if op.name in STACK_READS:
@@ -410,9 +412,9 @@ class _Threads(_Common):
         """Access the fields of which each thread has its own."""
         places = self.blocks.fields[op.operands[0]]
         if op.name in STACK_WRITES:
-            for v, place in zip(Slot(op).values, places, strict=True):
+            for v, place in zip(StackSlot(op).values, places, strict=True):
                 if isinstance(place, Value):
-                    index = (self.value(Slot(op).slot), self.thread)
+                    index = (self.value(StackSlot(op).slot), self.thread)
                     self.b.op("store", place, *index, self.value(v), wrap=(False, False))
             return
         place = places[op.attrs["field"]]

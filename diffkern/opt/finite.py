@@ -29,11 +29,11 @@ _PASSED_ON: Final = frozenset("abs const construct extract insert neg select sta
 
 def watch_numbers(fn: Function) -> Function:
     """Insert the assertions."""
-    _Watch().region(fn.body)
+    _FiniteWatch().region(fn.body)
     return fn
 
 
-class _Watch:
+class _FiniteWatch:
     def __init__(self) -> None:
         self.b = Builder()
 

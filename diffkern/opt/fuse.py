@@ -28,11 +28,11 @@ _ORDERED = _FIXED | {Effect.WRITE, Effect.ATOMIC}
 
 def fuse_loops(fn: Function) -> Function:
     """Fuse each pair of loops that make the same trips, if the second one goes backwards and only sums."""
-    _region(fn.body, _Known(fn))
+    _region(fn.body, _KnownValues(fn))
     return fn
 
 
-class _Known:
+class _KnownValues:
     """Facts about values (constants and producers), and cached facts about ops."""
 
     def __init__(self, fn: Function) -> None:
@@ -103,7 +103,7 @@ class _Touched:
 class _Between:
     """The ops between two loops: those that need the results of the first or of each other, and the rest."""
 
-    def __init__(self, first: Op, known: _Known) -> None:
+    def __init__(self, first: Op, known: _KnownValues) -> None:
         self.known, self.values, self.first = known, set(first.results), known.touched(first)
         self.later: list[Op] = []
         self.others: list[Op] = []
@@ -137,7 +137,7 @@ class _Between:
         return all(a.commutes_with(b) for a, b in apart)
 
 
-def _region(region: Region, known: _Known) -> None:
+def _region(region: Region, known: _KnownValues) -> None:
     # A fused loop may match a further one, so a region is visited until a round finds nothing.
     while _once(region, known):
         pass
@@ -146,7 +146,7 @@ def _region(region: Region, known: _Known) -> None:
             _region(sub, known)
 
 
-def _once(region: Region, known: _Known) -> bool:
+def _once(region: Region, known: _KnownValues) -> bool:
     """Fuse the loops of a region, from the first one on; return whether any were fused."""
     if not any(map(known.sums_backwards, region.ops)):
         return False
@@ -159,7 +159,7 @@ def _once(region: Region, known: _Known) -> bool:
     return found
 
 
-def _fuse(region: Region, k: int, known: _Known) -> bool:
+def _fuse(region: Region, k: int, known: _KnownValues) -> bool:
     """Fuse the loop at a position with the first matching one behind it; return whether there is one."""
     first = region.ops[k]
     # A loop with writes to stacks keeps states for a reversed loop that reads them in this very order.
@@ -185,7 +185,7 @@ def _fuse(region: Region, k: int, known: _Known) -> bool:
     return False
 
 
-def _goes_back(one: For, other: For, known: _Known) -> bool:
+def _goes_back(one: For, other: For, known: _KnownValues) -> bool:
     """Return whether a loop that counts down to 0 makes as many trips as another one makes upwards."""
     if not known.is_constant(one.step, 1) or one.index.type != other.index.type:
         return False
@@ -253,7 +253,7 @@ def _augends(op: Op) -> tuple[Value, ...]:
     return op.operands if op.name == "add" else op.operands[:1] if op.name in DIFFERENCES else ()
 
 
-def _fused(first: For, second: For, known: _Known) -> list[Op]:
+def _fused(first: For, second: For, known: _KnownValues) -> list[Op]:
     """Return a loop that does both, preceded by the ops it needs."""
     b, body = Builder(), Region((first.index, *first.carried, *second.carried))
     with b.into(body), b.at(second.op.loc):

@@ -70,7 +70,7 @@ def place(fn: Function, *, loads: bool = True) -> Placement:
     loads : bool, optional
         Whether loads may be moved.
     """
-    search = _Search(fn, loads)
+    search = _UniformSearch(fn, loads)
     search.region(fn.body, top=True)
     # The ops are listed in program order, so operands precede their uses.
     found = search.placement
@@ -78,7 +78,7 @@ def place(fn: Function, *, loads: bool = True) -> Placement:
     return found if any(lookup(op.name).cost for op in (*found.chunk, *found.row)) else Placement()
 
 
-class _Search:
+class _UniformSearch:
     def __init__(self, fn: Function, loads: bool) -> None:
         self.last_axis = fn.tid_arity - 1
         written = dict.fromkeys(Access(op).array for op in walk(fn.body) if op.name in WRITES)

@@ -19,11 +19,11 @@ from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, is_loop
 from diffkern.opt.dce import Liveness
 
-__all__ = ["Needs", "find_needs", "merge_barriers", "remove_dead_replays"]
+__all__ = ["NeededValues", "find_needs", "merge_barriers", "remove_dead_replays"]
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
+class NeededValues:
     """The values and stores that the effects of a region and its yields need.
 
     Attributes
@@ -43,7 +43,7 @@ class Needs:
 
 def find_needs(
     region: Region, yields: Iterable[Value], tracked: Collection[Value], out: Collection[Value] = ()
-) -> Needs:
+) -> NeededValues:
     """Return the needs of a region for these of its yields, and for the contents of the arrays ``out`` at its end."""
     wanted = set(yields)
     stores = {op for op in walk(region) if op.name in WRITES and Access(op).array in tracked}
@@ -58,7 +58,7 @@ def find_needs(
         needed = [op for op in loads if op.result in values]
         more = {s for s in stores - kept if any(_may_see(place, load, s) for load in needed)}
         if not more:
-            return Needs(values, frozenset(Access(op).array for op in needed), frozenset(kept))
+            return NeededValues(values, frozenset(Access(op).array for op in needed), frozenset(kept))
         kept |= more
 
 
@@ -124,7 +124,7 @@ def _touches(op: Op) -> bool:
     return op.name in BARRIERS or (op.name in LOADS | WRITES and is_shared(Access(op).array.type))
 
 
-def _remove_stores(region: Region, needs: Needs, tracked: Collection[Value]) -> None:
+def _remove_stores(region: Region, needs: NeededValues, tracked: Collection[Value]) -> None:
     region.ops[:] = [
         op for op in region.ops if not (op.name in WRITES and Access(op).array in tracked and op not in needs.stores)
     ]

@@ -20,7 +20,7 @@ import string
 from collections.abc import Sequence
 
 from diffkern.analysis.blocks import shared_size
-from diffkern.analysis.cuda_plan import Update, dynamic_shared_bytes, summed_type
+from diffkern.analysis.cuda_plan import UpdateWay, dynamic_shared_bytes, summed_type
 from diffkern.ir.nodes import Function, Op, Region, walk
 from diffkern.ir.ops.block import SHARED_ARRAYS
 from diffkern.ir.ops.memory import THREAD_INDICES
@@ -38,7 +38,7 @@ from diffkern.ir.types import (
     Vec,
     scalar_of,
 )
-from diffkern.ir.views import Access, For, Slot
+from diffkern.ir.views import Access, For, StackSlot
 from diffkern.printing import prims
 from diffkern.printing.cuda_memory import UNIT, CudaMemoryWriter, as_tuple, size_of
 from diffkern.printing.expression import ATOM, Expr, literal
@@ -357,8 +357,8 @@ class CudaWriter(CudaMemoryWriter):
                     return Expr(f"{e.text}[{k}]", reads=e.reads)
                 return Expr(e.parts[k], ATOM if UNIT.fullmatch(e.parts[k]) else 0, reads=e.reads)
             case "stack_get":
-                name = self.stacks[Slot(op).stack][op.attrs["field"]]
-                slot = self.index(Slot(op).slot)
+                name = self.stacks[StackSlot(op).stack][op.attrs["field"]]
+                slot = self.index(StackSlot(op).slot)
                 places = self.component_places(slot, op.result.type)
                 return self.element(op.result.type, [f"{name}[{p}]" for p in places], op)
             case _:
@@ -412,7 +412,7 @@ class CudaWriter(CudaMemoryWriter):
                 self.emit(f"{name}({arrays}, {op.attrs['add']})", op)
             case "atomic" if op.attrs["kind"] == "give":
                 self.give(op)
-            case "atomic" if self.plan_of_updates.updates[op] is not Update.ATOMIC:
+            case "atomic" if self.plan_of_updates.updates[op] is not UpdateWay.ATOMIC:
                 self.update(op, "-" if op.attrs["kind"] == "sub" else "+")
             case "buffer_new":
                 self.buffer_new(op)

@@ -10,7 +10,7 @@ import keyword
 import re
 from collections.abc import Sequence
 
-from diffkern.analysis.cuda_plan import Update, cuda_plan
+from diffkern.analysis.cuda_plan import UpdateWay, cuda_plan
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.block import BLOCK_INDICES
 from diffkern.ir.ops.memory import EXTREMA, THREAD_INDICES, UPDATES
@@ -34,7 +34,7 @@ from diffkern.ir.types import (
     scalar_of,
     value_type,
 )
-from diffkern.ir.views import Access, Slot
+from diffkern.ir.views import Access, StackSlot
 from diffkern.printing.expression import Expr
 from diffkern.printing.python import Writer
 
@@ -178,14 +178,14 @@ class CudaMemoryWriter(Writer):
         negated = self.exprs[value].negated
         parts = self.components(value)
         # Each thread adds to its own variable; the block adds those up after the loop.
-        if how is Update.SUM:
+        if how is UpdateWay.SUM:
             for name, part in zip(self.sums[op], parts, strict=True):
                 self.emit(f"{name} {sign}= {part}", op)
             return
         if op.attrs.get("kind") == "cas":
             self.emit(self.compare_and_swap(op, parts), op)
             return
-        if how is Update.RED:
+        if how is UpdateWay.RED:
             for place, part in self.pairs(op, parts):
                 self.emit(self.atomic(op, place, part), op)
             return
@@ -250,8 +250,8 @@ class CudaMemoryWriter(Writer):
         return self.prim("bool_" if s == BOOL else s.name)
 
     def stack_set(self, op: Op) -> None:
-        slot = self.index(Slot(op).slot)
-        for name, v in zip(self.stacks[Slot(op).stack], Slot(op).values, strict=True):
+        slot = self.index(StackSlot(op).slot)
+        for name, v in zip(self.stacks[StackSlot(op).stack], StackSlot(op).values, strict=True):
             for place, part in zip(self.component_places(slot, v.type), self.components(v), strict=True):
                 self.emit(f"{name}[{place}] = {part}", op)
 

@@ -27,11 +27,11 @@ from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, 
 from diffkern.printing.prims import launched_over
 from diffkern.printing.python import function_name, to_python
 
-__all__ = ["Access", "Observer", "evaluator", "load_source", "run"]
+__all__ = ["ElementAccess", "Observer", "evaluator", "load_source", "run"]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ElementAccess:
     """An access of one thread to one element.
 
     Attributes
@@ -55,7 +55,7 @@ class Access:
     address: int
 
 
-Observer: TypeAlias = Callable[[Access], None]
+Observer: TypeAlias = Callable[[ElementAccess], None]
 
 
 def load_source(source: str, name: str) -> Callable[..., None]:
@@ -247,4 +247,4 @@ class _View:
         place = tuple(k + n if k < 0 else k for k, n in zip(place, self.shape, strict=True))
         offset = sum(k * s for k, s in zip(place, self._data.strides, strict=False))
         address = self._data.ctypes.data + offset
-        self._watch.observer(Access(self._watch.thread, self._name, place, kind, address))
+        self._watch.observer(ElementAccess(self._watch.thread, self._name, place, kind, address))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from diffkern.analysis.cuda_plan import CudaPlan, Update
+from diffkern.analysis.cuda_plan import CudaPlan, UpdateWay
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.types import Mat
 from diffkern.printing.cuda import LIBRARY, CudaWriter
@@ -128,7 +128,7 @@ class _Device(CudaWriter):
         self.names.fresh("tid")
         plan = self.plan_of_updates
         # A sum over a block needs all of its threads, which a called function cannot rely on.
-        by_itself = {op: Update.RED if how is Update.SUM else how for op, how in plan.updates.items()}
+        by_itself = {op: UpdateWay.RED if how is UpdateWay.SUM else how for op, how in plan.updates.items()}
         self.plan_of_updates = CudaPlan((), by_itself, plan.invariant, plan.blockwise)
 
     def begin(self) -> None:

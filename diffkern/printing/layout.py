@@ -1,8 +1,8 @@
 """Decides, before any text is written, which values of a function become variables and which are written in place.
 
-:class:`Plan` tells for each value whether its expression is folded into the one place that uses it, and up to which
-position of each region a value is still needed. Position ``k`` of a region is its k-th op; position ``len(ops)`` is its
-yield.
+:class:`PrintPlan` tells for each value whether its expression is folded into the one place that uses it, and up to
+which position of each region a value is still needed. Position ``k`` of a region is its k-th op; position ``len(ops)``
+is its yield.
 
 A value is folded if exactly one op of the same region uses it, the user gave it no name, and nothing that happens
 between its definition and that use could change it: literals, arithmetic, and loads without a store between.
@@ -23,7 +23,7 @@ _WRITES = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BAR
 
 
 @dataclass(slots=True)
-class Plan:
+class PrintPlan:
     """The decisions.
 
     Attributes
@@ -56,9 +56,9 @@ class Plan:
         return known
 
 
-def plan(fn: Function) -> Plan:
+def plan(fn: Function) -> PrintPlan:
     """Decide for a whole function."""
-    out = Plan()
+    out = PrintPlan()
     uses: dict[Value, int] = {}
     _count(fn.body, uses)
     for p in fn.params:
@@ -84,7 +84,7 @@ def _count(region: Region, uses: dict[Value, int]) -> None:
         uses[v] = uses.get(v, 0) + 1
 
 
-def _region(region: Region, outer: list[tuple[Region, int]], uses: dict[Value, int], out: Plan) -> None:
+def _region(region: Region, outer: list[tuple[Region, int]], uses: dict[Value, int], out: PrintPlan) -> None:
     end = len(region.ops)
     only_user: dict[Value, int] = {}
     for p in region.params:

@@ -21,10 +21,10 @@ from diffkern.ir.ops.memory import WRITES
 from diffkern.ir.ops.scalar import NEGATIVES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
-from diffkern.ir.views import Access, For, If, Slot, While
+from diffkern.ir.views import Access, For, If, StackSlot, While
 from diffkern.printing import prims, tiles
 from diffkern.printing.expression import ATOM, COMPARED, NOT, Expr, literal, sign_of
-from diffkern.printing.layout import Plan, plan
+from diffkern.printing.layout import PrintPlan, plan
 from diffkern.printing.names import Names
 
 __all__ = ["Writer", "contents_of", "function_name", "import_lines", "to_python"]
@@ -92,7 +92,7 @@ class Writer:
     def __init__(self, fn: Function) -> None:
         self.fn = fn
         # Variables and folding are decided first, for the whole function, since a value's text depends on its last use.
-        self.plan: Plan = plan(fn)
+        self.plan: PrintPlan = plan(fn)
         self.lines: list[str] = []
         self.depth = 1
         self.primitives: set[str] = set()
@@ -237,8 +237,8 @@ class Writer:
             case "accumulate":
                 self.accumulate(op)
             case "stack_set":
-                stack, slot = self.exprs[Slot(op).stack].text, self.exprs[Slot(op).slot].text
-                values = [self.typed(v).text for v in Slot(op).values]
+                stack, slot = self.exprs[StackSlot(op).stack].text, self.exprs[StackSlot(op).slot].text
+                values = [self.typed(v).text for v in StackSlot(op).values]
                 self.emit(f"{stack}.set({', '.join([slot, *values])})", op)
             case "tile_map":
                 self.tile_map(op, region, position)

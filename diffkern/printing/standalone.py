@@ -24,7 +24,7 @@ import numpy as np
 from diffkern.errors import CompileError
 from diffkern.ir.ops.table import all_ops
 
-__all__ = ["Copied", "copied"]
+__all__ = ["CopiedSource", "copied"]
 
 _OWN = "diffkern."
 _ANNOTATION = re.compile(r": Any(?=[,)=\s])| -> Any(?=:)")
@@ -32,7 +32,7 @@ _COMMENT = re.compile(r"  # (noqa|type:)[^#\n]*")
 
 
 @dataclass(frozen=True)
-class Copied:
+class CopiedSource:
     """Copied statements.
 
     Attributes
@@ -62,7 +62,7 @@ class _Statement:
     is_import: bool
 
 
-def copied(module: str, names: Iterable[str]) -> Copied:
+def copied(module: str, names: Iterable[str]) -> CopiedSource:
     """Return the statements that define names of a module.
 
     Parameters
@@ -96,7 +96,9 @@ def copied(module: str, names: Iterable[str]) -> Copied:
         joined = before is not None and "\n" not in s.text and "\n" not in before.text
         definitions[-1:] = [f"{definitions[-1]}\n{s.text}"] if joined else [*definitions[-1:], s.text]
     definitions += ["\n".join(more)] if more else []
-    return Copied(tuple(imports), tuple(definitions), frozenset(name for s in found for name in s.defines) | {*names})
+    return CopiedSource(
+        tuple(imports), tuple(definitions), frozenset(name for s in found for name in s.defines) | {*names}
+    )
 
 
 def _of_row(module: str, name: str) -> tuple[str, tuple[str, ...]]:

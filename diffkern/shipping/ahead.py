@@ -39,7 +39,7 @@ from diffkern.process.tracebacks import brief, compiles
 from diffkern.runtime.native.pool import processors
 
 __all__ = [
-    "Work", "arrays_with_gradients", "compile_kernels", "force_load", "is_annotated", "kernel_and_types", "make",
+    "BuildTask", "arrays_with_gradients", "compile_kernels", "force_load", "is_annotated", "kernel_and_types", "make",
     "specializations", "target_named",
 ]  # fmt: skip
 
@@ -53,7 +53,7 @@ _ROUND = 1000
 
 
 @dataclass(frozen=True)
-class Work:
+class BuildTask:
     """One program to be made for one target and kept in one store."""
 
     specialization: Specialization
@@ -255,7 +255,7 @@ def _compile_and_load(
             errors.append(error)
     store = current_store()
     # Programs are made by several processes first, and then loaded here from the cache.
-    work = [Work(s, s.fields(), NATIVE, store) for s in wanted]
+    work = [BuildTask(s, s.fields(), NATIVE, store) for s in wanted]
     make(work, processes, progress)
     # Those that could not be made are tried once more here, where their errors can be told.
     for specialization in wanted:
@@ -349,7 +349,7 @@ def target_named(name: str) -> str:
 # -- doing it ----------------------------------------------------------------------------------------------------------
 
 
-def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> None:
+def make(work: Sequence[BuildTask], processes: int | None, progress: bool | None) -> None:
     """Make missing programs, as far as other processes can; the caller handles what fails there."""
     # What is in the cache already costs only a look.
     missing = [one for one in work if not one.is_done()]
@@ -370,7 +370,7 @@ def make(work: Sequence[Work], processes: int | None, progress: bool | None) -> 
     shown.end()
 
 
-def _make_products(work: Sequence[Work], processes: int | None, progress: bool | None) -> None:
+def _make_products(work: Sequence[BuildTask], processes: int | None, progress: bool | None) -> None:
     """Make the matrix products of tiles that the programs need, all together, which keeps the processors busy."""
     wanted: list[Any] = []
     for one in work:
@@ -392,7 +392,7 @@ def _warm_up(targets: Iterable[str]) -> None:
         compiler_for(target).warm_up()
 
 
-def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> None:
+def _make_in_processes(work: Sequence[BuildTask], count: int, shown: _Progress) -> None:
     """Make programs in this process and in its children; what this one loads for it serves the next time as well."""
     queue_out, queue_in = os.pipe()
     done_out, done_in = os.pipe()
@@ -432,7 +432,7 @@ def _make_in_processes(work: Sequence[Work], count: int, shown: _Progress) -> No
             os.waitpid(child, 0)
 
 
-def _worked_off(work: Sequence[Work], queue: int) -> Iterator[bytes]:
+def _worked_off(work: Sequence[BuildTask], queue: int) -> Iterator[bytes]:
     """Run work from the queue until it is empty; yield what was taken from it."""
     while taken := os.read(queue, _index.size):
         with contextlib.suppress(KernelError):  # told by the parent's caller, who finds it again
@@ -440,7 +440,7 @@ def _worked_off(work: Sequence[Work], queue: int) -> Iterator[bytes]:
         yield taken
 
 
-def _work_as_child(work: Sequence[Work], queue: int, done: int) -> None:
+def _work_as_child(work: Sequence[BuildTask], queue: int, done: int) -> None:
     """Run work from the queue until it is empty, and end the process."""
     status = 1
     try:

@@ -28,7 +28,7 @@ from diffkern.ir.views import Access
 from diffkern.kernels.kernel import Kernel
 from diffkern.printing.cuda_memory import as_tuple, size_of
 from diffkern.printing.names import Names
-from diffkern.printing.standalone import Copied, copied
+from diffkern.printing.standalone import CopiedSource, copied
 
 __all__ = ["export"]
 
@@ -175,7 +175,7 @@ def _module(kernel: Kernel, programs: Sequence[_Printed], derivative: Derivative
     library = next((program.library for program in programs if program.library), None)
     wanted = {name for program in programs for name in program.primitives}
     # The primitives' own sources are copied, as far as the programs need them.
-    primitives = copied(library, wanted) if library else Copied((), (), frozenset())
+    primitives = copied(library, wanted) if library else CopiedSource((), (), frozenset())
     functions = {name: text for program in programs for name, text in program.functions.items()}
     # A kernel may have the name of a primitive or of an import, which its definition would hide.
     for program in programs:

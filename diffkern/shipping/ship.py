@@ -30,16 +30,16 @@ from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernels.kernel import Kernel
 from diffkern.process.late import ELEMENTWISE
 from diffkern.process.tracebacks import warn
-from diffkern.shipping.ahead import Work, kernel_and_types, make, specializations, target_named
+from diffkern.shipping.ahead import BuildTask, kernel_and_types, make, specializations, target_named
 
-__all__ = ["Library", "Programs", "compile_ahead", "load_directory"]
+__all__ = ["Programs", "ShippedArtifacts", "compile_ahead", "load_directory"]
 
 Programs = Literal["all", "least"]
 """The set of a kernel's programs that is built."""
 
 
 @dataclass(frozen=True)
-class Library:
+class ShippedArtifacts:
     """A directory of shipped artifacts whose programs this process now finds.
 
     Attributes
@@ -166,11 +166,11 @@ def _moving(wanted: Sequence[Specialization]) -> list[Specialization]:
     return found
 
 
-def _shipped(wanted: Specialization, target: str, store: Store) -> Work:
-    return Work(wanted, wanted.fields(), target, store, shipped=True)
+def _shipped(wanted: Specialization, target: str, store: Store) -> BuildTask:
+    return BuildTask(wanted, wanted.fields(), target, store, shipped=True)
 
 
-def load_directory(directory: str | os.PathLike[str]) -> Library:
+def load_directory(directory: str | os.PathLike[str]) -> ShippedArtifacts:
     """Make this process find its kernels' programs in a directory of compiled ones, without a compiler.
 
     Of several targets the best that this machine supports is taken; of GPU programs those for the architecture of the
@@ -215,7 +215,7 @@ def load_directory(directory: str | os.PathLike[str]) -> Library:
         )
     _warn_of_other_versions(place, found)
     add_directory(place)
-    return Library(place, tuple(usable), tuple(dict.fromkeys(a.title for a in found if a.target in usable)))
+    return ShippedArtifacts(place, tuple(usable), tuple(dict.fromkeys(a.title for a in found if a.target in usable)))
 
 
 def _programs(place: Path) -> list[Artifact]:

@@ -1,7 +1,7 @@
 """The interface of a target: the way from IR to machine code for one kind of processor.
 
-A function as differentiation or the optimiser leaves it becomes a :class:`Compiled`. The counterpart at run time, which
-distinguishes its artifacts from those of others and says what can run them, is a
+A function as differentiation or the optimiser leaves it becomes a :class:`CompiledKernel`. The counterpart at run time,
+which distinguishes its artifacts from those of others and says what can run them, is a
 :class:`diffkern.contracts.platforms.Platform`.
 """
 
@@ -16,14 +16,14 @@ from diffkern.ad.loops import StackBudget
 from diffkern.contracts.manifest import Conflict, GpuResources
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value
-from diffkern.ir.passes import Context, Pass, run
+from diffkern.ir.passes import Pass, PassOptions, run
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.kernel import KernelModule
 
 if TYPE_CHECKING:
     from diffkern.targets.cuda.mathdx import Product
 
-__all__ = ["USUAL", "Compiled", "ProductLibrary", "Settings", "Target"]
+__all__ = ["USUAL", "CompiledKernel", "ProductLibrary", "Settings", "Target"]
 
 
 @dataclass(frozen=True)
@@ -88,16 +88,16 @@ class Settings:
     products: ProductLibrary | None = None
 
     @property
-    def context(self) -> Context:
+    def context(self) -> PassOptions:
         """The context in which passes run: functions of checking programs are verified between passes."""
-        return Context(verify=self.checking is not Checking.NONE)
+        return PassOptions(verify=self.checking is not Checking.NONE)
 
 
 USUAL = Settings()
 
 
 @dataclass(frozen=True)
-class Compiled:
+class CompiledKernel:
     """A compiled kernel.
 
     Attributes
@@ -202,7 +202,7 @@ class Target(ABC):
         """
 
     @abstractmethod
-    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
+    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CompiledKernel:
         """Compile a function; the same function, symbol and settings give the same bytes in every process.
 
         Raises

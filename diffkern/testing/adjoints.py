@@ -23,15 +23,22 @@ from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.opt.widen import widen
 from diffkern.process.tracebacks import warn
-from diffkern.testing.comparison import Comparison, Element, GradcheckReport, GradientError, KinkWarning, Tolerances
+from diffkern.testing.comparison import (
+    ComparedElement,
+    Comparison,
+    GradcheckReport,
+    GradientError,
+    KinkWarning,
+    Tolerances,
+)
 from diffkern.testing.differences import Differences, Estimate
 from diffkern.testing.logged import LoggedRun
-from diffkern.testing.programs import Compiled, Program, as_argument, as_double, zeros_for
+from diffkern.testing.programs import CompiledFunction, GridProgram, as_argument, as_double, zeros_for
 
 __all__ = ["Engine", "Vjp", "agreement", "check_function", "check_vjp", "compare_precisions"]
 
 Array64 = np.ndarray[Any, Any]
-Engine = Callable[[Function], Program]
+Engine = Callable[[Function], GridProgram]
 
 
 class Vjp:
@@ -50,7 +57,7 @@ class Vjp:
     def __init__(
         self,
         fn: Function,
-        engine: Engine = Compiled,
+        engine: Engine = CompiledFunction,
         active: frozenset[int] | None = None,
         variant: Variant = FORWARD,
         slots: int | None = None,
@@ -137,7 +144,7 @@ def check_function(
     dim: Sequence[int],
     args: Sequence[Any],
     *,
-    engine: Engine = Compiled,
+    engine: Engine = CompiledFunction,
     variant: Variant = FORWARD,
     slots: int | None = None,
     float32: bool = True,
@@ -232,7 +239,7 @@ def _why_nothing(vjp: Vjp, point: Sequence[Any], kinks: Sequence[Any]) -> str:
 
 def compare_precisions(
     own: Vjp, wide: Vjp, dim: Sequence[int], args: Sequence[Any], tolerances: Tolerances | None = None
-) -> Element | None:
+) -> ComparedElement | None:
     """Compare the gradients of a function with those of its widened form; return the worst element.
 
     Raises
@@ -322,7 +329,9 @@ def _dot_product(
     return error / max(size, 1e-30) if error else 0.0
 
 
-def _against_double(vjp: Vjp, own: Mapping[int, Array64], double: Mapping[int, Array64], rtol: float) -> Element | None:
+def _against_double(
+    vjp: Vjp, own: Mapping[int, Array64], double: Mapping[int, Array64], rtol: float
+) -> ComparedElement | None:
     comparison = Comparison(vjp.fn.name, "the same kernel in float64", rtol)
     for i, gradient in own.items():
         reference = np.asarray(double[i])

@@ -29,8 +29,8 @@ from diffkern.process.tracebacks import brief
 from diffkern.runtime.launch.kernel_protocol import check_kernel
 from diffkern.testing.bumps import last_wrong
 from diffkern.testing.comparison import Tolerances
-from diffkern.testing.instruments import SITE, THREAD, Logged, Recorder, as_coordinates
-from diffkern.testing.programs import Compiled, as_argument, as_double, leaf_values
+from diffkern.testing.instruments import SITE, THREAD, EventLogger, LoggingFunction, as_coordinates
+from diffkern.testing.programs import CompiledFunction, as_argument, as_double, leaf_values
 from diffkern.testing.tangents import tangent_function
 
 __all__ = ["WrongDerivative", "bisect_gradient"]
@@ -142,14 +142,16 @@ def bisect_gradient(
     wide = widen(fn)
     threads = (block_dim or kernel.block_dim) if is_simt(wide) else 1
     point = [as_argument(p.type, a) for p, a in zip(wide.params, args, strict=True)]
-    launch = _Launch(kernel.name, Logged(wide, dims, _log_numbers, 1, threads), dims, point, threads, seed, max_numbers)
+    launch = _Launch(
+        kernel.name, LoggingFunction(wide, dims, _log_numbers, 1, threads), dims, point, threads, seed, max_numbers
+    )
     try:
         found = launch.first_wrong(eps, rtol)
     except AutodiffError:  # only in forward mode
         found = None
     if found is not None:
         return found
-    engine = partial(Compiled, block_dim=threads)
+    engine = partial(CompiledFunction, block_dim=threads)
     tolerances = Tolerances(eps, rtol, seed=seed)
     wrong = last_wrong(wide, dims, point, engine, kernel.variant, tolerances)
     if wrong is None:
@@ -159,7 +161,7 @@ def bisect_gradient(
     return WrongDerivative(kernel.name, wrong.thread, value, by, wrong.analytic, wrong.numeric, use.op.loc)
 
 
-def _log_numbers(recorder: Recorder, op: Op) -> None:
+def _log_numbers(recorder: EventLogger, op: Op) -> None:
     """Log each component of an op's results."""
     # They return the value from before, which depends on the order of the threads.
     if op.name in ATOMICS:
@@ -175,7 +177,7 @@ class _Launch:
     """A launch whose numbers are logged, at a point and near it."""
 
     name: str
-    logged: Logged
+    logged: LoggingFunction
     dims: tuple[int, ...]
     point: Sequence[Any]
     block_dim: int
@@ -214,7 +216,7 @@ class _Launch:
         # The tangents of the log are the result, and start as zeros; those of the arguments are the direction.
         tangents = {k: np.zeros(room) if k == log else self.direction[k] for k in active}
         given: list[Any] = [np.array(t) if np.ndim(t) else np.float64(t) for t in tangents.values()]
-        program = Compiled(pipeline.optimise(forward), self.block_dim)
+        program = CompiledFunction(pipeline.optimise(forward), self.block_dim)
         copies = [np.array(a) if isinstance(a, np.ndarray) else a for a in self.point]
         program.run(self.dims, [*copies, *arrays, *given])
         return np.asarray(given[list(tangents).index(log)])

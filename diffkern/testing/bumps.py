@@ -27,14 +27,14 @@ from diffkern.testing.comparison import Tolerances
 from diffkern.testing.differences import Differences
 from diffkern.testing.instruments import as_coordinates, thread_index
 
-__all__ = ["Use", "WrongUse", "last_wrong"]
+__all__ = ["NumberUse", "WrongUse", "last_wrong"]
 
 _THREADS: Final = 3
 """Threads whose uses are moved."""
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class NumberUse:
     """A number that an operation uses; for a vector, one component."""
 
     op: Op
@@ -46,7 +46,7 @@ class Use:
 class WrongUse:
     """A use whose cotangent is wrong: the cotangent by reverse mode, and by differences."""
 
-    use: Use
+    use: NumberUse
     thread: tuple[int, ...]
     analytic: float
     numeric: float
@@ -122,7 +122,7 @@ class _Moved:
     """
 
     def __init__(self, fn: Function, last_trips: bool) -> None:
-        self.uses: list[Use] = []
+        self.uses: list[NumberUse] = []
         self.has_loops, self._last_trips = False, last_trips
         self._bumps = Value(Array(FLOAT64, 2, "A"), "moved")
         made, self._b = clone_function(fn), Builder()
@@ -182,7 +182,7 @@ class _Moved:
             bump = b.one("load", self._bumps, self._thread, place, wrap=(False, False))
             # Outside of the trip that is examined the bump is 0, and so is its cotangent.
             bumps.append(b.select(inside, bump, b.const(0.0, FLOAT64)))
-            self.uses.append(Use(op, v, k))
+            self.uses.append(NumberUse(op, v, k))
         return b.add(v, b.construct(v.type, bumps))
 
 

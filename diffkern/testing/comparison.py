@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-__all__ = ["Comparison", "Element", "GradcheckReport", "GradientError", "KinkWarning", "Tolerances"]
+__all__ = ["ComparedElement", "Comparison", "GradcheckReport", "GradientError", "KinkWarning", "Tolerances"]
 
 
 class GradientError(AssertionError):
@@ -17,7 +17,7 @@ class KinkWarning(UserWarning):
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class ComparedElement:
     """A compared element: parameter, index, both values, and their relative difference."""
 
     parameter: str
@@ -64,12 +64,12 @@ class GradcheckReport:
     kernel: str
     parameters: tuple[str, ...]
     checked: int
-    worst: Element | None
+    worst: ComparedElement | None
     kinks: tuple[tuple[str, tuple[int, ...]], ...]
     dot_product_error: float
-    float32_worst: Element | None
+    float32_worst: ComparedElement | None
     forward: int = 0
-    forward_worst: Element | None = None
+    forward_worst: ComparedElement | None = None
     second: GradcheckReport | None = None
     launches: tuple[GradcheckReport, ...] = ()
 
@@ -113,8 +113,8 @@ class Comparison:
     against: str
     rtol: float
     what: str = "gradient"
-    wrong: list[Element] = field(default_factory=list)
-    worst: Element | None = None
+    wrong: list[ComparedElement] = field(default_factory=list)
+    worst: ComparedElement | None = None
     count: int = 0
 
     def add(self, name: str, index: tuple[int, ...], analytic: float, reference: float, allowed: float) -> None:
@@ -123,7 +123,7 @@ class Comparison:
         both_nan = math.isnan(analytic) and math.isnan(reference)
         difference = 0.0 if analytic == reference or both_nan else abs(analytic - reference)
         error = difference / max(abs(analytic), abs(reference), 1e-30) if difference else 0.0
-        item = Element(name, index, analytic, reference, error)
+        item = ComparedElement(name, index, analytic, reference, error)
         # Negated, so that a NaN on one side counts as wrong: every comparison with NaN is false.
         if not difference <= allowed + self.rtol * abs(reference):
             self.wrong.append(item)

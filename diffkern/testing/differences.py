@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.testing.programs import Program
+from diffkern.testing.programs import GridProgram
 
 __all__ = ["Differences", "Estimate"]
 
@@ -69,7 +69,7 @@ class Differences:
 
     def __init__(
         self,
-        program: Program,
+        program: GridProgram,
         dim: Sequence[int],
         args: Sequence[Any],
         weights: Direction,

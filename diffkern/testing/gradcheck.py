@@ -41,7 +41,7 @@ from diffkern.runtime.launch.kernel_protocol import check_kernel
 from diffkern.testing.adjoints import Vjp, check_function, check_vjp, compare_precisions
 from diffkern.testing.comparison import GradcheckReport, GradientError, KinkWarning, Tolerances
 from diffkern.testing.devices import compare_devices
-from diffkern.testing.programs import Compiled, leaf_values
+from diffkern.testing.programs import CompiledFunction, leaf_values
 from diffkern.testing.recorded import check_differences, launches_of
 from diffkern.testing.tangents import check_forward, check_second
 
@@ -198,7 +198,7 @@ def _check_lowered(
     """Check the results of a launch of a kernel, in the modes and to the order asked for."""
     if not _leaves_numbers(fn):
         raise GradientError(f"gradcheck of {kernel.name!r} compared nothing: it changes no array of floats")
-    engine = partial(Compiled, block_dim=block_dim)
+    engine = partial(CompiledFunction, block_dim=block_dim)
     # In forward mode alone, this is the report, beside the result of that mode.
     nothing = GradcheckReport(kernel.name, (), 0, None, (), math.nan, None)
     report = nothing

@@ -1,9 +1,9 @@
 """Programs that log events: operations are added to a function that write events into arrays beside its arguments.
 
-:class:`Logged` takes a function of the stage ``primal``, and a callback that decides which operations are events. The
-result is a function with four more parameters and the same results; run on one thread of the CPU it leaves its events
-in the order in which they happened. It is compiled like any other program, threads of a block with their barriers
-included.
+:class:`LoggingFunction` takes a function of the stage ``primal``, and a callback that decides which operations are
+events. The result is a function with four more parameters and the same results; run on one thread of the CPU it leaves
+its events in the order in which they happened. It is compiled like any other program, threads of a block with their
+barriers included.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.block import BARRIERS, BLOCK_INDICES, SHARED_ARRAYS
 from diffkern.ir.types import FLOAT64, INT64, Array, Scalar
-from diffkern.testing.programs import Compiled
+from diffkern.testing.programs import CompiledFunction
 
-__all__ = ["Events", "Logged", "Recorder", "Watch"]
+__all__ = ["EventLogger", "Events", "LoggingFunction", "Watch"]
 
 THREAD: Final = 0
 EPOCH: Final = 1
@@ -49,7 +49,7 @@ class Events:
     numbers: np.ndarray[Any, Any]
 
 
-class Recorder:
+class EventLogger:
     """Appends the operations that log an event."""
 
     def __init__(self, b: Builder, thread: Value, arrays: Sequence[Value], own: int) -> None:
@@ -83,11 +83,11 @@ class Recorder:
         b.op("store", self.epochs, self.thread, b.add(passed, b.const(1, INT64)), wrap=(False,))
 
 
-Watch = Callable[[Recorder, Op], None]
+Watch = Callable[[EventLogger, Op], None]
 """Is called behind each op without regions, and logs it if it is an event."""
 
 
-class Logged:
+class LoggingFunction:
     """A function that logs.
 
     Parameters
@@ -124,13 +124,13 @@ class Logged:
             # All dimensions of the launch are axes of the thread's index, or threads that the kernel does not tell
             # apart would share a number. Where threads of a block work together the last dimension is the block's own.
             axes = max(len(dims) if not _works_together(fn) else fn.tid_arity, fn.tid_arity)
-            recorder = Recorder(b, thread_index(b, axes), arrays, own)
+            recorder = EventLogger(b, thread_index(b, axes), arrays, own)
         _insert(b, made.body, recorder, watch)
         made.body.ops[:0] = head.ops
         self.fn = replace(made, params=(*fn.params, *arrays), tid_arity=axes)
         self.sites = recorder.sites
         self._dims, self._own = tuple(dims), own
-        self._program = Compiled(pipeline.optimise(clone_function(self.fn)), block_dim)
+        self._program = CompiledFunction(pipeline.optimise(clone_function(self.fn)), block_dim)
 
     def run(self, args: Sequence[Any], most: int) -> Events:
         """Run on copies of arguments, once to count the events and once to log them.
@@ -174,7 +174,7 @@ def thread_index(b: Builder, axes: int) -> Value:
     return flat
 
 
-def _insert(b: Builder, region: Region, recorder: Recorder, watch: Watch) -> None:
+def _insert(b: Builder, region: Region, recorder: EventLogger, watch: Watch) -> None:
     ops, region.ops = region.ops, []
     # Nested regions first: `_insert` of them appends to their own lists, and a watcher sees an op after its regions.
     with b.into(region):

@@ -15,7 +15,7 @@ import numpy as np
 from diffkern.ad.load_log import Overwritten
 from diffkern.compiler.pipeline import optimise
 from diffkern.ir.nodes import Function
-from diffkern.testing.programs import Program
+from diffkern.testing.programs import GridProgram
 
 __all__ = ["LoggedRun"]
 
@@ -33,14 +33,14 @@ class LoggedRun:
         The callable that makes a function executable.
     """
 
-    def __init__(self, found: Overwritten, active: Collection[int], engine: Callable[[Function], Program]) -> None:
+    def __init__(self, found: Overwritten, active: Collection[int], engine: Callable[[Function], GridProgram]) -> None:
         self._log = found.log(active)
         self._axes = found.base.tid_arity
         self._writing = optimise(found.writing())
         self._counting = None if self._log.calls is not None else optimise(found.counting()[0])
         self.use(engine)
 
-    def use(self, engine: Callable[[Function], Program]) -> None:
+    def use(self, engine: Callable[[Function], GridProgram]) -> None:
         """Use another engine."""
         self._write = engine(self._writing)
         self._count = None if self._counting is None else engine(self._counting)

@@ -2,7 +2,7 @@
 
 A program takes one argument per parameter (an array with the components of composites as its last axes; a number,
 vector or matrix for a parameter by value) and changes the arrays in place. There are two ways to run a function, which
-are checked against each other: :class:`Compiled` (object code) and :class:`Interpreted` (generated Python).
+are checked against each other: :class:`CompiledFunction` (object code) and :class:`Interpreted` (generated Python).
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from diffkern.runtime.native import pool
 from diffkern.runtime.native.loader import load_code
 from diffkern.targets import target_named
 
-__all__ = ["Compiled", "Interpreted", "Program", "as_argument", "as_double", "one_element", "zeros_for"]
+__all__ = ["CompiledFunction", "GridProgram", "Interpreted", "as_argument", "as_double", "one_element", "zeros_for"]
 
 _serial = itertools.count()
 
 
-class Program(Protocol):
+class GridProgram(Protocol):
     """A program that runs a function of the IR over a grid of threads."""
 
     def run(self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None) -> None:
         """Run all threads; arrays among `args` are changed in place."""
 
 
-class Compiled:
+class CompiledFunction:
     """A function as object code.
 
     Parameters
@@ -135,7 +135,7 @@ def leaf_values(value: Any, annotation: Any) -> list[Any]:
 
 
 def as_argument(t: Type, value: Any) -> Any:
-    """Return a copy of an argument in the type of a parameter, as :meth:`Program.run` takes it."""
+    """Return a copy of an argument in the type of a parameter, as :meth:`GridProgram.run` takes it."""
     element = t.dtype if isinstance(t, Array) else t
     # Complex numbers are pairs in the IR; an array of pairs has them already.
     if is_complex(element) and (np.iscomplexobj(value) or np.ndim(value) == 0):

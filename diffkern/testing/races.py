@@ -33,9 +33,9 @@ from diffkern.testing.instruments import (
     FIELDS,
     SITE,
     THREAD,
+    EventLogger,
     Events,
-    Logged,
-    Recorder,
+    LoggingFunction,
     as_coordinates,
     element_index,
     padded,
@@ -164,9 +164,9 @@ def find_races(
     places = [place for a, p in zip(given, kernel.parameters, strict=True) for place in _memory(a, p.annotation)]
     args = [as_argument(p.type, a) for p, a in zip(fn.params, leaves, strict=True)]
     threads = (block_dim or kernel.block_dim) if is_simt(fn) else 1
-    logged = Logged(fn, dims, _log_access, _AXES, threads)
+    logged = LoggingFunction(fn, dims, _log_access, _AXES, threads)
     events = logged.run(args, max_accesses)
-    return list(_Accesses(logged.fn, logged.sites, dims, threads, places, events).races())
+    return list(_LoggedAccesses(logged.fn, logged.sites, dims, threads, places, events).races())
 
 
 @brief
@@ -215,7 +215,7 @@ def _memory(value: Any, annotation: Any) -> Iterator[Numbers | None]:
         yield None
 
 
-def _log_access(recorder: Recorder, op: Op) -> None:
+def _log_access(recorder: EventLogger, op: Op) -> None:
     """Log an access to memory that threads share."""
     if op.name not in ACCESSES:
         return
@@ -243,7 +243,7 @@ class _Table:
     event: Numbers
 
 
-class _Accesses:
+class _LoggedAccesses:
     """The logged accesses of a launch, and the races among them."""
 
     def __init__(

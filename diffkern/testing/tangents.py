@@ -20,7 +20,7 @@ from diffkern.ir.ops.memory import WRITES
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.opt.widen import widen
 from diffkern.testing.adjoints import Engine, Vjp, agreement, check_vjp
-from diffkern.testing.comparison import Comparison, Element, GradcheckReport, Tolerances
+from diffkern.testing.comparison import ComparedElement, Comparison, GradcheckReport, Tolerances
 from diffkern.testing.differences import Differences
 from diffkern.testing.programs import as_argument, as_double
 
@@ -46,7 +46,7 @@ def written_numbers(fn: Function) -> tuple[int, ...]:
 
 def check_forward(
     fn: Function, dim: Sequence[int], args: Sequence[Any], engine: Engine, tol: Tolerances
-) -> tuple[int, Element | None]:
+) -> tuple[int, ComparedElement | None]:
     """Compare the changes of results along a random direction with central differences, in float64.
 
     Raises

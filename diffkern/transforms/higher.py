@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from diffkern.errors import MisuseError, described
-from diffkern.lang.called import Called, Form
-from diffkern.lang.derivatives import Transformation
+from diffkern.lang.called import Called, RequestedForm
+from diffkern.lang.derivatives import FuncTransformation
 from diffkern.lang.func import Func
 from diffkern.lang.intrinsics import Intrinsic
 from diffkern.lang.library import Composed
@@ -28,7 +28,7 @@ __all__ = ["grad", "hvp", "jvp", "value_and_grad", "vjp"]
 Function = Callable[..., Any]
 
 
-class _Jvp(Transformation):
+class _Jvp(FuncTransformation):
     def __call__(self, function: Any, primals: Any = None, tangents: Any = None) -> Any:
         """Return the derivative of a func, or that of a function that launches kernels along tangents."""
         # Without primals the call transforms a func, as `dk.jvp(f)`.
@@ -38,7 +38,7 @@ class _Jvp(Transformation):
 
 
 jvp: Final = _Jvp(
-    Form.JVP,
+    RequestedForm.JVP,
     """The value and its change along tangents, of a func or of a function that launches kernels.
 
 ``dk.jvp(f)(x, y, t_x, t_y)`` of a func is ``(f(x, y), df)``, in kernels too. ``dk.jvp(step, (x, y), (t_x, t_y))`` calls
@@ -96,13 +96,13 @@ def _arrays(given: Any, what: str = "primals are") -> tuple[array, ...]:
     return tuple(given)
 
 
-class _Grad(Transformation):
+class _Grad(FuncTransformation):
     def __call__(self, function: Any) -> Any:
         """Return the derivatives of a func, or those of a function that launches kernels."""
         return super().__call__(function) if _is_of_language(function) else _Gradient(function, with_value=False)
 
 
-class _Vjp(Transformation):
+class _Vjp(FuncTransformation):
     def __call__(self, function: Any, primals: Any = None, cotangents: Any = None) -> Any:
         """Return the derivative of a func, or gradients of a function that launches kernels, weighted by cotangents."""
         return super().__call__(function) if primals is None else _weighted(function, primals, cotangents)
@@ -118,7 +118,7 @@ def _is_of_language(function: Any) -> bool:
 
 
 grad: Final = _Grad(
-    Form.GRAD,
+    RequestedForm.GRAD,
     """The derivatives of a func that returns one number, or the gradients of a function that launches kernels.
 
 ``dk.grad(f)(x, y)`` of a func is ``(df/dx, df/dy)``, one for each floating-point argument by value, in order; the bare
@@ -141,7 +141,7 @@ Called or callable
 """,
 )
 vjp: Final = _Vjp(
-    Form.VJP,
+    RequestedForm.VJP,
     """The value and the derivatives weighted by cotangents, of a func or of a function that launches kernels.
 
 ``dk.vjp(f)(x, y, ct)`` of a func is ``(f(x, y), (ct_x, ct_y))``; the last arguments are a cotangent for each

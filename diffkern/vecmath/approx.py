@@ -16,7 +16,7 @@ from llvmlite import ir
 from diffkern.ir.ops.table import lookup
 from diffkern.process.interrupts import interruptible
 from diffkern.vecmath import error_function, explog, hyper, inverse, trig
-from diffkern.vecmath.emitter import Formula, Kind, Value
+from diffkern.vecmath.emitter import EmittedValue, Formula, Kind
 from diffkern.vecmath.llvm_emitter import LLVMEmitter, vector_type
 from diffkern.vecmath.masked import variants
 from diffkern.vecmath.numpy_emitter import NumpyEmitter
@@ -84,13 +84,13 @@ def evaluate(name: str, *args: npt.ArrayLike) -> npt.NDArray[Any]:
         raise ValueError(f"{name}: the arguments have different dtypes, {[a.dtype.name for a in arrays]}")
     emitter = NumpyEmitter(_evaluate_out_of_line)
     with np.errstate(all="ignore"):
-        result = FORMULAS[name](*(Value(emitter, kind, a) for a in arrays))
+        result = FORMULAS[name](*(EmittedValue(emitter, kind, a) for a in arrays))
     return np.asarray(result.raw)
 
 
 def _evaluate_out_of_line(name: str, x: npt.NDArray[Any]) -> npt.NDArray[Any]:
     emitter = NumpyEmitter(_evaluate_out_of_line)
-    return np.asarray(trig.OUT_OF_LINE[name](Value(emitter, _KINDS[x.dtype.name], x)).raw)
+    return np.asarray(trig.OUT_OF_LINE[name](EmittedValue(emitter, _KINDS[x.dtype.name], x)).raw)
 
 
 @functools.cache
@@ -180,6 +180,6 @@ def _define(
         return _define(module, slow_name, trig.OUT_OF_LINE[slow], 1, slow_kind, 1, fma, "noinline", masked)
 
     emitter = LLVMEmitter(builder, lanes, fma, out_of_line)
-    result = formula(*(Value(emitter, kind, argument) for argument in function.args))
+    result = formula(*(EmittedValue(emitter, kind, argument) for argument in function.args))
     builder.ret(result.raw)
     return function

@@ -1,13 +1,14 @@
 """The arithmetic that every approximation is written in.
 
 Values are of one of five kinds: float32, float64, the integer of the same width as each, and bool. An :class:`Emitter`
-does the work on raw values (NumPy arrays, or LLVM values in a block under construction); a :class:`Value` is a raw
-value with its kind and the Python operators, so that a formula reads like one.
+does the work on raw values (NumPy arrays, or LLVM values in a block under construction); a :class:`EmittedValue` is a
+raw value with its kind and the Python operators, so that a formula reads like one.
 
 Both emitters guarantee that:
 
 - every operation is one IEEE operation, rounded to nearest, and is neither reordered nor merged, except
-  :meth:`Value.mad`, which may be fused: it stands only where a fused result is as good as an unfused one, or the same;
+  :meth:`EmittedValue.mad`, which may be fused: it stands only where a fused result is as good as an unfused one, or the
+  same;
 - integers wrap; shifts to the right bring in zeros;
 - there is no control flow but :meth:`Emitter.rare`.
 """
@@ -87,175 +88,175 @@ class Emitter(Protocol):
 
 
 @dataclass(frozen=True)
-class Value:
+class EmittedValue:
     """A raw value, its kind and its emitter."""
 
     e: Emitter
     kind: Kind
     raw: Raw
 
-    def like(self, raw: Raw, kind: Kind | None = None) -> Value:
+    def like(self, raw: Raw, kind: Kind | None = None) -> EmittedValue:
         """Return a raw value as a value of the same emitter."""
-        return Value(self.e, kind or self.kind, raw)
+        return EmittedValue(self.e, kind or self.kind, raw)
 
-    def const(self, value: float) -> Value:
+    def const(self, value: float) -> EmittedValue:
         """Return a constant of the same kind."""
         return self.like(self.e.const(self.kind, value))
 
-    def _lift(self, other: Value | float) -> Raw:
-        return other.raw if isinstance(other, Value) else self.e.const(self.kind, other)
+    def _lift(self, other: EmittedValue | float) -> Raw:
+        return other.raw if isinstance(other, EmittedValue) else self.e.const(self.kind, other)
 
-    def _binary(self, name: BinaryName, as_int: IntName | None, other: Value | float) -> Value:
+    def _binary(self, name: BinaryName, as_int: IntName | None, other: EmittedValue | float) -> EmittedValue:
         if self.kind in FLOAT_OF:
             if as_int is None:
                 raise TypeError(f"{name} is not defined on {self.kind}")
             return self.like(self.e.integer(as_int, self.kind, self.raw, self._lift(other)))
         return self.like(self.e.binary(name, self.kind, self.raw, self._lift(other)))
 
-    def __add__(self, other: Value | float) -> Value:
+    def __add__(self, other: EmittedValue | float) -> EmittedValue:
         return self._binary("add", "iadd", other)
 
-    def __sub__(self, other: Value | float) -> Value:
+    def __sub__(self, other: EmittedValue | float) -> EmittedValue:
         return self._binary("sub", "isub", other)
 
-    def __mul__(self, other: Value | float) -> Value:
+    def __mul__(self, other: EmittedValue | float) -> EmittedValue:
         return self._binary("mul", None, other)
 
-    def __truediv__(self, other: Value | float) -> Value:
+    def __truediv__(self, other: EmittedValue | float) -> EmittedValue:
         return self._binary("div", None, other)
 
-    def __radd__(self, other: float) -> Value:
+    def __radd__(self, other: float) -> EmittedValue:
         return self.const(other) + self
 
-    def __rsub__(self, other: float) -> Value:
+    def __rsub__(self, other: float) -> EmittedValue:
         return self.const(other) - self
 
-    def __rmul__(self, other: float) -> Value:
+    def __rmul__(self, other: float) -> EmittedValue:
         return self.const(other) * self
 
-    def __rtruediv__(self, other: float) -> Value:
+    def __rtruediv__(self, other: float) -> EmittedValue:
         return self.const(other) / self
 
-    def __neg__(self) -> Value:
+    def __neg__(self) -> EmittedValue:
         return self.like(self.e.unary("neg", self.kind, self.raw))
 
-    def __abs__(self) -> Value:
+    def __abs__(self) -> EmittedValue:
         return self.like(self.e.unary("abs", self.kind, self.raw))
 
-    def sqrt(self) -> Value:
+    def sqrt(self) -> EmittedValue:
         """Return the square root, correctly rounded."""
         return self.like(self.e.unary("sqrt", self.kind, self.raw))
 
-    def mad(self, factor: Value | float, addend: Value | float) -> Value:
+    def mad(self, factor: EmittedValue | float, addend: EmittedValue | float) -> EmittedValue:
         """Return ``self * factor + addend``, fused or not."""
         return self.like(self.e.mad(self.kind, self.raw, self._lift(factor), self._lift(addend)))
 
-    def copysign(self, sign: Value) -> Value:
+    def copysign(self, sign: EmittedValue) -> EmittedValue:
         """Return the magnitude of ``self`` with the sign bit of ``sign``."""
         return self.like(self.e.copysign(self.kind, self.raw, sign.raw))
 
-    def __lt__(self, other: Value | float) -> Value:
+    def __lt__(self, other: EmittedValue | float) -> EmittedValue:
         return self.like(self.e.compare("lt", self.kind, self.raw, self._lift(other)), "bool")
 
-    def __le__(self, other: Value | float) -> Value:
+    def __le__(self, other: EmittedValue | float) -> EmittedValue:
         return self.like(self.e.compare("le", self.kind, self.raw, self._lift(other)), "bool")
 
-    def __gt__(self, other: Value | float) -> Value:
+    def __gt__(self, other: EmittedValue | float) -> EmittedValue:
         return self.like(self.e.compare("lt", self.kind, self._lift(other), self.raw), "bool")
 
-    def __ge__(self, other: Value | float) -> Value:
+    def __ge__(self, other: EmittedValue | float) -> EmittedValue:
         return self.like(self.e.compare("le", self.kind, self._lift(other), self.raw), "bool")
 
-    def eq(self, other: Value | float) -> Value:
+    def eq(self, other: EmittedValue | float) -> EmittedValue:
         """Return whether the two are equal; false with a nan."""
         return self.like(self.e.compare("eq", self.kind, self.raw, self._lift(other)), "bool")
 
-    def is_nan(self) -> Value:
+    def is_nan(self) -> EmittedValue:
         """Return whether the value is a nan."""
         return ~self.eq(self)
 
-    def __and__(self, other: Value | int) -> Value:
+    def __and__(self, other: EmittedValue | int) -> EmittedValue:
         if self.kind == "bool":
             return self.like(self.e.logic("and", self.raw, self._lift(other)))
         return self.like(self.e.integer("iand", self.kind, self.raw, self._lift(other)))
 
-    def __or__(self, other: Value | int) -> Value:
+    def __or__(self, other: EmittedValue | int) -> EmittedValue:
         if self.kind == "bool":
             return self.like(self.e.logic("or", self.raw, self._lift(other)))
         return self.like(self.e.integer("ior", self.kind, self.raw, self._lift(other)))
 
-    def __xor__(self, other: Value | int) -> Value:
+    def __xor__(self, other: EmittedValue | int) -> EmittedValue:
         if self.kind == "bool":
             return self.like(self.e.logic("xor", self.raw, self._lift(other)))
         return self.like(self.e.integer("ixor", self.kind, self.raw, self._lift(other)))
 
-    def __invert__(self) -> Value:
+    def __invert__(self) -> EmittedValue:
         return self ^ 1 if self.kind == "bool" else self ^ -1
 
-    def __lshift__(self, count: int) -> Value:
+    def __lshift__(self, count: int) -> EmittedValue:
         return self.like(self.e.integer("shl", self.kind, self.raw, self._lift(count)))
 
-    def __rshift__(self, count: int) -> Value:
+    def __rshift__(self, count: int) -> EmittedValue:
         return self.like(self.e.integer("shr", self.kind, self.raw, self._lift(count)))
 
-    def select(self, a: Value | float, b: Value | float) -> Value:
+    def select(self, a: EmittedValue | float, b: EmittedValue | float) -> EmittedValue:
         """Return ``a`` where ``self`` (a bool) holds, else ``b``; one of the two must be a Value."""
-        model = a if isinstance(a, Value) else b
-        if not isinstance(model, Value):
+        model = a if isinstance(a, EmittedValue) else b
+        if not isinstance(model, EmittedValue):
             raise TypeError("select needs at least one Value among its two choices")
         return model.like(self.e.select(self.raw, model._lift(a), model._lift(b)))
 
-    def bits(self) -> Value:
+    def bits(self) -> EmittedValue:
         """Return the bits of a float as the integer of its width."""
         return self.like(self.e.to_bits(self.kind, self.raw), INT_OF[self.kind])
 
-    def from_bits(self) -> Value:
+    def from_bits(self) -> EmittedValue:
         """Return the float with these bits."""
         return self.like(self.e.from_bits(self.kind, self.raw), FLOAT_OF[self.kind])
 
-    def widen(self) -> Value:
+    def widen(self) -> EmittedValue:
         """Return a float32 as a float64."""
         return self.like(self.e.widen(self.raw), "f64")
 
-    def narrow(self) -> Value:
+    def narrow(self) -> EmittedValue:
         """Return a float64 rounded to a float32."""
         return self.like(self.e.narrow(self.raw), "f32")
 
-    def lookup(self, table: str) -> Value:
+    def lookup(self, table: str) -> EmittedValue:
         """Return the float64 of a constant table at this int64 index."""
         return self.like(self.e.lookup(table, self.raw), "f64")
 
-    def rare(self, condition: Value, name: str, fast: Value) -> Value:
+    def rare(self, condition: EmittedValue, name: str, fast: EmittedValue) -> EmittedValue:
         """Return ``fast``, but the out-of-line function ``name`` of this value where the condition holds."""
         return fast.like(self.e.rare(condition.raw, name, self.kind, self.raw, fast.raw))
 
 
-Double = tuple[Value, Value]
+Double = tuple[EmittedValue, EmittedValue]
 """An unevaluated sum of a value and a much smaller one."""
 
 
-def polynomial(z: Value, coefficients: Sequence[float]) -> Value:
-    """Evaluate a polynomial by Horner's rule, lowest coefficient first, with :meth:`Value.mad`."""
+def polynomial(z: EmittedValue, coefficients: Sequence[float]) -> EmittedValue:
+    """Evaluate a polynomial by Horner's rule, lowest coefficient first, with :meth:`EmittedValue.mad`."""
     total = z.const(coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total = total.mad(z, coefficient)
     return total
 
 
-def two_sum(a: Value, b: Value) -> Double:
+def two_sum(a: EmittedValue, b: EmittedValue) -> Double:
     """Return the rounded sum and its exact error (Knuth)."""
     total = a + b
     rest = total - a
     return total, (a - (total - rest)) + (b - rest)
 
 
-def fast_two_sum(a: Value, b: Value) -> Double:
+def fast_two_sum(a: EmittedValue, b: EmittedValue) -> Double:
     """Return the rounded sum and its exact error, for ``|a| >= |b|`` or ``a == 0`` (Dekker)."""
     total = a + b
     return total, b - (total - a)
 
 
-def two_product(a: Value, b: Value) -> Double:
+def two_product(a: EmittedValue, b: EmittedValue) -> Double:
     """Return the rounded product and its exact error."""
     product = a * b
     return product, a.like(a.e.product_error(a.kind, a.raw, b.raw, product.raw))
@@ -282,52 +283,52 @@ def exponent_bias(kind: Kind) -> int:
     return _BIAS[kind]
 
 
-def round_with_bits(x: Value, factor: float = 1.0) -> tuple[Value, Value]:
+def round_with_bits(x: EmittedValue, factor: float = 1.0) -> tuple[EmittedValue, EmittedValue]:
     """Round ``x * factor`` to an integral float (below 2^22 or 2^51), and an integer with it in its low half."""
     magic = _ROUNDERS[x.kind]
     shifted = x + magic if factor == 1.0 else x.mad(factor, magic)
     return shifted - magic, shifted.bits()
 
 
-def exp2_integer(n: Value) -> Value:
+def exp2_integer(n: EmittedValue) -> EmittedValue:
     """Return 2^n for an integral float ``n`` within the range of normal exponents."""
     return _exp2_low(round_with_bits(n)[1], n.kind)
 
 
-def scale(x: Value, n: Value) -> Value:
+def scale(x: EmittedValue, n: EmittedValue) -> EmittedValue:
     """Return ``x * 2^n`` with one rounding, for an integral float ``n`` as far as twice the normal exponents."""
     return scale_by_bits(x, round_with_bits(n)[1])
 
 
-def scale_by_bits(x: Value, n: Value) -> Value:
+def scale_by_bits(x: EmittedValue, n: EmittedValue) -> EmittedValue:
     """Scale as :func:`scale` does, with ``n`` in the low half of an integer from :func:`round_with_bits`."""
     half = n >> 1
     return x * _exp2_low(half, x.kind) * _exp2_low(n - half, x.kind)
 
 
-def _exp2_low(n: Value, kind: Kind) -> Value:
+def _exp2_low(n: EmittedValue, kind: Kind) -> EmittedValue:
     """Return 2^n for the integer in the lowest bits; the bits above them are shifted out."""
     return ((n + _BIAS[kind]) << _MANTISSA[kind]).from_bits()
 
 
-def clamp(x: Value, low: float, high: float) -> Value:
+def clamp(x: EmittedValue, low: float, high: float) -> EmittedValue:
     """Return ``x`` limited to [low, high]; a nan stays."""
     return clamp_above((x < low).select(low, x), high)
 
 
-def clamp_above(x: Value, high: float) -> Value:
+def clamp_above(x: EmittedValue, high: float) -> EmittedValue:
     """Return ``x`` limited to at most ``high``; a nan stays."""
     return (x > high).select(high, x)
 
 
-Formula = Callable[..., Value]
+Formula = Callable[..., EmittedValue]
 """Values of one kind to a value of that kind."""
 
 
-def in_float64(formula: Callable[[Value, bool], Value]) -> Formula:
+def in_float64(formula: Callable[[EmittedValue, bool], EmittedValue]) -> Formula:
     """Return a function for either type from a formula in float64 and the flag ``short`` (for a float32 result)."""
 
-    def either(x: Value) -> Value:
+    def either(x: EmittedValue) -> EmittedValue:
         return formula(x.widen(), True).narrow() if x.kind == "f32" else formula(x, False)
 
     either.__doc__ = formula.__doc__

@@ -10,7 +10,7 @@ from __future__ import annotations
 from diffkern.vecmath import coefficients as c
 from diffkern.vecmath.emitter import (
     Double,
-    Value,
+    EmittedValue,
     clamp,
     fast_two_sum,
     in_float64,
@@ -22,11 +22,11 @@ from diffkern.vecmath.emitter import (
 from diffkern.vecmath.explog import exp_parts
 
 
-def _erf_small(x: Value, short: bool) -> Value:
+def _erf_small(x: EmittedValue, short: bool) -> EmittedValue:
     return x.mad(polynomial(x * x, c.ERF_S if short else c.ERF_D), x)
 
 
-def _erfc_large(size: Value, short: bool, rounded: bool) -> Value:
+def _erfc_large(size: EmittedValue, short: bool, rounded: bool) -> EmittedValue:
     """Return erfc for 1/2 <= x <= 28; ``rounded``: nothing larger is added to it, so its last bit counts."""
     square, lost = two_product(size, size)
     parts = exp_parts(-square, short)
@@ -42,7 +42,7 @@ def _erfc_large(size: Value, short: bool, rounded: bool) -> Value:
     return scale(gauss.mad(quotient, (low - gauss * lost) * quotient), parts.n)
 
 
-def _erfcx(size: Value) -> Double:
+def _erfcx(size: EmittedValue) -> Double:
     """Return exp(x^2) erfc x in two parts."""
     above, above_low = two_sum(size, size.const(-c.ERFCX_CENTRE))
     below, below_low = two_sum(size, size.const(c.ERFCX_CENTRE))
@@ -61,12 +61,12 @@ def _quotient(a: Double, b: Double) -> Double:
     return quotient, (((a[0] - product) - error) + (a[1] - quotient * b[1])) / b[0]
 
 
-def _erf(x: Value, short: bool) -> Value:
+def _erf(x: EmittedValue, short: bool) -> EmittedValue:
     size = clamp(abs(x), 0.0, 6.0)
     return (size < 1.0).select(_erf_small(size, short), 1.0 - _erfc_large(size, short, rounded=False)).copysign(x)
 
 
-def _erfc(x: Value, short: bool) -> Value:
+def _erfc(x: EmittedValue, short: bool) -> EmittedValue:
     size = clamp(abs(x), 0.0, 28.0)
     large = _erfc_large(size, short, rounded=True)
     far = (x < 0.0).select(2.0 - large, large)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from diffkern.vecmath import coefficients as c
 from diffkern.vecmath.emitter import (
     Double,
-    Value,
+    EmittedValue,
     clamp,
     clamp_above,
     double_product,
@@ -40,13 +40,13 @@ _SMALLEST_NORMAL = {"f32": 2.0**-126, "f64": 2.0**-1022}
 class ExpParts:
     """exp(x) = 2^n * (1 + p)."""
 
-    n: Value
-    p: Value
-    bits: Value
+    n: EmittedValue
+    p: EmittedValue
+    bits: EmittedValue
     """``n`` as :func:`round_with_bits` gives it."""
 
 
-def exp_parts(x: Value, short: bool = False) -> ExpParts:
+def exp_parts(x: EmittedValue, short: bool = False) -> ExpParts:
     """Return the parts of a clamped float; ``short``: float64 arithmetic for a float32 result."""
     n, bits = round_with_bits(x, c.LOG2E)
     high, low = c.LN2_F if x.kind == "f32" else c.LN2
@@ -56,7 +56,7 @@ def exp_parts(x: Value, short: bool = False) -> ExpParts:
     return ExpParts(n, (r * r).mad(polynomial(r, table), r), bits)
 
 
-def exp(x: Value) -> Value:
+def exp(x: EmittedValue) -> EmittedValue:
     """e^x."""
     lowest, highest = (-104.0, 89.0) if x.kind == "f32" else (-746.0, 710.0)
     # Underflow costs a processor more than the whole function: those elements compute e^0, and are 0 in the end.
@@ -65,12 +65,12 @@ def exp(x: Value) -> Value:
     return vanishes.select(0.0, scale_by_bits(1.0 + parts.p, parts.bits))
 
 
-def _exp2_fraction(r: Value, short: bool = False) -> Value:
+def _exp2_fraction(r: EmittedValue, short: bool = False) -> EmittedValue:
     """Return 2^r - 1 for |r| <= 1/2."""
     return r * polynomial(r, c.EXP2_F if r.kind == "f32" else c.EXP2_S if short else c.EXP2_D)
 
 
-def exp2(x: Value) -> Value:
+def exp2(x: EmittedValue) -> EmittedValue:
     """2^x."""
     lowest, highest = (-150.0, 129.0) if x.kind == "f32" else (-1075.0, 1025.0)
     vanishes = x < lowest
@@ -79,14 +79,14 @@ def exp2(x: Value) -> Value:
     return vanishes.select(0.0, scale_by_bits(1.0 + _exp2_fraction(x - n), bits))
 
 
-def expm1(x: Value) -> Value:
+def expm1(x: EmittedValue) -> EmittedValue:
     """e^x - 1."""
     if x.kind == "f32":
         return _expm1_wide(clamp(x, -20.0, 89.0).widen(), short=True).narrow()
     return _expm1_wide(clamp(x, -40.0, 710.0), short=False)
 
 
-def _expm1_wide(x: Value, short: bool) -> Value:
+def _expm1_wide(x: EmittedValue, short: bool) -> EmittedValue:
     parts = exp_parts(x, short)
     half = exp2_integer(parts.n - 1.0)
     # 2^n (1 + p) - 1 = 2 (2^(n-1) p + (2^(n-1) - 1/2)); the inner difference is exact to n = 53, then of no weight.
@@ -98,11 +98,11 @@ def _expm1_wide(x: Value, short: bool) -> Value:
 class LogParts:
     """x = 2^k (1 + f)."""
 
-    k: Value
-    f: Value
+    k: EmittedValue
+    f: EmittedValue
 
 
-def log_parts(x: Value) -> LogParts:
+def log_parts(x: EmittedValue) -> LogParts:
     """Return the parts of a positive finite float, even a subnormal one; sqrt(1/2) <= 1 + f < sqrt 2."""
     kind = x.kind
     shift, bias = mantissa_bits(kind), exponent_bias(kind)
@@ -117,7 +117,7 @@ def log_parts(x: Value) -> LogParts:
     return LogParts(small.select(k - lift, k), m - 1.0)
 
 
-def _log_tail(f: Value, half_square: Value, short: bool = False) -> Value:
+def _log_tail(f: EmittedValue, half_square: EmittedValue, short: bool = False) -> EmittedValue:
     """Return log(1+f) - f + f^2/2."""
     s = f / (2.0 + f)
     z = s * s
@@ -125,14 +125,14 @@ def _log_tail(f: Value, half_square: Value, short: bool = False) -> Value:
     return s * (half_square + z * polynomial(z, table))
 
 
-def _log_specials(x: Value, value: Value) -> Value:
+def _log_specials(x: EmittedValue, value: EmittedValue) -> EmittedValue:
     """Return ``value``, but the log of 0, infinity, negative numbers and nan where x is one of them."""
     value = x.eq(0.0).select(-INFINITY, value)
     value = x.eq(INFINITY).select(x, value)
     return (x >= 0.0).select(value, NAN)
 
 
-def log(x: Value) -> Value:
+def log(x: EmittedValue) -> EmittedValue:
     """Natural logarithm."""
     parts = log_parts(x)
     f, k = parts.f, parts.k
@@ -142,7 +142,7 @@ def log(x: Value) -> Value:
     return _log_specials(x, k.mad(high, f - (half_square - tail)))
 
 
-def _log_scaled(x: Value, inverse: tuple[float, ...], unit: tuple[float, ...]) -> Value:
+def _log_scaled(x: EmittedValue, inverse: tuple[float, ...], unit: tuple[float, ...]) -> EmittedValue:
     """Return log(x) * inverse, where unit = log(2) * inverse; both come in two parts."""
     wide = x.widen() if x.kind == "f32" else x
     parts = log_parts(wide)
@@ -159,17 +159,17 @@ def _log_scaled(x: Value, inverse: tuple[float, ...], unit: tuple[float, ...]) -
     return _log_specials(x, total + (rest + low))
 
 
-def log2(x: Value) -> Value:
+def log2(x: EmittedValue) -> EmittedValue:
     """Logarithm to the base 2."""
     return _log_scaled(x, c.INV_LN2, (1.0, 0.0))
 
 
-def log10(x: Value) -> Value:
+def log10(x: EmittedValue) -> EmittedValue:
     """Logarithm to the base 10."""
     return _log_scaled(x, c.INV_LN10, c.LOG10_2)
 
 
-def log1p_wide(x: Value, short: bool) -> Value:
+def log1p_wide(x: EmittedValue, short: bool) -> EmittedValue:
     """Return log(1 + x) of a float64, specials included."""
     u = 1.0 + x
     lost = two_sum(x.const(1.0), x)[1]
@@ -186,12 +186,12 @@ def log1p_wide(x: Value, short: bool) -> Value:
     return (x >= -1.0).select(value, NAN)
 
 
-def log1p(x: Value) -> Value:
+def log1p(x: EmittedValue) -> EmittedValue:
     """log(1 + x)."""
     return log1p_wide(x.widen(), short=True).narrow() if x.kind == "f32" else log1p_wide(x, short=False)
 
 
-def _log2_double(x: Value) -> Double:
+def _log2_double(x: EmittedValue) -> Double:
     """Return log2 of a positive finite float64 to about 2^-65 relative."""
     parts = log_parts(x)
     f = parts.f
@@ -209,7 +209,7 @@ def _log2_double(x: Value) -> Double:
     return fast_two_sum(total, rest + low)
 
 
-def _log2_short(x: Value) -> Value:
+def _log2_short(x: EmittedValue) -> EmittedValue:
     """Return log2 of a positive finite float64 to about 2^-45 relative."""
     parts = log_parts(x)
     half_square = parts.f * parts.f * 0.5
@@ -217,7 +217,7 @@ def _log2_short(x: Value) -> Value:
     return natural.mad(c.LOG2E, parts.k)
 
 
-def power(x: Value, y: Value) -> Value:
+def power(x: EmittedValue, y: EmittedValue) -> EmittedValue:
     """x^y with the special values of C99."""
     short = x.kind == "f32"
     if short:
@@ -227,14 +227,14 @@ def power(x: Value, y: Value) -> Value:
     return _pow_specials(x, y, magnitude)
 
 
-def _pow_short(base: Value, y: Value) -> Value:
+def _pow_short(base: EmittedValue, y: EmittedValue) -> EmittedValue:
     exponent = clamp(_log2_short(base) * y, -160.0, 140.0)
     n, _ = round_with_bits(exponent)
     # The result is within the normal range of float64: its rounding to float32 is the only one that matters.
     return (1.0 + _exp2_fraction(exponent - n, short=True)) * exp2_integer(n)
 
 
-def _pow_long(base: Value, y: Value) -> Value:
+def _pow_long(base: EmittedValue, y: EmittedValue) -> EmittedValue:
     log_high, log_low = _log2_double(base)
     # Beyond 2^66 every base but 1 gives 0 or infinity, and the exact product below would overflow.
     y = clamp(y, -(2.0**66), 2.0**66)
@@ -251,7 +251,7 @@ def _pow_long(base: Value, y: Value) -> Value:
     return scale(1.0 + (fraction + lost * 0.6931471805599453), n)
 
 
-def _pow_specials(x: Value, y: Value, value: Value) -> Value:
+def _pow_specials(x: EmittedValue, y: EmittedValue, value: EmittedValue) -> EmittedValue:
     base, size = abs(x), abs(y)
     whole = 2.0 ** mantissa_bits(x.kind)
     integral = (size >= whole) | ((size + whole) - whole).eq(size)
@@ -269,7 +269,7 @@ def _pow_specials(x: Value, y: Value, value: Value) -> Value:
     return (x.eq(1.0) | y.eq(0.0)).select(1.0, value)
 
 
-def cbrt(x: Value) -> Value:
+def cbrt(x: EmittedValue) -> EmittedValue:
     """Cube root."""
     wide = x.widen() if x.kind == "f32" else x
     size = abs(wide)

@@ -8,11 +8,13 @@ asin x = pi/2 - 2 asin(sqrt((1 - x) / 2)).
 from __future__ import annotations
 
 from diffkern.vecmath import coefficients as c
-from diffkern.vecmath.emitter import Value, polynomial
+from diffkern.vecmath.emitter import EmittedValue, polynomial
 from diffkern.vecmath.explog import NAN
 
 
-def _atan_of_ratio(a: Value, b: Value, swapped: Value, turned: Value, short: bool) -> Value:
+def _atan_of_ratio(
+    a: EmittedValue, b: EmittedValue, swapped: EmittedValue, turned: EmittedValue, short: bool
+) -> EmittedValue:
     """Return the angle of a/b, 0 <= a <= b: pi/2 minus it if ``swapped``, and pi minus that if ``turned``."""
     low_range = a <= b * 0.4375
     middle = a < b * 0.6875
@@ -40,7 +42,7 @@ def _atan_of_ratio(a: Value, b: Value, swapped: Value, turned: Value, short: boo
     return start + (lost + (rest + (turns_low + sign * (base_low + tail))))
 
 
-def _atan2(y: Value, x: Value, short: bool) -> Value:
+def _atan2(y: EmittedValue, x: EmittedValue, short: bool) -> EmittedValue:
     ay, ax = abs(y), abs(x)
     swapped = ay > ax
     a, b = swapped.select(ax, ay), swapped.select(ay, ax)
@@ -55,14 +57,14 @@ def _atan2(y: Value, x: Value, short: bool) -> Value:
     return (x.is_nan() | y.is_nan()).select(NAN, angle)
 
 
-def atan2(y: Value, x: Value) -> Value:
+def atan2(y: EmittedValue, x: EmittedValue) -> EmittedValue:
     """Angle of the point (x, y)."""
     if y.kind == "f32":
         return _atan2(y.widen(), x.widen(), short=True).narrow()
     return _atan2(y, x, short=False)
 
 
-def atan(x: Value) -> Value:
+def atan(x: EmittedValue) -> EmittedValue:
     """Inverse tangent."""
     short = x.kind == "f32"
     wide = x.widen() if short else x
@@ -77,7 +79,7 @@ def atan(x: Value) -> Value:
     return angle.narrow() if short else angle
 
 
-def _asin_parts(size: Value, short: bool) -> tuple[Value, Value, Value]:
+def _asin_parts(size: EmittedValue, short: bool) -> tuple[EmittedValue, EmittedValue, EmittedValue]:
     """Return whether |x| > 1/2, then s and t with asin s = s + t for s = |x| or sqrt((1 - |x|) / 2)."""
     far = size > 0.5
     z = far.select((1.0 - size) * 0.5, size * size)
@@ -85,7 +87,7 @@ def _asin_parts(size: Value, short: bool) -> tuple[Value, Value, Value]:
     return far, s, (s * z) * polynomial(z, c.ASIN_S if short else c.ASIN_D)
 
 
-def asin(x: Value) -> Value:
+def asin(x: EmittedValue) -> EmittedValue:
     """Inverse sine; nan outside [-1, 1]."""
     wide = x.widen() if x.kind == "f32" else x
     far, s, t = _asin_parts(abs(wide), x.kind == "f32")
@@ -95,7 +97,7 @@ def asin(x: Value) -> Value:
     return value.narrow() if x.kind == "f32" else value
 
 
-def acos(x: Value) -> Value:
+def acos(x: EmittedValue) -> EmittedValue:
     """Inverse cosine; nan outside [-1, 1]."""
     wide = x.widen() if x.kind == "f32" else x
     far, s, t = _asin_parts(abs(wide), x.kind == "f32")

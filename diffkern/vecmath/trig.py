@@ -14,8 +14,8 @@ from diffkern.vecmath import coefficients as c
 from diffkern.vecmath import tables
 from diffkern.vecmath.emitter import (
     Double,
+    EmittedValue,
     Formula,
-    Value,
     double_product,
     fast_two_sum,
     polynomial,
@@ -32,7 +32,7 @@ _MODULO_16 = 1.5 * 2.0**56
 """Adding and subtracting this rounds to a multiple of 16."""
 
 
-def _reduce_medium(x: Value) -> tuple[Double, Value]:
+def _reduce_medium(x: EmittedValue) -> tuple[Double, EmittedValue]:
     """Reduce a float64 below 2^20: the rest in two parts, and an integer whose low two bits are the quarter turn."""
     n, quarter = round_with_bits(x, c.TWO_OVER_PI)
     p1, p2, p3, p4 = c.PIO2_PARTS
@@ -43,12 +43,12 @@ def _reduce_medium(x: Value) -> tuple[Double, Value]:
     return fast_two_sum(high, low2 + _tail(low, n * -p3) + n * -p4), quarter
 
 
-def _tail(a: Value, b: Value) -> Value:
+def _tail(a: EmittedValue, b: EmittedValue) -> EmittedValue:
     """Return the error of ``a + b``."""
     return two_sum(a, b)[1]
 
 
-def _reduce_large(x: Value) -> tuple[Double, Value]:
+def _reduce_large(x: EmittedValue) -> tuple[Double, EmittedValue]:
     """Reduce any float64 of at least 2^-2; the result is as of :func:`_reduce_medium`."""
     bits = x.bits()
     row = ((bits >> 52) & 2047) - tables.PAYNE_HANEK_FIRST
@@ -91,17 +91,17 @@ def _sin_cos_parts(rest: Double) -> tuple[Double, Double]:
     return sine, cosine
 
 
-def _sin_cos(rest: Double) -> tuple[Value, Value]:
+def _sin_cos(rest: Double) -> tuple[EmittedValue, EmittedValue]:
     """Return sine and cosine of a float64 rest in two parts."""
     sine, cosine = _sin_cos_parts(rest)
     return sine[0] + sine[1], cosine[0] + cosine[1]
 
 
-def _odd(quarter: Value, bit: int) -> Value:
+def _odd(quarter: EmittedValue, bit: int) -> EmittedValue:
     return ~(quarter & bit).eq(0)
 
 
-def _sine_of(reduced: tuple[Double, Value], x: Value) -> Value:
+def _sine_of(reduced: tuple[Double, EmittedValue], x: EmittedValue) -> EmittedValue:
     (rest, quarter) = reduced
     sine, cosine = _sin_cos(rest)
     value = _odd(quarter, 1).select(cosine, sine)
@@ -109,14 +109,14 @@ def _sine_of(reduced: tuple[Double, Value], x: Value) -> Value:
     return x.eq(0.0).select(x, _odd(quarter, 2).select(-value, value))
 
 
-def _cosine_of(reduced: tuple[Double, Value]) -> Value:
+def _cosine_of(reduced: tuple[Double, EmittedValue]) -> EmittedValue:
     (rest, quarter) = reduced
     sine, cosine = _sin_cos(rest)
     value = _odd(quarter, 1).select(sine, cosine)
     return _odd(quarter + 1, 2).select(-value, value)
 
 
-def _tangent_of(reduced: tuple[Double, Value], x: Value) -> Value:
+def _tangent_of(reduced: tuple[Double, EmittedValue], x: EmittedValue) -> EmittedValue:
     (rest, quarter) = reduced
     sine, cosine = (fast_two_sum(*parts) for parts in _sin_cos_parts(rest))
     odd = _odd(quarter, 1)
@@ -126,35 +126,35 @@ def _tangent_of(reduced: tuple[Double, Value], x: Value) -> Value:
     return x.eq(0.0).select(x, ratio + (low - ratio * bottom_low) / bottom)
 
 
-def sin_large(x: Value) -> Value:
+def sin_large(x: EmittedValue) -> EmittedValue:
     """Return the sine of any float of at least 1/4, out of line."""
     return _narrow_like(_sine_of(_reduce_large(_wide(x)), _wide(x)), x)
 
 
-def cos_large(x: Value) -> Value:
+def cos_large(x: EmittedValue) -> EmittedValue:
     """Return the cosine of any float of at least 1/4, out of line."""
     return _narrow_like(_cosine_of(_reduce_large(_wide(x))), x)
 
 
-def tan_large(x: Value) -> Value:
+def tan_large(x: EmittedValue) -> EmittedValue:
     """Return the tangent of any float of at least 1/4, out of line."""
     return _narrow_like(_tangent_of(_reduce_large(_wide(x)), _wide(x)), x)
 
 
-def _wide(x: Value) -> Value:
+def _wide(x: EmittedValue) -> EmittedValue:
     return x.widen() if x.kind == "f32" else x
 
 
-def _narrow_like(value: Value, x: Value) -> Value:
+def _narrow_like(value: EmittedValue, x: EmittedValue) -> EmittedValue:
     return value.narrow() if x.kind == "f32" else value
 
 
-def _is_large(x: Value, limit: float = LARGE) -> Value:
+def _is_large(x: EmittedValue, limit: float = LARGE) -> EmittedValue:
     """Return whether x is large or nan: nan and infinity take the out-of-line form too."""
     return ~(abs(x) < limit)
 
 
-def _reduce_fused(x: Value) -> tuple[Value, Value]:
+def _reduce_fused(x: EmittedValue) -> tuple[EmittedValue, EmittedValue]:
     """Reduce a float32 below 2^17, fused: return the rest, and an integer that ends with the quarter turn."""
     n, quarter = round_with_bits(x, c.TWO_OVER_PI)
     # The difference from n*PIO2_F[0] is a multiple of 2^-23 below 1: it is exact.
@@ -164,7 +164,7 @@ def _reduce_fused(x: Value) -> tuple[Value, Value]:
     return rest, quarter
 
 
-def _reduce_f32(x: Value) -> tuple[Value, Value]:
+def _reduce_f32(x: EmittedValue) -> tuple[EmittedValue, EmittedValue]:
     """Reduce a float32 below 2^20: return a float64 rest, and the quarter turn as an integer in a float32's bits."""
     wide = x.widen()
     n, _ = round_with_bits(wide, c.TWO_OVER_PI)
@@ -174,7 +174,7 @@ def _reduce_f32(x: Value) -> tuple[Value, Value]:
     return rest, (n.narrow() + 12582912.0).bits()
 
 
-def _sin_cos_f32(x: Value) -> tuple[Value, Value, Value]:
+def _sin_cos_f32(x: EmittedValue) -> tuple[EmittedValue, EmittedValue, EmittedValue]:
     """Return sine and cosine of the rest of a float32, and the quarter turn."""
     if x.e.fuses:
         r, quarter = _reduce_fused(x)
@@ -191,12 +191,12 @@ def _sin_cos_f32(x: Value) -> tuple[Value, Value, Value]:
     return sine, one_less + (z * z).mad(polynomial(z, c.COS_F), (1.0 - one_less) - half), quarter
 
 
-def _sign(value: Value, quarter: Value) -> Value:
+def _sign(value: EmittedValue, quarter: EmittedValue) -> EmittedValue:
     """Return ``value`` with its sign flipped if bit 1 of the quarter turn is set."""
     return (value.bits() ^ ((quarter & 2) << 30)).from_bits()
 
 
-def sin(x: Value) -> Value:
+def sin(x: EmittedValue) -> EmittedValue:
     """Sine."""
     if x.kind == "f64":
         return x.rare(_is_large(x), "sin_large", _sine_of(_reduce_medium(x), x))
@@ -205,7 +205,7 @@ def sin(x: Value) -> Value:
     return x.rare(_is_large(x, LARGE_F), "sin_large", x.eq(0.0).select(x, value))
 
 
-def cos(x: Value) -> Value:
+def cos(x: EmittedValue) -> EmittedValue:
     """Cosine."""
     if x.kind == "f64":
         return x.rare(_is_large(x), "cos_large", _cosine_of(_reduce_medium(x)))
@@ -213,7 +213,7 @@ def cos(x: Value) -> Value:
     return x.rare(_is_large(x, LARGE_F), "cos_large", _sign(_odd(quarter, 1).select(sine, cosine), quarter + 1))
 
 
-def tan(x: Value) -> Value:
+def tan(x: EmittedValue) -> EmittedValue:
     """Tangent."""
     if x.kind == "f64":
         return x.rare(_is_large(x), "tan_large", _tangent_of(_reduce_medium(x), x))

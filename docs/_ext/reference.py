@@ -17,7 +17,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from diffkern.cli.command import make_parser
 from diffkern.cuda.types import TYPES
-from diffkern.ir.ops.function import Family
+from diffkern.ir.ops.function import Subject
 from diffkern.lang import COMPOSITES, SCALARS, public_names
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPLEX, Composed
@@ -32,22 +32,22 @@ if TYPE_CHECKING:
 BuiltIn = Intrinsic | Composed
 
 PAGES = {
-    Family.SCALARS: "scalars",
-    Family.INTEGERS: "integers",
-    Family.COMPOSITES: "vectors",
-    Family.ROTATIONS: "rotations",
-    Family.COMPLEX: "complex",
-    Family.RANDOM: "random",
-    Family.THREADS: "threads",
-    Family.ATOMICS: "atomics",
-    Family.TILES: "tile_functions",
-    Family.QUERIES: "queries",
-    Family.REPORTS: "printing",
+    Subject.SCALARS: "scalars",
+    Subject.INTEGERS: "integers",
+    Subject.COMPOSITES: "vectors",
+    Subject.ROTATIONS: "rotations",
+    Subject.COMPLEX: "complex",
+    Subject.RANDOM: "random",
+    Subject.THREADS: "threads",
+    Subject.ATOMICS: "atomics",
+    Subject.TILES: "tile_functions",
+    Subject.QUERIES: "queries",
+    Subject.REPORTS: "printing",
 }
 """The page of each family, in ``docs/reference``."""
 
 
-def of_family(family: Family) -> list[BuiltIn]:
+def of_family(family: Subject) -> list[BuiltIn]:
     """The built-in functions of a family, by name."""
     return sorted((f for f in INTRINSICS.values() if f.family is family), key=lambda f: f.name)
 
@@ -133,7 +133,7 @@ class Functions(Written):
     required_arguments = 1
 
     def lines(self) -> Iterator[str]:
-        functions = of_family(Family[self.arguments[0]])
+        functions = of_family(Subject[self.arguments[0]])
         rows = [(f":func:`{f.name} <diffkern.{f.name}>`", _sentence(f.summary)) for f in functions]
         yield from table([("function", "what it does"), *rows], "30 70")
         if not all(f.entry.example.startswith(">>>") for f in functions):

@@ -24,7 +24,7 @@ from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.options import Variant
 from diffkern.kernels.kernel import Kernel
 from diffkern.testing.gradcheck import Vjp
-from diffkern.testing.programs import Compiled
+from diffkern.testing.programs import CompiledFunction
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -263,7 +263,7 @@ def test_atomic_updates_stay_inside_odd_arrays(element, compiler):
     types = Kernel(narrow_atomics.update).argument_types(*narrow_atomics.types(element))
     found, expected = narrow_atomics.arguments(element), narrow_atomics.arguments(element)
     dim = (narrow_atomics.SIZE,)
-    Compiled(Compilation(narrow_atomics.update, types, Variant()).fn).run(dim, expected)
+    CompiledFunction(Compilation(narrow_atomics.update, types, Variant()).fn).run(dim, expected)
     given = [whole_words(a) if a.itemsize == 1 else a for a in found]
     program = PtxProgram(Compilation(narrow_atomics.update, types, TARGET).fn, compiler, block_dim=4)
     program.run(dim, given)

@@ -21,7 +21,7 @@ from diffkern.ir.nodes import Function, Value
 from diffkern.ir.ops.polygamma import MAX_ORDER, polygamma
 from diffkern.ir.types import FLOAT32, FLOAT64, Array
 from diffkern.testing.gradcheck import Vjp
-from diffkern.testing.programs import Compiled
+from diffkern.testing.programs import CompiledFunction
 
 INF, NAN = math.inf, math.nan
 ROOT = 1.4616321449683622
@@ -115,7 +115,7 @@ def test_every_order(t: Any) -> None:
     orders = (1, 2, 3, 4, 5, 8, 12, 13, 20, 31, 50, 77, MAX_ORDER)
     points = np.array([0.3, 1.0, 4.7, 18.0, 60.0, -0.3, -0.6, -3.2], t.name)
     y = np.zeros((len(orders), len(points)), t.name)
-    Compiled(_orders(t, orders)).run((len(points),), [points, y])
+    CompiledFunction(_orders(t, orders)).run((len(points),), [points, y])
     largest, least = float(np.finfo(t.name).max), float(np.finfo(t.name).tiny)
     for order, row in zip(orders, y, strict=True):
         with mpmath.workdps(60):

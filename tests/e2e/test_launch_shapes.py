@@ -5,7 +5,7 @@ import pytest
 from conftest import require
 
 import diffkern as dk
-from diffkern.contracts.manifest import Access, Linear, Step
+from diffkern.contracts.manifest import AxisAccess, IndexStep, Linear
 from diffkern.runtime.launch.grid_checks import check_extents
 
 
@@ -297,14 +297,20 @@ def test_torch():
 
 
 def test_an_index_beyond_32_bits_is_computed_without_wrapping():
-    entry = Access(0, 0, True, tid=((0, 65536),), low=Linear(0), high=Linear(0), trips=(), shapes=((0, 1),))
+    entry = AxisAccess(0, 0, True, tid=((0, 65536),), low=Linear(0), high=Linear(0), trips=(), shapes=((0, 1),))
     with pytest.raises(dk.LaunchError, match="up to index 2621374464"):
         check_extents([entry], ["x"], (40_000, 1, 1, 1), {0: (8,)})
 
 
 def test_an_index_that_wraps_around_is_computed_as_threads_compute_it():
-    steps = (Step("tid", 0), Step("wrap", type="int8"), Step("const", 3), Step("mul"), Step("wrap", type="int8"))
-    entry = Access(0, 0, True, (), Linear(0), Linear(0), trips=(), shapes=((0, 1),), steps=steps)
+    steps = (
+        IndexStep("tid", 0),
+        IndexStep("wrap", type="int8"),
+        IndexStep("const", 3),
+        IndexStep("mul"),
+        IndexStep("wrap", type="int8"),
+    )
+    entry = AxisAccess(0, 0, True, (), Linear(0), Linear(0), trips=(), shapes=((0, 1),), steps=steps)
     for threads in (300, 3_000_000):
         check_extents([entry], ["x"], (threads, 1, 1, 1), {0: (128,)})
         with pytest.raises(dk.LaunchError, match="outside its shape"):

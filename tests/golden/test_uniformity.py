@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from diffkern.analysis.scopes import Scope, Uniformity, uniformity
+from diffkern.analysis.scopes import ThreadScope, VaryingValues, uniformity
 from diffkern.compiler import pipeline
 from diffkern.frontend.statements import lowering
 from diffkern.ir.nodes import Function, Value
@@ -25,11 +25,11 @@ ADJOINTS = ("state_loop", "until")
 
 
 def said(fn: Function) -> str:
-    found = [uniformity(fn, scope) for scope in (Scope.LAUNCH, Scope.BLOCK, Scope.VECTOR)]
+    found = [uniformity(fn, scope) for scope in (ThreadScope.LAUNCH, ThreadScope.BLOCK, ThreadScope.VECTOR)]
     return to_text(fn, lambda v: f" [{' '.join(_of(one, v) for one in found)}]")
 
 
-def _of(found: Uniformity, v: Value) -> str:
+def _of(found: VaryingValues, v: Value) -> str:
     if v not in found.varying:
         return "="
     stride = found.stride(v) if isinstance(v.type, Scalar) else None

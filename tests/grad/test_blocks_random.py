@@ -14,7 +14,7 @@ import diffkern as dk
 from diffkern.compiler import pipeline
 from diffkern.opt.widen import widen
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
-from diffkern.testing.programs import Compiled
+from diffkern.testing.programs import CompiledFunction
 
 
 def kernel_of(seed: int, directory: Path) -> dk.Kernel:
@@ -36,7 +36,7 @@ def test_gradients(seed: int, tmp_path: Path) -> None:
     given = [np.random.default_rng(seed).uniform(-1, 1, size), np.zeros(size), np.zeros(size, np.int32), np.int32(2)]
     cpu = Vjp(
         widen(pipeline.lower_kernel(kernel.func, kernel.argument_types())),
-        lambda fn: Compiled(fn, THREADS),
+        lambda fn: CompiledFunction(fn, THREADS),
         slots=2 if seed % 2 else None,
     )
     check_vjp(cpu, (size,), given, Tolerances(max_elements=size))

@@ -16,7 +16,7 @@ from diffkern.ir.types import is_differentiable
 from diffkern.kernels.kernel import Kernel
 from diffkern.opt.widen import widen
 from diffkern.testing.gradcheck import Tolerances, Vjp, check_vjp
-from diffkern.testing.programs import Compiled, as_double
+from diffkern.testing.programs import CompiledFunction, as_double
 
 from .build import values
 from .cases import Case
@@ -55,7 +55,7 @@ def test_along_tangents(name: str) -> None:
     gradients = vjp.gradients(case.dim, point, weights)
     tangents = drawn(fn, active, point, 6)
     after, changes = vjp.arguments(given), [np.array(t) if np.ndim(t) else float(t) for t in tangents]
-    Compiled(pipeline.optimise(clone_function(forward))).run(case.dim, [*after, *changes])
+    CompiledFunction(pipeline.optimise(clone_function(forward))).run(case.dim, [*after, *changes])
     primal = vjp.arguments(given)
     vjp.primal_program.run(case.dim, primal)
     for one, other in zip(after, primal, strict=True):

@@ -19,7 +19,7 @@ from diffkern.ir.ops.row import Diff
 from diffkern.ir.ops.table import all_ops
 from diffkern.ir.types import FLOAT64, INT32, Array, Element, Scalar
 from diffkern.testing.gradcheck import Vjp
-from diffkern.testing.programs import Compiled
+from diffkern.testing.programs import CompiledFunction
 
 from .oneop import OneOp
 from .test_rules import COMPOSITE_ROWS, MATRIX_ROWS, SCALAR_ROWS
@@ -135,7 +135,7 @@ def test_tangents_of_what_is_not_taken(shape: str) -> None:
     fn = function(shape)
     types = [p.type for p in fn.params]
     forward = with_tangents(fn, types, list(enumerate(types)), pipeline.FUNCS.tools)  # type: ignore[arg-type]
-    program = Compiled(pipeline.optimise(clone_function(forward)))
+    program = CompiledFunction(pipeline.optimise(clone_function(forward)))
     given = arguments(fn, True)
     tangents = [np.ones_like(a) for a in given]
     program.run((GOOD + len(BAD),), [*given, *tangents])

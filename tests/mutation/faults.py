@@ -29,9 +29,9 @@ FAULTS = [
     Fault("normalize without the projection",
           rule_edit(composite_rules, "_normalize", ("normalize",), "b.sub(a.ct, b.one(", "b.add(a.ct, b.one(")),
     Fault("component's cotangent goes to another component",
-          edit(cotangents, "Cotangents.add_component", "parts[index] =", "parts[(index + 1) % v.type.size] =")),
+          edit(cotangents, "CotangentMap.add_component", "parts[index] =", "parts[(index + 1) % v.type.size] =")),
     Fault("a second contribution replaces the first",
-          edit(cotangents, "Cotangents.add", "ct if known is None else self.b.add(known, ct)", "ct")),
+          edit(cotangents, "CotangentMap.add", "ct if known is None else self.b.add(known, ct)", "ct")),
     # memory
     Fault("a store does not zero the cotangent",
           edit(reverse, "_Reverse.store", 'self.b.op("store", buffer, *index, zero, wrap=Access(op).wrap)', "pass")),
@@ -44,7 +44,8 @@ FAULTS = [
     Fault("an overwritten input is read after the launch",
           edit(replay, "Replay.load", "self.context.saved[Access(op).array]", "self.env[Access(op).array]")),
     Fault("a lost value is read all the same",
-          edit(dependence, "_Classes.of", "LoadFact(Source.UNKNOWN, writes[0],", "LoadFact(Source.FINAL, None,")),
+          edit(dependence, "_Classes.of", "LoadFact(LoadSource.UNKNOWN, writes[0],",
+               "LoadFact(LoadSource.FINAL, None,")),
     Fault("an iteration's store is taken for an earlier one",
           edit(dependence, "_order", "before=d < 0, after=d > 0", "before=d > 0, after=d < 0")),
     # control flow

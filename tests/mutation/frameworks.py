@@ -72,13 +72,13 @@ def _of_jax() -> list[Fault]:
         Fault("a pulled cotangent changes with the cotangent alone",
               edit(derivative, "Pulled.jvp", "    if dx:\n", "    if dx and not dw:\n"), (f"{_SECOND}[decay]",)),
         Fault("what is changed in place begins at zero",
-              edit(forward, "_Forward.result", "self.call.take_over(source, goal)", "self.call.clear(goal)"),
+              edit(forward, "_ForwardCall.result", "self.call.take_over(source, goal)", "self.call.clear(goal)"),
               (f"{_KERNEL}::test_in_out_arguments_are_returned_and_differentiable",)),
         Fault("what examples share has the mean of their gradients",
               edit(primitive, "_transpose", "ct.sum(shared, dtype=ct.dtype)", "ct.mean(shared, dtype=ct.dtype)"),
               (f"{_KERNEL}::test_gradients_of_what_examples_share",)),
         Fault("a function of launches fills with zeros",
-              edit(forward, "_Forward.constant", "if not np.any(step.values):", "if True:"),
+              edit(forward, "_ForwardCall.constant", "if not np.any(step.values):", "if True:"),
               ("tests/interop/jax/test_callable.py::test_in_out_copies_fills_and_constants",)),
     ]  # fmt: skip
 

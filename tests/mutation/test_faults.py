@@ -28,7 +28,7 @@ from diffkern.kernels.kernel import Kernel
 from diffkern.opt.widen import widen
 from diffkern.testing.differences import Differences
 from diffkern.testing.gradcheck import Vjp
-from diffkern.testing.programs import Compiled, Interpreted, Program, as_double
+from diffkern.testing.programs import CompiledFunction, GridProgram, Interpreted, as_double
 
 from .catalogue import TARGETED
 from .edits import Fault
@@ -59,13 +59,13 @@ class Prepared:
     """A case without any fault: its IR, its primal, a point, a projection, and the right gradients."""
 
     fn: Any
-    primal: Program
+    primal: GridProgram
     point: list[Any]
     weights: dict[int, np.ndarray]
     gradients: dict[int, np.ndarray]
 
 
-def _interpreted(vjp: Vjp, prepared_primal: Program, collector: ClashCollector | None = None) -> Vjp:
+def _interpreted(vjp: Vjp, prepared_primal: GridProgram, collector: ClashCollector | None = None) -> Vjp:
     return vjp.running(lambda _: prepared_primal, lambda fn: Interpreted(fn, collector))
 
 
@@ -75,10 +75,10 @@ def prepared(name: str) -> Prepared:
     case = CASES[name]
     fn = lower(case) if name in NARROW else widen(lower(case))
     vjp = Vjp(fn, Interpreted, **case.options)
-    primal = Compiled(pipeline.optimise(widen(clone_function(fn))))
+    primal = CompiledFunction(pipeline.optimise(widen(clone_function(fn))))
     point = vjp.arguments([as_double(t, a) for t, a in zip(vjp.types, values(case), strict=True)])
     weights = vjp.weights(point, np.random.default_rng(5))
-    run = Compiled(pipeline.optimise(fn)) if name in NARROW else primal
+    run = CompiledFunction(pipeline.optimise(fn)) if name in NARROW else primal
     gradients = _interpreted(vjp, run).gradients(case.dim, point, weights)
     if case.numeric:
         doubles = [as_double(t, a) for t, a in zip(vjp.types, point, strict=True)]

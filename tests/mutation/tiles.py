@@ -74,7 +74,7 @@ TILES = [
           ("tests/unit/targets/test_lane_threads.py::test_a_row_of_one_thread_runs_by_itself_where_a_mask_costs_time",)),
     # gathers and sums by destinations
     Fault("twice as many trips are taken for as many",
-          edit(gather, "_Search._number", "if factor == 1 and len(product)", "if len(product)"),
+          edit(gather, "_GatherSearch._number", "if factor == 1 and len(product)", "if len(product)"),
           ("tests/grad/test_gather.py::test_other_loops_scatter[twice_as_many]",)),
     Fault("a sum of which a component is zero is left out",
           edit(gather, "_differs_from_zero", 'b.one("or", one, other)', 'b.one("and", one, other)'),

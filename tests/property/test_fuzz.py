@@ -27,7 +27,7 @@ from diffkern.errors import AutodiffError
 from diffkern.frontend.statements import lowering
 from diffkern.opt.widen import widen
 from diffkern.testing.gradcheck import KinkWarning, Tolerances, Vjp, check_vjp
-from diffkern.testing.programs import Compiled, Interpreted, as_double
+from diffkern.testing.programs import CompiledFunction, Interpreted, as_double
 
 BATCHES = 6
 USUAL = 2
@@ -81,7 +81,7 @@ def check(kernel: RandomKernel, tally: Tally, directory: str) -> None:
         return
     # Compiling large adjoints takes most of the time, so every second one runs in its Python spelling alone.
     compiled = tally.checked % 2 == 0
-    vjp = derived.running(Compiled, Compiled if compiled else Interpreted)
+    vjp = derived.running(CompiledFunction, CompiledFunction if compiled else Interpreted)
     point = vjp.arguments([as_double(t, a) for t, a in zip(vjp.types, kernel.arguments, strict=True)])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", KinkWarning)  # they are counted

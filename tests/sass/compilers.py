@@ -37,7 +37,7 @@ class Made:
         What its kernel takes.
     """
 
-    code: sass.Code
+    code: sass.MachineCode
     resources: GpuResources
     ptx: str
     seconds: float

@@ -35,7 +35,7 @@ class Program:
 
     sample: Sample
     direction: str
-    code: sass.Code
+    code: sass.MachineCode
     manifest: Manifest
 
     @property

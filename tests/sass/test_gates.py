@@ -8,8 +8,8 @@ import pytest
 from conftest import require
 from corpus import SAMPLES
 
-from diffkern.contracts.manifest import GpuResources, Manifest, Parameter
-from diffkern.targets.cuda.sass import Code, Instruction
+from diffkern.contracts.manifest import GpuResources, Manifest, ProgramParameter
+from diffkern.targets.cuda.sass import Instruction, MachineCode
 
 from . import recorded, rules
 from .programs import ARCHITECTURES, Program, programs, read
@@ -49,8 +49,8 @@ def program(
     name: str, direction: str, *opcodes: str, spill_bytes: int = 0, stack_bytes: int = 0, reads: tuple[int, ...] = ()
 ) -> Program:
     """A program as the rules see it."""
-    code = Code("kernel", tuple(Instruction(16 * k, opcode, "") for k, opcode in enumerate(opcodes)))
-    vectors = tuple(Parameter(f"p{k}", "array1d<vec4<float32>,C>", "param", k, k) for k in range(2))
+    code = MachineCode("kernel", tuple(Instruction(16 * k, opcode, "") for k, opcode in enumerate(opcodes)))
+    vectors = tuple(ProgramParameter(f"p{k}", "array1d<vec4<float32>,C>", "param", k, k) for k in range(2))
     taken = GpuResources(20, stack_bytes, spill_bytes, 0)
     return Program(SAMPLES[name], direction, code, Manifest(1, 1.0, vectors, reads, (1,), gpu=taken))
 

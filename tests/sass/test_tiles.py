@@ -77,7 +77,7 @@ class Compiled:
 
     program: CompiledProgram
     lowered: Function
-    code: sass.Code
+    code: sass.MachineCode
 
     @property
     def planned(self) -> int:

@@ -34,7 +34,7 @@ from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.options import Variant
 from diffkern.kernels.kernel import Kernel
 from diffkern.testing.gradcheck import Vjp
-from diffkern.testing.programs import Compiled, as_double
+from diffkern.testing.programs import CompiledFunction, as_double
 
 from .block_fuzz import FUZZ, THREADS, kernel_text
 from .selection import ALONG, BLOCK_GRADIENTS, CORPUS, OF_THREADS, RANGES, UPDATES
@@ -105,7 +105,7 @@ def check_updates(element: str) -> None:
     chosen = next(e for e in narrow_atomics.ELEMENTS if str(e) == element)
     types = Kernel(narrow_atomics.update).argument_types(*narrow_atomics.types(chosen))
     found, expected = narrow_atomics.arguments(chosen), narrow_atomics.arguments(chosen)
-    for arguments, engine, target in ((found, Simulated, "sm_90"), (expected, Compiled, "native")):
+    for arguments, engine, target in ((found, Simulated, "sm_90"), (expected, CompiledFunction, "native")):
         engine(Compilation(narrow_atomics.update, types, Variant(target=target)).fn).run(
             (len(arguments[0]),), arguments
         )
@@ -163,7 +163,7 @@ def check_along(case: Case) -> None:
         *(rng.normal(size=np.shape(a)).astype(a.dtype) for a in values(case) if a.dtype.kind == "f"),
     ]
     found, expected = ([np.copy(a) for a in given] for _ in range(2))
-    for arguments, engine, target in ((found, Simulated, "sm_90"), (expected, Compiled, "native")):
+    for arguments, engine, target in ((found, Simulated, "sm_90"), (expected, CompiledFunction, "native")):
         variant = dataclasses.replace(kernel.variant, target=target)
         engine(Compilation(kernel.func, (*types, *tangents), variant).fn).run(case.dim, arguments)
     for place, (a, b) in enumerate(zip(found, expected, strict=True)):

@@ -20,7 +20,7 @@ from diffkern.ir.nodes import Function
 from diffkern.kernels.kernel import Kernel
 from diffkern.shipping.export import export
 from diffkern.testing.gradcheck import Vjp
-from diffkern.testing.programs import Compiled
+from diffkern.testing.programs import CompiledFunction
 
 require("numba.cuda")
 
@@ -50,7 +50,7 @@ for path in sys.argv[1:]:
 """
 
 
-class _Noted(Compiled):
+class _Noted(CompiledFunction):
     """Runs a program on the CPU and notes what it was given and what it made of it."""
 
     def __init__(self, fn: Function, calls: list[tuple[Any, ...]]) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from diffkern.contracts.manifest import Conflict
-from diffkern.printing.executor import Access
+from diffkern.printing.executor import ElementAccess
 
 __all__ = ["Clash", "ClashCollector", "undeclared"]
 
@@ -20,8 +20,8 @@ __all__ = ["Clash", "ClashCollector", "undeclared"]
 class Clash:
     """Two accesses of one element that may not happen in two threads at once."""
 
-    first: Access
-    second: Access
+    first: ElementAccess
+    second: ElementAccess
 
     def __str__(self) -> str:
         a, b = self.first, self.second
@@ -36,10 +36,10 @@ class ClashCollector:
     It knows every pair of threads, and counts a thread that reads what another one changes.
     """
 
-    _touched: dict[int, dict[tuple[int, str], Access]] = field(default_factory=dict)
-    _reads: list[Access] = field(default_factory=list)  # since the last access that was not a read
+    _touched: dict[int, dict[tuple[int, str], ElementAccess]] = field(default_factory=dict)
+    _reads: list[ElementAccess] = field(default_factory=list)  # since the last access that was not a read
 
-    def __call__(self, access: Access) -> None:
+    def __call__(self, access: ElementAccess) -> None:
         if access.kind == "read":
             self._reads.append(access)
             return
@@ -56,7 +56,7 @@ class ClashCollector:
             self._enter(read)
         self._reads.clear()
 
-    def _enter(self, access: Access) -> None:
+    def _enter(self, access: ElementAccess) -> None:
         self._touched.setdefault(access.address, {}).setdefault((access.thread, access.kind), access)
 
     def clashes(self, param: str | None = None) -> Iterator[Clash]:
@@ -70,7 +70,7 @@ class ClashCollector:
                         yield Clash(a, b)
 
 
-def _clash(a: Access, b: Access) -> bool:
+def _clash(a: ElementAccess, b: ElementAccess) -> bool:
     kinds = {a.kind, b.kind}
     if "reduce" in kinds:
         # Partial sums arrive when all threads have run: other additions do not matter, but whoever looks at the

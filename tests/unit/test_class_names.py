@@ -13,14 +13,7 @@ PACKAGE = Path(diffkern.__file__).parent
 # Names that several classes have. The list may become shorter: give a new class a name of its own.
 SHARED = frozenset(
     """
-    Access Adjoint Along Argument Bound Buffer Call Checks Code Comparison Compiled Constant Context Copied Copy
-    Cotangents CpuModule Cut Device Driver Element Entry Event Facts Family Field Form Frame Gpu Kernel Launch
-    Layout Leaf Library Linear Liveness Logged LoggedLaunch Memory Module Needs Notes Output Parameter Part Parts
-    Place Places Plan Printed Program Recorder Row Run Scope ScopedCapture Shape Side Signature Slot
-    Source Span Stack Stamp Step Stream Taken Transformation Uniformity Update Use Value Variable View Work
-    _Accesses _Body _Call _Change _Classes _Emitter _Entry _Expander _Finder _Forward _HoldsPrograms _Key _Known
-    _Loop _Loops _Numbers _Order _Place _Reading _Returns _Search _Segment _Sums _System _View _Watch _Whole
-    _Writing array
+    Code Context Device Event Kernel Layout Module Plan ScopedCapture Stack Stream _Entry _HoldsPrograms array
     """.split()
 )
 

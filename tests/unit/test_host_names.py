@@ -10,7 +10,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.cache.maintenance import artifacts
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.compiler.stores import current_store
 
 
@@ -140,7 +140,7 @@ def test_clearing_the_cache(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = dk.ones(3), dk.zeros(3)
     dk.launch(doubled, dim=3, inputs=[x, y])
     product = {"what": "matrix product", "title": "matrix product 2 x 2 x 2", "target": "sm_90"}
-    current_store().put("ab" * 32, Entry(b"", ("mm",), facts=product, more={"kernel.ltoir": b"code"}))
+    current_store().put("ab" * 32, StoredArtifact(b"", ("mm",), facts=product, more={"kernel.ltoir": b"code"}))
     assert dk.clear_lto_cache() == 1
     assert dk.clear_lto_cache() == 0
     made = [a.title for a in artifacts(tmp_path)]

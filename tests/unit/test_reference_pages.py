@@ -22,7 +22,7 @@ from diffkern.cli.command import make_parser
 from diffkern.cli.doctor import VARIABLES
 from diffkern.cuda import devices as cuda_devices
 from diffkern.cuda import streams as cuda_streams
-from diffkern.ir.ops.function import Family
+from diffkern.ir.ops.function import Subject
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.runtime.observe.config import SETTINGS, Config
 
@@ -142,8 +142,8 @@ def test_every_family_has_a_page():
         path.read_text(encoding="utf-8").partition("builtin-functions:: ")[2].strip()
         for path in (DOCS / "reference").glob("*.rst")
     }
-    assert pages - {""} == {family.name for family in Family}
-    assert {function.family for function in INTRINSICS.values()} == set(Family)
+    assert pages - {""} == {family.name for family in Subject}
+    assert {function.family for function in INTRINSICS.values()} == set(Subject)
 
 
 @pytest.mark.slow

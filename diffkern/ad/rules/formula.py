@@ -30,7 +30,7 @@ class Formula:
 
     def emit(self, b: Builder, env: Mapping[str, Value], type: Scalar) -> Value:
         """Append the ops that compute the formula; every number is a literal of ``type``."""
-        return _Emitter(b, env, type).visit(self.tree)
+        return _FormulaEmitter(b, env, type).visit(self.tree)
 
     @cached_property
     def quotient(self) -> tuple[Formula, Formula] | None:
@@ -47,7 +47,7 @@ class Formula:
         return self.text == "1"
 
 
-class _Emitter:
+class _FormulaEmitter:
     def __init__(self, b: Builder, env: Mapping[str, Value], type: Scalar) -> None:
         self.b, self.env, self.type = b, env, type
 

@@ -22,14 +22,14 @@ from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, Type, is_differentiable
 from diffkern.opt.dce import eliminate
 
-__all__ = ["Along", "Transpose", "Transposes", "tangent_rule"]
+__all__ = ["TangentArguments", "Transpose", "Transposes", "tangent_rule"]
 
 Transpose = Callable[[Function], Function]
 """From a function whose one result is linear in its last parameter to the one that also takes a number like the result,
 and yields the result and its transpose at that number."""
 
 
-class Along:
+class TangentArguments:
     """An operation with its values, for which a tangent is computed.
 
     Attributes
@@ -72,7 +72,7 @@ class Along:
         return contribution if self._guard is None else self._guard(tangent, contribution)
 
 
-def tangent_rule(b: Builder, a: Along, transposes: Transposes) -> Value | None:
+def tangent_rule(b: Builder, a: TangentArguments, transposes: Transposes) -> Value | None:
     """Append the ops that compute the tangent of a result, and return it; None if it is zero."""
     row = lookup(a.op.name)
     # Direct rules come first: they share work between the two tangents, or handle ties, which the general ways do not.
@@ -97,7 +97,7 @@ def _sum(b: Builder, contributions: Sequence[Value]) -> Value:
     return total
 
 
-def _linear(b: Builder, a: Along) -> Value:
+def _linear(b: Builder, a: TangentArguments) -> Value:
     """Apply the operation to the tangents; operands that are not floats stay as they are."""
     operands = [
         x if not is_differentiable(x.type) else b.zero(x.type) if t is None else t
@@ -106,7 +106,7 @@ def _linear(b: Builder, a: Along) -> Value:
     return b.one(a.op.name, *operands, **a.op.attrs)
 
 
-def _bilinear(b: Builder, a: Along) -> list[Value]:
+def _bilinear(b: Builder, a: TangentArguments) -> list[Value]:
     """Apply the product rule in the first two operands; the tangent of a third one is added."""
     (x, y), (tx, ty) = a.x[:2], a.t[:2]
     if a.steep and a.op.name in _STEEP:
@@ -124,7 +124,7 @@ _STEEP: dict[str, Callable[..., Value]] = {"scale": scaled, "dot": sum_of_produc
 """The products that know a factor of zero."""
 
 
-def _partials(b: Builder, a: Along, row: OpDef) -> list[Value]:
+def _partials(b: Builder, a: TangentArguments, row: OpDef) -> list[Value]:
     t = a.r.type
     assert isinstance(t, Scalar)
     env = dict(zip(("x", "y"), a.x, strict=False), r=a.r)
@@ -136,7 +136,7 @@ def _partials(b: Builder, a: Along, row: OpDef) -> list[Value]:
     return out
 
 
-def _times(b: Builder, a: Along, tangent: Value, formula: Formula, env: dict[str, Value]) -> Value:
+def _times(b: Builder, a: TangentArguments, tangent: Value, formula: Formula, env: dict[str, Value]) -> Value:
     """Return ``tangent * partial``; for a quotient, the tangent replaces a numerator of 1."""
     t = a.r.type
     assert isinstance(t, Scalar)
@@ -145,11 +145,11 @@ def _times(b: Builder, a: Along, tangent: Value, formula: Formula, env: dict[str
     return times(b, tangent, formula.emit(b, env, t), steep=a.steep)
 
 
-def _add(b: Builder, a: Along) -> Value:
+def _add(b: Builder, a: TangentArguments) -> Value:
     return _sum(b, [t for t in a.t if t is not None])
 
 
-def _sub(b: Builder, a: Along) -> Value:
+def _sub(b: Builder, a: TangentArguments) -> Value:
     x, y = a.t
     if y is None:
         assert x is not None
@@ -157,10 +157,10 @@ def _sub(b: Builder, a: Along) -> Value:
     return b.neg(y) if x is None else b.sub(x, y)
 
 
-def _quotient(product: Callable[..., Value]) -> Callable[[Builder, Along], Value]:
+def _quotient(product: Callable[..., Value]) -> Callable[[Builder, TangentArguments], Value]:
     """Return the rule of a quotient: one division serves both tangents, (t_x - r t_y) / y."""
 
-    def rule(b: Builder, a: Along) -> Value:
+    def rule(b: Builder, a: TangentArguments) -> Value:
         (_, y), (tx, ty) = a.x, a.t
         change = None
         if ty is not None:
@@ -177,7 +177,7 @@ def _quotient(product: Callable[..., Value]) -> Callable[[Builder, Along], Value
     return rule
 
 
-def _sqrt(b: Builder, a: Along) -> Value:
+def _sqrt(b: Builder, a: TangentArguments) -> Value:
     """Return the tangent of a square root: half of the tangent over the root."""
     (t,) = a.t
     assert t is not None
@@ -189,7 +189,7 @@ def _sqrt(b: Builder, a: Along) -> Value:
     return _sum(b, _partials(b, a, lookup(a.op.name)))
 
 
-def _pow(b: Builder, a: Along) -> Value:
+def _pow(b: Builder, a: TangentArguments) -> Value:
     (x, y), (tx, ty) = a.x, a.t
     changes = []
     if tx is not None:
@@ -199,7 +199,7 @@ def _pow(b: Builder, a: Along) -> Value:
     return _sum(b, changes)
 
 
-def _atan2(b: Builder, a: Along) -> Value:
+def _atan2(b: Builder, a: TangentArguments) -> Value:
     """Return the tangent of an angle: one division serves both tangents, as in reverse mode."""
     steep, ratio, divisor, origin = atan2_parts(b, *a.x)
     zero = b.zero(a.r.type)
@@ -208,7 +208,7 @@ def _atan2(b: Builder, a: Along) -> Value:
     return b.select(origin, zero, b.div(change, divisor))
 
 
-def _polygamma(b: Builder, a: Along) -> Value:
+def _polygamma(b: Builder, a: TangentArguments) -> Value:
     (t,) = a.t
     assert t is not None
     return a.guard(t, times(b, t, next_polygamma(b, a.op, a.x[0]), steep=a.steep))
@@ -219,10 +219,10 @@ def _inverse(b: Builder, v: Value) -> Value:
     return b.div(b.const(1.0, v.type), v)
 
 
-def _choice(comparison: str) -> Callable[[Builder, Along], Value]:
+def _choice(comparison: str) -> Callable[[Builder, TangentArguments], Value]:
     """Return the rule of min or max: the tangent of the chosen operand, the first in a tie, a NaN before a number."""
 
-    def rule(b: Builder, a: Along) -> Value:
+    def rule(b: Builder, a: TangentArguments) -> Value:
         first, second = (b.zero(a.r.type) if t is None else t for t in a.t)
         x, y = a.x
         chosen = b.one("or", b.one(comparison, y, x), b.one("isnan", y))
@@ -231,24 +231,24 @@ def _choice(comparison: str) -> Callable[[Builder, Along], Value]:
     return rule
 
 
-def _select(b: Builder, a: Along) -> Value:
+def _select(b: Builder, a: TangentArguments) -> Value:
     first, second = (b.zero(a.r.type) if t is None else t for t in a.t[1:])
     return b.select(a.x[0], first, second)
 
 
-def _cast(b: Builder, a: Along) -> Value:
+def _cast(b: Builder, a: TangentArguments) -> Value:
     t = a.t[0]
     assert t is not None
     return b.one("cast", t, **a.op.attrs)
 
 
-def _same(b: Builder, a: Along) -> Value:
+def _same(b: Builder, a: TangentArguments) -> Value:
     t = a.t[0]
     assert t is not None
     return t
 
 
-_DIRECT: dict[str, Callable[[Builder, Along], Value]] = {
+_DIRECT: dict[str, Callable[[Builder, TangentArguments], Value]] = {
     "add": _add,
     "sub": _sub,
     "div": _quotient(times),
@@ -273,7 +273,7 @@ class Transposes:
         self._transpose = transpose
         self._known: dict[object, Function | None] = {}
 
-    def along(self, b: Builder, a: Along, k: int, tangent: Value) -> Value | None:
+    def along(self, b: Builder, a: TangentArguments, k: int, tangent: Value) -> Value | None:
         """Append the tangent of the result along one operand's tangent; None if the result does not vary with it."""
         attrs = sorted(a.op.attrs.items(), key=lambda item: item[0])
         key: object = (a.op.name, k, tuple(v.type for v in a.x), tuple(attrs))
@@ -291,7 +291,7 @@ class Transposes:
         cloner = Cloner(b, dict(zip(fn.params, given, strict=True)))
         return cloner.inline(Region((), fn.body.ops, fn.body.yields), ())[-1]
 
-    def _transposed(self, a: Along, k: int) -> Function | None:
+    def _transposed(self, a: TangentArguments, k: int) -> Function | None:
         rule = _rule_of(a, k)
         if rule is None:
             return None
@@ -302,7 +302,7 @@ class Transposes:
         return fn
 
 
-def _rule_of(a: Along, k: int) -> Function | None:
+def _rule_of(a: TangentArguments, k: int) -> Function | None:
     """Return the derivative rule of an operation for one operand, as a function of operands, result and cotangent."""
 
     def fresh(t: Type) -> Value:

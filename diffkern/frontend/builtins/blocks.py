@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, TypeAlias
 
 from diffkern.frontend.terms.context import Context
-from diffkern.frontend.terms.terms import Const, Span, Static, Term, Tup, Val, View, describe
+from diffkern.frontend.terms.terms import AxisSpan, Const, Static, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.lang import CompositeType, resolve_dtype
@@ -69,13 +69,13 @@ def literal_shape(cx: Context, node: ast.expr, what: str, *, least: int, axes: i
     return tuple(shape)
 
 
-def spans(cx: Context, shape: Sequence[int]) -> tuple[Span, ...]:
+def spans(cx: Context, shape: Sequence[int]) -> tuple[AxisSpan, ...]:
     """Return the axes of an array of a shape."""
 
     def length(n: int) -> Callable[[], Value]:
         return lambda: cx.b.i32(n)
 
-    return tuple(Span(None, 1, length(n)) for n in shape)
+    return tuple(AxisSpan(None, 1, length(n)) for n in shape)
 
 
 def _shared_array(cx: Context, name: str, node: ast.Call) -> Term:

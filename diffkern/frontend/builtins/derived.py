@@ -18,7 +18,7 @@ from diffkern.frontend.terms.weak import resolve_weak
 from diffkern.ir import types as T
 from diffkern.ir.clone import Cloner, free_values
 from diffkern.ir.nodes import Function, Region, Value
-from diffkern.lang.called import Called, Form
+from diffkern.lang.called import Called, RequestedForm
 from diffkern.process.late import FUNC_DERIVATIVE, FUNC_TANGENTS
 
 __all__ = ["call"]
@@ -26,15 +26,15 @@ __all__ = ["call"]
 
 def call(cx: Context, called: Called, name: str, node: ast.Call) -> Term:
     """Lower a call of a derivative."""
-    if called.form not in (Form.GRAD, Form.VJP, Form.JVP):
+    if called.form not in (RequestedForm.GRAD, RequestedForm.VJP, RequestedForm.JVP):
         cx.type_error(node, f"{name} cannot be called in a kernel", "call the func itself")
     if node.keywords:
         cx.syntax_error(node, f"{name} takes no keyword arguments", "give the values in order")
     terms = [cx.expr(arg) for arg in node.args]
-    return _Call(cx, called, name, node).lower(terms)
+    return _DerivedCall(cx, called, name, node).lower(terms)
 
 
-class _Call:
+class _DerivedCall:
     """A call of a derivative; ``owner`` is the name of the differentiated func or derivative."""
 
     def __init__(self, cx: Context, called: Called, name: str, node: ast.Call) -> None:
@@ -54,15 +54,19 @@ class _Call:
                 f"{self.name}: {self.owner} has {missing}",
                 "differentiate a func of floats that returns floats",
             )
-        if form is Form.GRAD and (len(fn.body.yields) != 1 or not isinstance(smooth[0], T.Scalar)):
+        if form is RequestedForm.GRAD and (len(fn.body.yields) != 1 or not isinstance(smooth[0], T.Scalar)):
             cx.type_error(
                 self.node,
                 f"{self.name}: a gradient is that of one number, and {self.owner} returns {describe(result)}",
                 "use dk.vjp, with a cotangent for each result",
             )
-        wanted = {Form.GRAD: [], Form.VJP: smooth, Form.JVP: [given[k].type for k in active]}[form]
+        wanted = {
+            RequestedForm.GRAD: [],
+            RequestedForm.VJP: smooth,
+            RequestedForm.JVP: [given[k].type for k in active],
+        }[form]
         more = self.checked(terms[count:], wanted)
-        if form is Form.JVP:
+        if form is RequestedForm.JVP:
             found = self.inlined(FUNC_TANGENTS(fn, active), [*given, *more])
             n = len(fn.body.yields)
             return Tup((self.returned(result, found[:n]), _together(found[n:])))
@@ -70,20 +74,20 @@ class _Call:
         seeds = more or [cx.b.full(t, 1.0) for t in smooth]
         found = self.inlined(adjoint, [*given, *seeds])
         partials = _together(found[n:])
-        return partials if form is Form.GRAD else Tup((self.returned(result, found[:n]), partials))
+        return partials if form is RequestedForm.GRAD else Tup((self.returned(result, found[:n]), partials))
 
     def arity(self, terms: Sequence[Term]) -> int:
         """Return how many of the arguments belong to the differentiated function."""
         of = self.called.owner
         if not isinstance(of, Called):
             return self.called.pyfunc.__code__.co_argcount
-        inner = _Call(self.cx, of, of.name, self.node)
+        inner = _DerivedCall(self.cx, of, of.name, self.node)
         count = inner.arity(terms)
         # A gradient takes nothing else; the others take cotangents or tangents behind the arguments.
-        if of.form is Form.GRAD or count > len(terms):
+        if of.form is RequestedForm.GRAD or count > len(terms):
             return count
         fn, given, _ = inner.function(terms[:count])
-        if of.form is Form.JVP:
+        if of.form is RequestedForm.JVP:
             return count + sum(v is not fn.params[k] and T.is_differentiable(v.type) for k, v in enumerate(given))
         return count + sum(T.is_differentiable(y.type) for y in fn.body.yields)
 
@@ -91,7 +95,7 @@ class _Call:
         """Return the differentiated function's result, for arguments."""
         of = self.called.owner
         if isinstance(of, Called):
-            return _Call(self.cx, of, of.name, self.node).lower(inside)
+            return _DerivedCall(self.cx, of, of.name, self.node).lower(inside)
         return inline.inline(self.cx, of, self.node, inside)
 
     def function(self, terms: Sequence[Term]) -> tuple[Function, list[Value], Term]:
@@ -143,7 +147,7 @@ class _Call:
     def checked(self, given: Sequence[Term], types: Sequence[T.Type]) -> list[Value]:
         """Return cotangents or tangents as values of their types."""
         if len(given) != len(types):
-            kind = "tangent" if self.called.form is Form.JVP else "cotangent"
+            kind = "tangent" if self.called.form is RequestedForm.JVP else "cotangent"
             self.cx.type_error(
                 self.node,
                 f"{self.name} takes the arguments of {self.owner}"

@@ -14,7 +14,7 @@ from typing import Any
 
 from diffkern.frontend.terms import views
 from diffkern.frontend.terms.context import Context
-from diffkern.frontend.terms.terms import Const, Fixed, Shape, Span, Static, Term, Val, View
+from diffkern.frontend.terms.terms import AxisSpan, Const, Fixed, Shape, Static, Term, Val, View
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 
@@ -89,7 +89,7 @@ def subscript(cx: Context, owner: Folded, entries: Sequence[Term | ast.Slice], n
         return Static(Folded(owner.base, at, left), ast.unparse(node))
     # Marked, so that the access of the array emits no wrap-around: a negative index was wrapped along its own axis.
     cx.nonneg.add(at)
-    return View(owner.base, (Span(at, 1, lambda: left[0], to_end=False) if left else Fixed(at, False),))
+    return View(owner.base, (AxisSpan(at, 1, lambda: left[0], to_end=False) if left else Fixed(at, False),))
 
 
 def element(cx: Context, owner: Folded, entries: Sequence[Term], node: ast.AST) -> View | None:

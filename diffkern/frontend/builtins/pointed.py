@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import NoReturn
 
 from diffkern.frontend.terms.context import Context
-from diffkern.frontend.terms.terms import InnerExtent, Span, View
+from diffkern.frontend.terms.terms import AxisSpan, InnerExtent, View
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.ir.structs import Struct
@@ -39,7 +39,7 @@ def opened(cx: Context, view: View) -> View:
         return out
 
     count = view.array.ndim - len(view.axes)
-    inner = (Span(None, 1, InnerExtent(axis, extent, view)) for axis in range(count))
+    inner = (AxisSpan(None, 1, InnerExtent(axis, extent, view)) for axis in range(count))
     return replace(view, axes=(*view.axes, *inner))
 
 

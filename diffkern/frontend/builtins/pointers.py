@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 from diffkern.frontend.builtins.folded import Folded
 from diffkern.frontend.terms import arith, coerce
 from diffkern.frontend.terms.context import Context
-from diffkern.frontend.terms.terms import Const, Span, Static, Term, Tup, Val, View
+from diffkern.frontend.terms.terms import AxisSpan, Const, Static, Term, Tup, Val, View
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang import DType, resolve_type
@@ -119,7 +119,7 @@ def of_address(cx: Context, node: ast.Call) -> View | Static:
         start = cx.b.add(axis.start, start)
     if len(extents) > 1:
         return Static(Folded(view.base, start, extents), ast.unparse(node))
-    return View(view.base, (Span(start, 1, lambda: extents[0], to_end=False),))
+    return View(view.base, (AxisSpan(start, 1, lambda: extents[0], to_end=False),))
 
 
 def _extents(cx: Context, node: ast.Call, shape: Term) -> tuple[Value, ...]:

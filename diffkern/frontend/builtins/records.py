@@ -26,7 +26,7 @@ from diffkern.lang import Constant, Definition, Func, definition_of
 from diffkern.lang.structs import class_of, is_ambiguous, kept_methods
 
 __all__ = [
-    "Bound",
+    "BoundMethod",
     "construct",
     "convert",
     "field_index",
@@ -143,7 +143,7 @@ def convert(cx: Context, term: Term, to: FieldType | Struct, node: ast.AST, what
 
 
 @dataclass(frozen=True, eq=False)
-class Bound:
+class BoundMethod:
     """A method of a struct together with its ``self``."""
 
     func: Func

@@ -17,7 +17,7 @@ from typing import Any
 from diffkern.errors import KernelSyntaxError, Loc
 from diffkern.frontend.statements import matching
 from diffkern.frontend.syntax.flow import falls_off
-from diffkern.frontend.syntax.scope import MISSING, Scope
+from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.signature import parameter_type
 from diffkern.frontend.syntax.source import Source, get_source
 from diffkern.frontend.terms import coerce
@@ -53,7 +53,7 @@ def _takes(rule: Rule, given: Mapping[str, Term]) -> bool:
     pyfunc = rule.func.pyfunc
     for (name, parameter), term in zip(inspect.signature(pyfunc).parameters.items(), given.values(), strict=False):
         try:
-            want = parameter_type(parameter.annotation, Scope(pyfunc), name, rule.func.name)
+            want = parameter_type(parameter.annotation, NameScope(pyfunc), name, rule.func.name)
         except TypeError:
             continue  # it is refused when the rule is lowered
         if isinstance(want, ArrayAnnotation):
@@ -340,7 +340,7 @@ def _written_out(rule: Func, given: Mapping[str, Term]) -> tuple[Source, Named]:
     named = {inputs[parameters.index(name)]: found for name, found in visitor.named.items()}
     kept = [own for name, (own, _) in named.items() if not _is_view(given[name])]
     if kept:
-        _Returns(rule, source, kept).visit(node)
+        _RuleReturns(rule, source, kept).visit(node)
         # A body that ends without a return gives its cotangents back there.
         if falls_off(node.body):
             node.body.append(ast.copy_location(_tuple_of(kept, node.body[-1]), node.body[-1]))
@@ -353,7 +353,7 @@ def _tuple_of(names: Sequence[str], where: ast.AST) -> ast.Return:
     return ast.Return(ast.copy_location(ast.Tuple(items, ast.Load()), where))
 
 
-class _Returns(ast.NodeTransformer):
+class _RuleReturns(ast.NodeTransformer):
     """A transformer that lets each ``return`` of a derivative give back the cotangents."""
 
     def __init__(self, rule: Func, source: Source, names: Sequence[str]) -> None:
@@ -368,7 +368,7 @@ class _Variables(ast.NodeTransformer):
 
     def __init__(self, rule: Func, source: Source, inputs: Sequence[str]) -> None:
         self.rule, self.source, self.inputs = rule, source, inputs
-        self.scope = Scope(rule.pyfunc)
+        self.scope = NameScope(rule.pyfunc)
         names = (n for n in ast.walk(source.node) if isinstance(n, (ast.Name, ast.arg)))
         self.taken = {n.id if isinstance(n, ast.Name) else n.arg for n in names}
         self.named: Named = {}

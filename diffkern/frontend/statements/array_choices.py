@@ -28,7 +28,7 @@ def expand(cx: Context) -> None:
     """Expand the choices in the lowered ops, in place, and the augmented assignments that are in them."""
     if not any(_is_choice(op) for op in walk(cx.b.region)):
         return
-    expander = _Expander(cx.b)
+    expander = _ChoiceExpander(cx.b)
     expander.region(cx.b.region)
     cx.updates[:] = [made for update in cx.updates for made in expander.updates(update)]
 
@@ -43,7 +43,7 @@ def _if(condition: Value, results: Sequence[Value], regions: Sequence[Region], l
     return Op("if", (condition,), tuple(results), {"types": types}, tuple(regions), loc)
 
 
-class _Expander:
+class _ChoiceExpander:
     def __init__(self, b: Builder) -> None:
         self.b = b
         self.trees: dict[Value, _Tree] = {}

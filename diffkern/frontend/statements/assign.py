@@ -28,21 +28,21 @@ __all__ = ["Place", "TilePart", "assign", "note_update", "place", "read", "write
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class VariablePlace:
     """A variable of the kernel."""
 
     node: ast.Name
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class ElementPlace:
     """An array element, or a part of an array, which cannot be assigned as a whole."""
 
     view: View | RecView
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class PartPlace:
     """A component or a part of a composite at another place."""
 
     parent: Place
@@ -63,12 +63,12 @@ class Member:
 class TilePart:
     """An element or a part of a tile in a variable."""
 
-    parent: Variable
+    parent: VariablePlace
     owner: Val | Rec
-    part: tiles.Cut
+    part: tiles.TileCut
 
 
-Place: TypeAlias = "TilePart | Variable | Element | Part | Member"
+Place: TypeAlias = "TilePart | VariablePlace | ElementPlace | PartPlace | Member"
 
 
 def assign(cx: Context, target: ast.expr, term: Term, node: ast.AST) -> None:
@@ -98,7 +98,7 @@ def _unpacked(cx: Context, term: Term, target: ast.Tuple | ast.List) -> list[Ter
 def place(cx: Context, target: ast.expr) -> Place:
     """Evaluate the expressions in a target."""
     if isinstance(target, ast.Name):
-        return Variable(target)
+        return VariablePlace(target)
     if not isinstance(target, (ast.Subscript, ast.Attribute)):
         cx.syntax_error(target, "this cannot be assigned to", "assign to a variable, an element or a component")
     if not isinstance(target.value, (ast.Name, ast.Subscript, ast.Attribute)):
@@ -106,9 +106,9 @@ def place(cx: Context, target: ast.expr) -> Place:
     parent = place(cx, target.value)
     with cx.b.at(cx.loc(target)):
         # A part of a part is one part of the whole, so that it is changed by one insertion.
-        if isinstance(parent, Part) and not isinstance(parent.part.type, T.Scalar):
+        if isinstance(parent, PartPlace) and not isinstance(parent.part.type, T.Scalar):
             inner = _selected(cx, parent.part.type, target)
-            return Part(parent.parent, parent.owner, components.within(cx, parent.part, inner))
+            return PartPlace(parent.parent, parent.owner, components.within(cx, parent.part, inner))
         return _inside(cx, parent, target)
 
 
@@ -120,36 +120,36 @@ def _selected(cx: Context, t: T.Composite, target: ast.Subscript | ast.Attribute
 
 def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -> Place:
     # Without reading the struct: a store to one field must not read, and race with, the others.
-    if isinstance(parent, Element) and isinstance(parent.view, RecView) and isinstance(target, ast.Attribute):
+    if isinstance(parent, ElementPlace) and isinstance(parent.view, RecView) and isinstance(target, ast.Attribute):
         if pointed.is_pointer(parent.view.struct, target.attr) and not parent.view.ndim:
             held = parent.view.items[parent.view.struct.names.index(target.attr)]
             assert isinstance(held, View)
-            return Element(pointed.opened(cx, held))
+            return ElementPlace(pointed.opened(cx, held))
         item = records.member(cx, parent.view, target)  # the other fields of the element are not read
         assert isinstance(item, (View, RecView))
-        return Element(item)
+        return ElementPlace(item)
     owner = read(cx, parent, target.value)
     if isinstance(owner, (Val, Rec)) and holds_tiles(owner):
         return _tile_part(cx, parent, owner, target)
     if (rows := folded.folded(owner)) is not None and isinstance(target, ast.Subscript):
         part = folded.subscript(cx, rows, views.index_terms(cx, target.slice), target)
         if isinstance(part, View):
-            return Element(part)
+            return ElementPlace(part)
         cx.type_error(
             target, "rows of an array of an address are assigned", "write all indices in one pair of brackets"
         )
     if isinstance(owner, View) and isinstance(target, ast.Subscript):
-        return Element(views.subscript(cx, owner, views.index_terms(cx, target.slice), target))
+        return ElementPlace(views.subscript(cx, owner, views.index_terms(cx, target.slice), target))
     if isinstance(owner, RecView) and isinstance(target, ast.Subscript):
-        return Element(records.subscript(cx, owner, target))
+        return ElementPlace(records.subscript(cx, owner, target))
     if isinstance(owner, RecView) and isinstance(target, ast.Attribute):
-        return _inside(cx, Element(owner), target)
+        return _inside(cx, ElementPlace(owner), target)
     if isinstance(owner, Rec) and isinstance(target, ast.Attribute):
         return Member(parent, owner, records.field_index(cx, owner.struct, target))
     if isinstance(owner, Val) and isinstance(target, ast.Attribute):
-        return Part(parent, owner.value, components.select_attribute(cx, owner.type, target))
+        return PartPlace(parent, owner.value, components.select_attribute(cx, owner.type, target))
     if isinstance(owner, Val) and isinstance(target, ast.Subscript) and not isinstance(owner.type, T.Scalar):
-        return Part(parent, owner.value, components.select_subscript(cx, owner.type, target))
+        return PartPlace(parent, owner.value, components.select_subscript(cx, owner.type, target))
     remedy = "build a new tuple" if isinstance(owner, Tup) else "only elements of arrays and components can be assigned"
     cx.type_error(target, f"part of {describe(owner)} cannot be assigned", remedy)
 
@@ -158,7 +158,7 @@ def _tile_part(cx: Context, parent: Place, owner: Val | Rec, target: ast.Subscri
     if isinstance(target, ast.Attribute):
         remedy = "assign elements, as in t[i] = value, or make another tile with dk.tile_map"
         cx.type_error(target, f"{describe(owner)} gets another {target.attr}", remedy)
-    if not isinstance(parent, Variable):
+    if not isinstance(parent, VariablePlace):
         cx.type_error(target, "a part of a part of a tile is assigned", "write all indices in one pair of brackets")
     check_update(cx, parent.node.id, target)
     first = tile_fields.first(owner).value
@@ -169,11 +169,11 @@ def read(cx: Context, where: Place, node: ast.AST) -> Term:
     """Return the term at a place."""
     with cx.b.at(cx.loc(node)):
         match where:
-            case Variable(name):
+            case VariablePlace(name):
                 # Through the expression lowering, so that an unset variable is reported as at any other read.
                 load = ast.copy_location(ast.Name(name.id, ast.Load()), name)
                 return cx.expr(load)
-            case Element(view):
+            case ElementPlace(view):
                 if isinstance(view, RecView):
                     return view if view.ndim else records.load(cx, view)
                 return view if view.spans else views.load(cx, view)
@@ -181,16 +181,16 @@ def read(cx: Context, where: Place, node: ast.AST) -> Term:
                 return struct.items[index]
             case TilePart(_, tile, where_in_tile):
                 return tile_fields.each(tile, lambda leaf: tiles.read(cx, leaf.value, where_in_tile))
-            case Part(_, owner, part):
+            case PartPlace(_, owner, part):
                 return Val(components.extract(cx, owner, part))
 
 
 def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
     """Replace the term at a place."""
     match where:
-        case Variable(name):
+        case VariablePlace(name):
             cx.bind(name.id, term, name)
-        case Element(view):
+        case ElementPlace(view):
             if view.ndim if isinstance(view, RecView) else view.spans:
                 single = "assign single elements, in a loop or one per thread"
                 remedy = "write dk.tile_store(array, tile)" if tile_remedy(term) else single
@@ -210,7 +210,7 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
                 rows = tile_records.rows(cx, tile, term, node)
                 made = [tiles.replaced(cx, leaf.value, where_in_tile, item, node) for leaf, item in rows]
             tile_records.replace(cx, variable.node.id, tile, made, variable.node)
-        case Part(parent, owner, part):
+        case PartPlace(parent, owner, part):
             with cx.b.at(cx.loc(node)):
                 changed = components.insert(cx, owner, part, term, node)
             write(cx, parent, Val(changed), node)
@@ -219,7 +219,7 @@ def write(cx: Context, where: Place, term: Term, node: ast.AST) -> None:
 def note_update(cx: Context, where: Place, kind: str, operand: Term, node: ast.expr) -> None:
     """Record an augmented assignment that has just been written, if it is to an element of an array."""
     root = _root(where)
-    if kind not in _UPDATE_KINDS or not isinstance(root, Element):
+    if kind not in _UPDATE_KINDS or not isinstance(root, ElementPlace):
         return
     # An array of the thread itself is not shared, so no atomic update is needed.
     if local.is_local(root.view.first if isinstance(root.view, RecView) else root.view):
@@ -236,19 +236,19 @@ def note_update(cx: Context, where: Place, kind: str, operand: Term, node: ast.e
 
 
 def _root(where: Place) -> Place:
-    while isinstance(where, (Part, Member, TilePart)):
+    while isinstance(where, (PartPlace, Member, TilePart)):
         where = where.parent
     return where
 
 
 def _change_of_element(cx: Context, where: Place, kind: str, operand: Term, node: ast.AST) -> Value:
     """Return the operand for the whole element, if a part of it is changed by the operand."""
-    if isinstance(where, Part):
+    if isinstance(where, PartPlace):
         # All other components get the neutral element, with which the atomic update leaves them unchanged.
         neutral = cx.b.full(where.owner.type, _neutral(kind, where.owner.type))
         changed = components.insert(cx, neutral, where.part, operand, node)
         return _change_of_element(cx, where.parent, kind, Val(changed), node)
-    assert isinstance(where, Element)
+    assert isinstance(where, ElementPlace)
     assert isinstance(where.view, View)
     to = T.value_type(where.view.array.dtype)
     return coerce.convert(cx, operand, to, node, f"an element of {where.view.base.name}")

@@ -22,7 +22,7 @@ from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
 
-__all__ = ["Side", "choose", "conflict", "has_left", "logical", "merge_branches"]
+__all__ = ["BranchSide", "choose", "conflict", "has_left", "logical", "merge_branches"]
 
 _EAGER_OPS: Final = 8
 
@@ -40,7 +40,7 @@ def choose(
     with cx.b.into(regions[1]), cx.branch(ends[1]):
         b = orelse()
     if changed := _changed(cx, *ends):
-        sides = (Side(regions[0], ends[0], left=False), Side(regions[1], ends[1], left=False))
+        sides = (BranchSide(regions[0], ends[0], left=False), BranchSide(regions[1], ends[1], left=False))
         return _with_changes(cx, test.value, sides, (a, b), changed, node, what)
     # Both sides are the same term, which is then known whatever the condition is; its ops run on either path.
     if merge.same_term(a, b):
@@ -83,7 +83,7 @@ def _changed(cx: Context, *ends: Mapping[str, Binding]) -> list[str]:
 def _with_changes(
     cx: Context,
     cond: Value,
-    sides: tuple[Side, Side],
+    sides: tuple[BranchSide, BranchSide],
     results: tuple[Term, Term],
     changed: Sequence[str],
     node: ast.AST,
@@ -111,7 +111,7 @@ def logical(cx: Context, op: str, a: Const | Val, right: Callable[[], Const | Va
     with cx.b.into(region), cx.branch(end):
         b = right()
     if changed := _changed(cx, end):
-        evaluated, skipped = Side(region, end, left=False), Side(Region(), dict(cx.env), left=False)
+        evaluated, skipped = BranchSide(region, end, left=False), BranchSide(Region(), dict(cx.env), left=False)
         sides = (skipped, evaluated) if decided else (evaluated, skipped)
         results: tuple[Term, Term] = (Const(True), b) if decided else (b, Const(False))
         term = _with_changes(cx, a.value, sides, results, changed, node, "the condition")
@@ -145,7 +145,7 @@ def _is_cheap(ops: Sequence[Op]) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class BranchSide:
     """One lowered side of a branch.
 
     Attributes
@@ -174,7 +174,13 @@ def has_left(cx: Context, env: dict[str, Binding]) -> bool:
 
 
 def merge_branches(
-    cx: Context, cond: Value, then: Side, orelse: Side, wanted: Iterable[str], node: ast.AST, describe_condition: str
+    cx: Context,
+    cond: Value,
+    then: BranchSide,
+    orelse: BranchSide,
+    wanted: Iterable[str],
+    node: ast.AST,
+    describe_condition: str,
 ) -> None:
     """Append the ``if`` op of two lowered sides and bind the wanted variables to their values after it.
 
@@ -257,7 +263,7 @@ def _is_const(term: Term | None, value: bool) -> bool:
     return isinstance(term, Const) and term.value is value
 
 
-def _relevant(name: str, then: Side, orelse: Side) -> tuple[Binding | None, Binding | None]:
+def _relevant(name: str, then: BranchSide, orelse: BranchSide) -> tuple[Binding | None, Binding | None]:
     """Return a variable's bindings on both sides; a side that has returned counts only for the result and the flags."""
     pair = (then.env.get(name), orelse.env.get(name))
     # The result and the flags are set exactly by returning.
@@ -271,7 +277,7 @@ def _relevant(name: str, then: Side, orelse: Side) -> tuple[Binding | None, Bind
     return pair
 
 
-def _unset(name: str, sides: tuple[Side, Side], condition: str) -> str | None:
+def _unset(name: str, sides: tuple[BranchSide, BranchSide], condition: str) -> str | None:
     """Return why a variable may not be set after a branch."""
     reasons = [_unset_in(side.env.get(name)) for side in sides if not side.left]
     for side, word in zip(sides, ("holds", "does not hold"), strict=True):

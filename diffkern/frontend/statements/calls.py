@@ -21,7 +21,7 @@ from diffkern.frontend.tiles import tiles
 from diffkern.ir import types as T
 from diffkern.lang import CompositeType, Func, definition_of, resolve_dtype
 from diffkern.lang.called import Called
-from diffkern.lang.derivatives import Transformation
+from diffkern.lang.derivatives import FuncTransformation
 from diffkern.lang.functions import as_func
 from diffkern.lang.generic import Generic
 from diffkern.lang.intrinsics import Intrinsic, lowering_key
@@ -54,12 +54,12 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
         return inline.inline(cx, obj, node)
     if isinstance(obj, Local):
         return nested.call(cx, obj, callee.name, node)
-    if isinstance(obj, Transformation):
+    if isinstance(obj, FuncTransformation):
         return _derivative(cx, obj, callee.name, node)
     if isinstance(obj, Called) and isinstance(obj.owner, (Func, Called)):
         return derived.call(cx, obj, callee.name, node)
     # A method: the instance is its first argument.
-    if isinstance(obj, records.Bound):
+    if isinstance(obj, records.BoundMethod):
         return inline.inline(cx, obj.func, node, first=[obj.owner])
     if obj is type:
         return _type_of(cx, node)
@@ -79,7 +79,7 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
     _refuse(cx, obj, callee.name, node)
 
 
-def _derivative(cx: Context, transformation: Transformation, name: str, node: ast.Call) -> Term:
+def _derivative(cx: Context, transformation: FuncTransformation, name: str, node: ast.Call) -> Term:
     """Lower ``dk.grad(f)``, which is then called."""
     terms = [] if node.keywords else [cx.expr(arg) for arg in node.args]
     of = terms[0] if len(terms) == 1 else None

@@ -24,10 +24,10 @@ from diffkern.frontend.syntax.static import Given, Later, Sized, failure
 from diffkern.frontend.syntax.taken import note
 from diffkern.frontend.terms import arith, coerce, comparisons, components, narrow, views
 from diffkern.frontend.terms.captured import fixed_length, host_value, is_array, is_known, static_result, static_term
-from diffkern.frontend.terms.context import Context, Frame
+from diffkern.frontend.terms.context import Activation, Context
 from diffkern.frontend.terms.terms import (
     Const,
-    Field,
+    FieldTile,
     Once,
     Rec,
     RecView,
@@ -80,7 +80,7 @@ def _name(cx: Context, node: ast.Name) -> Term:
     return static_term(cx, obj, node.id, node)
 
 
-def _variable(cx: Context, node: ast.Name, frame: Frame | None = None) -> Term:
+def _variable(cx: Context, node: ast.Name, frame: Activation | None = None) -> Term:
     binding = (frame or cx.frame).env.get(node.id)
     # On some path, or on all, nothing has set it.
     if binding is None or binding.term is None or binding.unset is not None:
@@ -165,7 +165,7 @@ def _attribute(cx: Context, node: ast.Attribute) -> Term:
         # A property is called where it is read.
         if is_property:
             return inline.inline(cx, func, node, [owner])
-        return Static(records.Bound(func, owner), ast.unparse(node))
+        return Static(records.BoundMethod(func, owner), ast.unparse(node))
     if isinstance(owner, Rec):
         return records.member(cx, owner, node)
     if isinstance(owner, (View, RecView)):
@@ -429,7 +429,7 @@ def _once(cx: Context, node: Once) -> Term:
 _HANDLERS: Final[Mapping[type[ast.expr], Callable[[Context, Any], Term]]] = {
     Given: _given,
     arguments.Spread: lambda cx, node: node.term,
-    Field: lambda cx, node: node.term,
+    FieldTile: lambda cx, node: node.term,
     Once: _once,
     ast.Name: _name,
     ast.Constant: _constant,

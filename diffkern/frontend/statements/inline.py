@@ -20,17 +20,17 @@ from diffkern.frontend.statements import matching, unset
 from diffkern.frontend.statements.given_back import giving_back
 from diffkern.frontend.statements.returns import check_returned
 from diffkern.frontend.syntax import fence
-from diffkern.frontend.syntax.flow import Liveness, falls_off
+from diffkern.frontend.syntax.flow import NameLiveness, falls_off
 from diffkern.frontend.syntax.local_functions import captured, set_apart
 from diffkern.frontend.syntax.loop_tests import without_changing_tests
 from diffkern.frontend.syntax.prune import pruned
-from diffkern.frontend.syntax.scope import MISSING, Scope
+from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.signature import Annotation, parameter_type, references, references_of
 from diffkern.frontend.syntax.source import Source, get_source
 from diffkern.frontend.syntax.survey import walk
 from diffkern.frontend.terms import coerce, narrow
 from diffkern.frontend.terms.captured import static_term
-from diffkern.frontend.terms.context import RETURN, RETURNED, Cascade, Context, Frame, Prepared
+from diffkern.frontend.terms.context import RETURN, RETURNED, Activation, Cascade, Context, PreparedFunction
 from diffkern.frontend.terms.terms import Binding, Const, Static, Term, Tup, Val, describe
 from diffkern.frontend.tiles.tile_terms import holds_tiles
 from diffkern.ir.types import Mat, Scalar, Vec
@@ -45,7 +45,7 @@ _PLACES = (ast.Name, ast.Subscript, ast.Attribute)
 __all__ = ["activate", "arguments_of", "inline", "make_frame", "returned", "run", "with_rules"]
 
 
-def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source, local: object = None) -> Frame:
+def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source, local: object = None) -> Activation:
     """Return an activation of a function, or of one that it defines (``local``, whose source is given), without
     arguments.
 
@@ -61,17 +61,17 @@ def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source, local: o
     if known is None:
         known = cx.prepared[key] = _prepared(cx, pyfunc, source)
     source = replace(source, node=known.node)
-    scope, dialect = Scope(pyfunc), dialect_of(pyfunc)
-    frame = Frame(pyfunc, source, scope, known.names, known.liveness, dialect, returns_value=known.returns_value)
+    scope, dialect = NameScope(pyfunc), dialect_of(pyfunc)
+    frame = Activation(pyfunc, source, scope, known.names, known.liveness, dialect, returns_value=known.returns_value)
     frame.env[RETURNED] = Binding(Const(False), None)
     if dialect.unset_is_zero:
         frame.env.update(unset.with_marks(cx, known.unset))
     return frame
 
 
-def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepared:
+def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> PreparedFunction:
     """Return the common part of all activations of a function."""
-    definition, scope = copy.copy(source.node), Scope(pyfunc)
+    definition, scope = copy.copy(source.node), NameScope(pyfunc)
     if refs := references(pyfunc):
         # Before the names are collected: the new returns read the parameters.
         definition = giving_back(definition, list(refs))
@@ -94,7 +94,7 @@ def _prepared(cx: Context, pyfunc: Callable[..., Any], source: Source) -> Prepar
     returns_value = any(value is not None and not _is_none(value) for value in returned)
     perhaps = unset.maybe_unset(body, names, parameters) if cx.checked else frozenset()
     # A local function reads variables at its calls, which may be anywhere behind its definition: they stay live.
-    return Prepared(source.node, names, Liveness(body, captured(body)), returns_value, perhaps)
+    return PreparedFunction(source.node, names, NameLiveness(body, captured(body)), returns_value, perhaps)
 
 
 def _is_none(node: ast.expr) -> bool:
@@ -187,7 +187,7 @@ def _with_changes(
         cx.type_error(
             node, f"{func.name} changes variables of its caller, and has a derivative of its own", "return the values"
         )
-    result, scope = activate(cx, _frame(cx, func, source, given), node), Scope(func.pyfunc)
+    result, scope = activate(cx, _frame(cx, func, source, given), node), NameScope(func.pyfunc)
     names = list(references(func.pyfunc))
     if not isinstance(result, Tup):
         raise Cascade  # an error in the func has been recorded
@@ -234,7 +234,7 @@ def with_rules(
     return rules.ruled(cx, func, found, given, node, lower, rule)
 
 
-def _frame(cx: Context, func: Func, source: Source, given: Mapping[str, Term]) -> Frame:
+def _frame(cx: Context, func: Func, source: Source, given: Mapping[str, Term]) -> Activation:
     """Return the activation of a func for its arguments."""
     frame = make_frame(cx, func.pyfunc, source)
     frame.scalar = cx.frame.scalar
@@ -244,7 +244,7 @@ def _frame(cx: Context, func: Func, source: Source, given: Mapping[str, Term]) -
     return frame
 
 
-def activate(cx: Context, frame: Frame, node: ast.AST) -> Term:
+def activate(cx: Context, frame: Activation, node: ast.AST) -> Term:
     """Lower the body of a called function, in its activation; return its result."""
     path, loc, caller = cx.call_path, cx.b.loc, cx.env
     # Arrays of the thread are variables of the innermost frame: a callee changes them for its caller.
@@ -310,7 +310,7 @@ def _bound(
         bound = signature.bind(*positional, **keywords)
     except TypeError as error:
         cx.type_error(node, f"{func.name}: {error}", f"its parameters are {func.name}{_names(signature)}")
-    scope = Scope(func.pyfunc)
+    scope = NameScope(func.pyfunc)
     given: dict[str, Term] = {}
     variables: matching.Variables = {}
     for name, parameter in signature.parameters.items():
@@ -327,7 +327,7 @@ def _names(signature: inspect.Signature) -> str:
     return "(" + ", ".join(signature.parameters) + ")"
 
 
-def _annotation(cx: Context, func: Func, parameter: inspect.Parameter, scope: Scope, node: ast.AST) -> Annotation:
+def _annotation(cx: Context, func: Func, parameter: inspect.Parameter, scope: NameScope, node: ast.AST) -> Annotation:
     """Return the meaning of a parameter's annotation."""
     try:
         return parameter_type(parameter.annotation, scope, parameter.name, func.name)

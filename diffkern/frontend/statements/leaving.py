@@ -56,18 +56,18 @@ def guarded(
         going_on = side(cx, stmts, stays, tail_body, tail_function)
         read = wanted(cx, stmts[-1], tail_body, tail_function, escaping=True)
         line = stmts[0].lineno
-        gone = branch.Side(Region(), left, left=True)
+        gone = branch.BranchSide(Region(), left, left=True)
         branch.merge_branches(cx, go_on, going_on, gone, read, stmts[0], f"the condition to reach line {line}")
 
 
 def side(
     cx: Context, stmts: Sequence[ast.stmt], env: dict[str, Binding], tail_body: bool, tail_function: bool
-) -> branch.Side:
+) -> branch.BranchSide:
     """Lower statements over a set of variables, as one side of a branch."""
     region = Region()
     with cx.b.into(region), cx.branch(env):
         cx.block(stmts, tail_body, tail_function)
-    return branch.Side(region, env, branch.has_left(cx, env) or leaves(stmts))
+    return branch.BranchSide(region, env, branch.has_left(cx, env) or leaves(stmts))
 
 
 def wanted(cx: Context, last: ast.stmt, tail_body: bool, tail_function: bool, escaping: bool) -> Names:

@@ -52,7 +52,7 @@ class _Plan:
 
 
 @dataclass(eq=False)
-class _Body:
+class _LoweredBody:
     """A lowered body: its region without yields, its parameters, and the variables at its end."""
 
     region: Region
@@ -154,7 +154,7 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
         if binding is not None and binding.term is not None:
             plan.shapes[name] = merge.shape_of(binding.term)
     if isinstance(stmt, ast.For) and _target_name(stmt) in names and _target_name(stmt) not in plan.shapes:
-        plan.shapes[_target_name(stmt)] = merge.Leaf(WEAK_INT)
+        plan.shapes[_target_name(stmt)] = merge.MergedValue(WEAK_INT)
     # Start with the shapes of the last lowering of this loop, so that an outer loop's fixpoint does not start over.
     for name in names:
         known = cx.shapes.get(((*cx.call_path, stmt), name))
@@ -224,7 +224,7 @@ def _bound(cx: Context, plan: _Plan, terms: dict[str, Term]) -> dict[str, Bindin
     return env
 
 
-def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequence[Value]]) -> _Body:
+def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequence[Value]]) -> _LoweredBody:
     """Lower the body until the types of the carried values are stable; ``start`` adds parameters and binds the loop
     variable.
     """
@@ -264,7 +264,7 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
         # The shapes with which the body was lowered are the ones that it needs: the fixpoint.
         if kept == plan.shapes and not _become_views(cx, plan, terms, env) and _follow(cx, plan, env) and is_same:
             cx.errors.extend(plan.conflicts)
-            return _Body(region, env)
+            return _LoweredBody(region, env)
         plan.shapes = kept
         for name, shape in found.items():
             if shape != merge.Same(Poison()):
@@ -370,7 +370,7 @@ def _initial(cx: Context, plan: _Plan, default: Val | None) -> list[Value]:
     return out
 
 
-def _yields(cx: Context, plan: _Plan, body: _Body) -> list[Value]:
+def _yields(cx: Context, plan: _Plan, body: _LoweredBody) -> list[Value]:
     """Return the values at the end of the body, emitted in its region."""
     out: list[Value] = []
     with cx.b.into(body.region):
@@ -384,7 +384,7 @@ def _yields(cx: Context, plan: _Plan, body: _Body) -> list[Value]:
     return out
 
 
-def _flag_yields(cx: Context, plan: _Plan, body: _Body) -> list[Value]:
+def _flag_yields(cx: Context, plan: _Plan, body: _LoweredBody) -> list[Value]:
     out = []
     with cx.b.into(body.region):
         for flag in plan.flags:
@@ -406,7 +406,7 @@ def _hints(plan: _Plan) -> list[str]:
 # -- after the loop ----------------------------------------------------------------------------------------------------
 
 
-def _finish(cx: Context, plan: _Plan, body: _Body, flags: Sequence[Value], results: Iterator[Value]) -> None:
+def _finish(cx: Context, plan: _Plan, body: _LoweredBody, flags: Sequence[Value], results: Iterator[Value]) -> None:
     """Bind the carried variables and flags to the op's results, and lower the ``else``."""
     stmt = plan.stmt
     line = stmt.lineno
@@ -463,8 +463,8 @@ def _else_after_break(
     wanted = set(liveness.after(plan.stmt)) | {RETURN, RETURNED, *local.names(cx.env)}
     for outer in cx.frame.loops[-1:]:
         wanted |= liveness.after(outer.node) | liveness.head(outer.node) | {outer.broken, outer.continued}
-    by_break = branch.Side(Region(), broken, left=False)
-    by_end = branch.Side(region, exhausted, branch.has_left(cx, exhausted) or leaves(plan.stmt.orelse))
+    by_break = branch.BranchSide(Region(), broken, left=False)
+    by_end = branch.BranchSide(region, exhausted, branch.has_left(cx, exhausted) or leaves(plan.stmt.orelse))
     label = f"a break of the loop in line {plan.stmt.lineno}"
     branch.merge_branches(cx, flag, by_break, by_end, wanted, plan.stmt, label)
 

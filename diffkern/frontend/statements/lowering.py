@@ -22,7 +22,7 @@ from diffkern.frontend.statements.expr import lower_expr
 from diffkern.frontend.statements.inline import make_frame, returned, run, with_rules
 from diffkern.frontend.statements.stmt import lower_block
 from diffkern.frontend.syntax.desugar import LAMBDA
-from diffkern.frontend.syntax.signature import Parameter, signature
+from diffkern.frontend.syntax.signature import SignatureParameter, signature
 from diffkern.frontend.syntax.source import Source, get_source, too_deep
 from diffkern.frontend.terms import coerce, narrow, views
 from diffkern.frontend.terms.captured import static_term
@@ -266,7 +266,7 @@ def _begin(cx: Context, pyfunc: Callable[..., Any], source: Source, arg_types: S
     return params
 
 
-def _narrow(cx: Context, parameter: Parameter) -> None:
+def _narrow(cx: Context, parameter: SignatureParameter) -> None:
     """Cast a parameter by value of float16 or bfloat16, which is passed as float32, to its narrow type."""
     binding, stated = cx.env[parameter.name], parameter.annotation
     if isinstance(stated, (T.Scalar, T.Vec, T.Mat)) and isinstance(binding.term, Val):

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from diffkern.frontend.builtins.folded import folded
-from diffkern.frontend.syntax.scope import Scope
+from diffkern.frontend.syntax.scope import NameScope
 from diffkern.frontend.syntax.signature import Annotation, parameter_type
 from diffkern.frontend.terms import coerce, narrow
 from diffkern.frontend.terms.context import Context
@@ -55,7 +55,7 @@ def fitting(func: Func, positional: Sequence[Given]) -> Func | None:
 
 
 def _form(func: Func) -> str:
-    scope = Scope(func.pyfunc)
+    scope = NameScope(func.pyfunc)
     parts = []
     for name, p in inspect.signature(func.pyfunc).parameters.items():
         try:
@@ -68,7 +68,7 @@ def _form(func: Func) -> str:
 
 def _score(func: Func, positional: Sequence[Given], keywords: Mapping[str, Given]) -> int | None:
     """Return how well arguments fit a func's parameters, None if they do not."""
-    signature, scope = inspect.signature(func.pyfunc), Scope(func.pyfunc)
+    signature, scope = inspect.signature(func.pyfunc), NameScope(func.pyfunc)
     try:
         bound = signature.bind(*positional, **keywords).arguments
     except TypeError:

@@ -15,7 +15,7 @@ from diffkern.errors import KernelTypeError
 from diffkern.frontend.builtins import records
 from diffkern.frontend.statements import inline, matching
 from diffkern.frontend.syntax.local_functions import Local, LocalFunction
-from diffkern.frontend.syntax.scope import Scope
+from diffkern.frontend.syntax.scope import NameScope
 from diffkern.frontend.syntax.signature import parameter_type
 from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context
@@ -95,7 +95,7 @@ def _as_annotated(cx: Context, local: Local, p: inspect.Parameter, term: Term, w
     """Return an argument as its parameter takes it."""
     owner = local.definition.name
     try:
-        want = parameter_type(p.annotation, Scope(local.frame.pyfunc), p.name, owner)
+        want = parameter_type(p.annotation, NameScope(local.frame.pyfunc), p.name, owner)
     except TypeError as error:
         raise KernelTypeError(str(error), loc=cx.loc(where), remedy="use a dtype, or no annotation") from None
     what = f"the parameter {p.name} of {owner}"

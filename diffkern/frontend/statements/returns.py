@@ -8,7 +8,7 @@ from __future__ import annotations
 import ast
 
 from diffkern.frontend.statements import matching
-from diffkern.frontend.syntax.scope import Scope
+from diffkern.frontend.syntax.scope import NameScope
 from diffkern.frontend.syntax.signature import parameter_type
 from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context
@@ -30,7 +30,7 @@ def check_returned(cx: Context, func: Func, term: Term, node: ast.AST) -> None:
     if annotation is None or not dialect_of(func.pyfunc).returns_as_annotated:
         return
     try:
-        want = parameter_type(annotation, Scope(func.pyfunc), "return", func.name)
+        want = parameter_type(annotation, NameScope(func.pyfunc), "return", func.name)
     except TypeError:
         return
     if not isinstance(want, _KNOWN) or not isinstance(term, (Const, Val, Rec, RecView, Tup)):

@@ -160,7 +160,7 @@ def _part_of_chain(
     env = {**before, more: Binding(Const(False), None)}
     with cx.b.at(cx.loc(part)):
         holds = leaving.side(cx, [part], env, False, False)
-        fails = branch.Side(Region(), dict(cx.env), branch.has_left(cx, cx.env))
+        fails = branch.BranchSide(Region(), dict(cx.env), branch.has_left(cx, cx.env))
         wanted = leaving.wanted(cx, stmt, False, False, contains([part], _ESCAPES))
         branch.merge_branches(cx, term.value, holds, fails, wanted, part, f"the condition in line {part.test.lineno}")
 

@@ -86,7 +86,7 @@ def _after(cx: Context, state: LoopState) -> None:
         return
     with cx.b.at(cx.loc(stmt.orelse[0])):
         # A break skips the ``else``, with the variables as they are.
-        by_break = branch.Side(Region(), dict(cx.env), left=False)
+        by_break = branch.BranchSide(Region(), dict(cx.env), left=False)
         by_end = leaving.side(cx, stmt.orelse, dict(cx.env), False, False)
         wanted = leaving.wanted(cx, stmt, False, False, escaping=True)
         label = f"a break of the loop in line {stmt.lineno}"

@@ -17,7 +17,7 @@ from diffkern.frontend.syntax.flow import Names, chain_of
 from diffkern.frontend.syntax.survey import walk
 from diffkern.frontend.terms import merge
 from diffkern.frontend.terms.coerce import value
-from diffkern.frontend.terms.context import RETURNED, Cascade, Context, Frame
+from diffkern.frontend.terms.context import RETURNED, Activation, Cascade, Context
 from diffkern.frontend.terms.terms import (
     Binding,
     Const,
@@ -119,7 +119,7 @@ def with_marks(cx: Context, names: Names) -> dict[str, Binding]:
 # -- what is read ------------------------------------------------------------------------------------------------------
 
 
-def read(cx: Context, node: ast.Name, binding: Binding | None, frame: Frame) -> Term:
+def read(cx: Context, node: ast.Name, binding: Binding | None, frame: Activation) -> Term:
     """Return the term of a variable that some path has not set."""
     term = binding.term if binding is not None else None
     if isinstance(term, Poison):
@@ -143,7 +143,7 @@ def _refuse(cx: Context, node: ast.Name, binding: Binding | None) -> NoReturn:
     cx.type_error(node, what, "set it before, on all paths")
 
 
-def _zero(cx: Context, node: ast.Name, binding: Binding | None, frame: Frame) -> Term:
+def _zero(cx: Context, node: ast.Name, binding: Binding | None, frame: Activation) -> Term:
     """Return zero of the type that a variable was set to, on paths that do not come here."""
     shape = merge.shape_of(frame.seen[node.id])
     if not _is_number(shape):
@@ -154,7 +154,7 @@ def _zero(cx: Context, node: ast.Name, binding: Binding | None, frame: Frame) ->
 def _is_number(shape: merge.Shape) -> bool:
     """Return whether all parts of a shape are values that may be zero, or null."""
     match shape:
-        case merge.Leaf():
+        case merge.MergedValue():
             return True
         case merge.Same(term):
             return nullness(term) is True
@@ -165,7 +165,7 @@ def _is_number(shape: merge.Shape) -> bool:
     return False
 
 
-def _report(cx: Context, node: ast.Name, frame: Frame) -> None:
+def _report(cx: Context, node: ast.Name, frame: Activation) -> None:
     """Let a debug program report the read where the variable is not set."""
     is_set = frame.env.get(mark(node.id))
     if is_set is None or is_set.term is None or is_set.term == Const(True) or isinstance(is_set.term, Poison):
@@ -199,7 +199,7 @@ def result(cx: Context, term: Term | None, last: ast.stmt) -> Term | None:
 # -- variables that are set in branches which this program never takes ------------------------------------------------
 
 
-def _is_skipped(cx: Context, node: ast.Name, frame: Frame) -> bool:
+def _is_skipped(cx: Context, node: ast.Name, frame: Activation) -> bool:
     """Return whether the text before sets a variable in a branch that was left out; note its type, found by trying."""
     for expression in _assigned_before(frame, node):
         term = _tried(cx, expression)
@@ -209,7 +209,7 @@ def _is_skipped(cx: Context, node: ast.Name, frame: Frame) -> bool:
     return False
 
 
-def _assigned_before(frame: Frame, node: ast.Name) -> Iterator[ast.expr]:
+def _assigned_before(frame: Activation, node: ast.Name) -> Iterator[ast.expr]:
     """Yield what the function's text assigns to a variable before a place."""
     for stmt in ast.walk(frame.source.node):
         if not isinstance(stmt, ast.Assign) or (stmt.end_lineno or stmt.lineno) >= node.lineno:

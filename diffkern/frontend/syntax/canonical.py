@@ -32,9 +32,9 @@ from diffkern.frontend.syntax.guards import (
     resolve,
 )
 from diffkern.frontend.syntax.outline import outline_of
-from diffkern.frontend.syntax.scope import MISSING, Scope
+from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.source import get_source
-from diffkern.frontend.syntax.taken import Taken
+from diffkern.frontend.syntax.taken import TakenResults
 from diffkern.lang import Func
 from diffkern.lang.dialects import NATIVE, dialect_of
 from diffkern.lang.func import RULES, rules_of
@@ -89,7 +89,7 @@ class Meaning:
     reached: list[Callable[..., Any]]
     annotations: list[dict[str, Any]]
     rules: list[tuple[Rule, ...]]
-    taken: dict[Hashable, Taken] = field(default_factory=dict)
+    taken: dict[Hashable, TakenResults] = field(default_factory=dict)
     token: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
@@ -155,7 +155,7 @@ def meaning_of(pyfunc: Callable[..., Any], methods: Sequence[Callable[..., Any]]
 
     for k, function in enumerate(reached):  # grows while it is walked
         outline = outline_of(function)
-        scope = Scope(function)
+        scope = NameScope(function)
         fields.append((f"tree {k}", outline.tree))
         dialect = dialect_of(function)
         if dialect != NATIVE:
@@ -237,7 +237,7 @@ def captures(meaning: Meaning) -> list[Capture]:
 def _parameters(
     k: int,
     function: Callable[..., Any],
-    scope: Scope,
+    scope: NameScope,
     number_of: Callable[[Func], int],
     types: dict[str, Any],
     texts: dict[tuple[int, str], TextGuard],

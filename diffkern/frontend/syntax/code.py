@@ -91,7 +91,7 @@ def _exact(definition: ast.FunctionDef, compiled: CodeType, code: CodeType, owne
     return Likeness(is_exact=True, is_placed=is_placed, owner=owner)
 
 
-class _Whole:
+class _WholeFile:
     """A whole file: its tree, which nobody changes, and the names that it imports outside its functions and classes."""
 
     def __init__(self, lines: Sequence[str]) -> None:
@@ -103,7 +103,7 @@ class _Whole:
 _MOST: Final = 8
 """Files of which the tree is kept."""
 
-_wholes: Final[list[_Whole]] = []
+_wholes: Final[list[_WholeFile]] = []
 _lock = free_in_child(threading.Lock())
 
 
@@ -119,11 +119,11 @@ def whole_tree(lines: Sequence[str]) -> ast.Module:
 
 
 # Parsed outside of the lock: two threads may parse the same file, which costs time and does no harm.
-def _whole(lines: Sequence[str]) -> _Whole:
+def _whole(lines: Sequence[str]) -> _WholeFile:
     with _lock:
         found = next((whole for whole in _wholes if whole.lines is lines), None)
     if found is None:
-        found = _Whole(lines)
+        found = _WholeFile(lines)
         with _lock:
             _wholes.append(found)
             del _wholes[:-_MOST]

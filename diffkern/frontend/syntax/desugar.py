@@ -48,7 +48,7 @@ def spell_out(
     if ast.Match in kinds:
         _Matches(definition).change()
     if ast.For in kinds and any(_is_over_numbers(node, unrolled) for node in nodes(definition)):
-        _Loops(definition, unrolled).change()
+        _TupleLoops(definition, unrolled).change()
 
 
 def _is_over_numbers(stmt: ast.AST, unrolled: frozenset[str]) -> bool:
@@ -91,7 +91,7 @@ class _Rewriter:
         return name
 
 
-class _Loops(_Rewriter):
+class _TupleLoops(_Rewriter):
     """The loops over tuples."""
 
     def __init__(self, definition: ast.FunctionDef, unrolled: frozenset[str]) -> None:

@@ -20,7 +20,7 @@ from diffkern.frontend.syntax.scope import MISSING
 from diffkern.frontend.syntax.static import Given
 from diffkern.lang import CompositeValue, Constant, Func, definition_of, resolve_dtype
 from diffkern.lang.called import Called
-from diffkern.lang.derivatives import Transformation
+from diffkern.lang.derivatives import FuncTransformation
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.numba_cuda import Special
 from diffkern.lang.structs import functions_of
@@ -166,7 +166,7 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
         told = [(where, b"none" if isinstance(f, str) else b"%d" % number_of(f)) for where, f in ways if f is not obj]
         other = b"".join(part for pair in told for part in pair)
         return b"func:" + b",".join(b"%d" % number_of(overload) for overload in obj.overloads) + other
-    if isinstance(obj, Transformation):
+    if isinstance(obj, FuncTransformation):
         return b"derivative:" + obj.form.value.encode()
     if isinstance(obj, Called):
         return b"derivative:" + obj.form.value.encode() + b" of " + encode_object(obj.owner, number_of)

@@ -1,8 +1,8 @@
 """Facts about control flow and names, read off the syntax tree before anything is lowered.
 
 From the body of a function this module finds the names it assigns, the statements that leave the straight path, and
-which names are still read after which statement (:class:`Liveness`), so that branches and loops carry no value that is
-not read.
+which names are still read after which statement (:class:`NameLiveness`), so that branches and loops carry no value that
+is not read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from diffkern.lang.library import COMPOSED
 
 __all__ = [
     "UPDATES",
-    "Liveness",
+    "NameLiveness",
     "assigned",
     "chain_of",
     "changed_through_views",
@@ -182,7 +182,7 @@ def is_endless(loop: Loop) -> bool:
     return isinstance(loop, ast.While) and isinstance(loop.test, ast.Constant) and bool(loop.test.value)
 
 
-class Liveness:
+class NameLiveness:
     """The names that may still be read after a branch, a loop, or the last statement of a block.
 
     The analysis is the usual backward one, over structured statements; loops are iterated until nothing changes.

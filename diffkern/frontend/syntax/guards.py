@@ -18,7 +18,7 @@ import numpy as np
 
 from diffkern.errors import KernelTypeError, Loc
 from diffkern.frontend.syntax.encoding import encode_object
-from diffkern.frontend.syntax.scope import MISSING, Scope
+from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.signature import parameter_type
 from diffkern.frontend.syntax.source import shown_path
 from diffkern.frontend.syntax.survey import Path
@@ -41,7 +41,7 @@ __all__ = [
 ]
 
 
-def resolve(scope: Scope, path: Path) -> tuple[Any, int]:
+def resolve(scope: NameScope, path: Path) -> tuple[Any, int]:
     """Return the object at the end of a chain, as far as it leads through known attributes, and how far that is."""
     obj = scope.lookup(path[0])
     for depth, name in enumerate(path[1:], 1):
@@ -87,7 +87,7 @@ class Guard:
     """
 
     function: int
-    scope: Scope
+    scope: NameScope
     path: Path
     depth: int
     obj: Any
@@ -120,7 +120,7 @@ class TextGuard:
     """
 
     function: int
-    scope: Scope
+    scope: NameScope
     text: str
     obj: Any
 
@@ -152,7 +152,7 @@ class TextGuard:
             return ()
 
 
-def guard_texts(function: int, scope: Scope, annotation: Any, guards: dict[tuple[int, str], TextGuard]) -> Any:
+def guard_texts(function: int, scope: NameScope, annotation: Any, guards: dict[tuple[int, str], TextGuard]) -> Any:
     """Return the present meaning of an annotation; the guards of its texts, by function and text, go
     into ``guards``.
     """
@@ -165,7 +165,7 @@ def guard_texts(function: int, scope: Scope, annotation: Any, guards: dict[tuple
     return guards[function, annotation].obj if isinstance(annotation, str) else annotation
 
 
-def _evaluated(text: str, scope: Scope) -> Any:
+def _evaluated(text: str, scope: NameScope) -> Any:
     try:
         return evaluate_annotation(text, scope)
     except Exception:  # lowering says which
@@ -180,7 +180,7 @@ def _is_of_library(obj: Any) -> bool:
 
 
 def annotation_fields(
-    label: str, annotation: Any, scope: Scope, number_of: Callable[[Func], int]
+    label: str, annotation: Any, scope: NameScope, number_of: Callable[[Func], int]
 ) -> tuple[Any, list[tuple[str, bytes]]]:
     """Return the meaning of a parameter's annotation, ``MISSING`` if it has none, and its fields."""
     try:
@@ -254,7 +254,7 @@ def look_ups(guards: Iterable[Guard], texts: Iterable[TextGuard]) -> list[Captur
     return [*found.values(), *evaluated]
 
 
-def _note_path(scope: Scope, path: Path, note: Callable[[object, str, Capture], None]) -> None:
+def _note_path(scope: NameScope, path: Path, note: Callable[[object, str, Capture], None]) -> None:
     """Record how each name of a chain is looked up."""
     obj: Any = MISSING
     for depth, name in enumerate(path):

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Callable, Sequence
 
 from diffkern.frontend.syntax.flow import assigned
-from diffkern.frontend.syntax.scope import MISSING, Scope
+from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.signature import references_of
 from diffkern.frontend.syntax.survey import walk
 from diffkern.lang import Func
@@ -20,7 +20,7 @@ from diffkern.lang.intrinsics import lowering_key
 __all__ = ["moved", "without_changing_tests"]
 
 
-def without_changing_tests(body: Sequence[ast.stmt], scope: Scope, variables: frozenset[str]) -> list[ast.stmt]:
+def without_changing_tests(body: Sequence[ast.stmt], scope: NameScope, variables: frozenset[str]) -> list[ast.stmt]:
     """Return a body without loops that set variables in their condition; without any, the same statements."""
 
     def outside(node: ast.expr) -> object:

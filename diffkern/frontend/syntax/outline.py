@@ -21,7 +21,7 @@ from typing import Any, Final
 from diffkern.errors import Loc
 from diffkern.frontend.syntax.code import code_digest
 from diffkern.frontend.syntax.encoding import encode_tree
-from diffkern.frontend.syntax.scope import Scope
+from diffkern.frontend.syntax.scope import NameScope
 from diffkern.frontend.syntax.source import Parsed, as_parsed, get_source, location, shown_path
 from diffkern.frontend.syntax.static import Evaluator, names_of_static, variables_of_statics
 from diffkern.frontend.syntax.survey import Path, captured_names
@@ -133,7 +133,7 @@ def _remembered(pyfunc: Callable[..., Any]) -> Outline | None:
     found = None if lines is None else memory().find(_digest(lines), _name(pyfunc))
     if lines is None or found is None:
         return None
-    outline, scope = Outline.decoded(found), Scope(pyfunc)
+    outline, scope = Outline.decoded(found), NameScope(pyfunc)
     # Another module may have bound the name `static` to something else, with the same text.
     if names_of_static(outline.called, scope) != frozenset(outline.of_static):
         return None
@@ -143,7 +143,7 @@ def _remembered(pyfunc: Callable[..., Any]) -> Outline | None:
     return outline if variables_of_statics(pyfunc) == frozenset(outline.unrolled) else None
 
 
-def _evaluated(pyfunc: Callable[..., Any], outline: Outline, scope: Scope, lines: Sequence[str]) -> list[Any]:
+def _evaluated(pyfunc: Callable[..., Any], outline: Outline, scope: NameScope, lines: Sequence[str]) -> list[Any]:
     """Return the results of the static expressions of a function, from their places in the file's text."""
     locate = partial(_location, shown_path(pyfunc.__code__.co_filename), lines)
     evaluator = Evaluator(scope, frozenset(outline.variables), locate)

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from diffkern.frontend.syntax.flow import chain_of
 from diffkern.frontend.syntax.plain import enum_value, exact
-from diffkern.frontend.syntax.scope import MISSING, Scope
+from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.static import Given, Later
 from diffkern.frontend.syntax.taken import note
 
@@ -27,7 +27,9 @@ _COMPARE: Final[Mapping[type[ast.cmpop], Callable[[Any, Any], Any]]] = {
 }  # fmt: skip
 
 
-def pruned(body: Sequence[ast.stmt], scope: Scope, variables: frozenset[str], results: Sequence[Any]) -> list[ast.stmt]:
+def pruned(
+    body: Sequence[ast.stmt], scope: NameScope, variables: frozenset[str], results: Sequence[Any]
+) -> list[ast.stmt]:
     """Return the statements without branches that are never taken; unchanged ones are the same objects.
 
     Parameters
@@ -41,7 +43,7 @@ def pruned(body: Sequence[ast.stmt], scope: Scope, variables: frozenset[str], re
 
 
 class _Pruner:
-    def __init__(self, scope: Scope, variables: frozenset[str], results: Sequence[Any]) -> None:
+    def __init__(self, scope: NameScope, variables: frozenset[str], results: Sequence[Any]) -> None:
         self.scope, self.variables, self.results = scope, variables, results
 
     def block(self, stmts: Sequence[ast.stmt]) -> list[ast.stmt]:

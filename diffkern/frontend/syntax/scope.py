@@ -1,6 +1,6 @@
 """Names outside of a kernel's own variables, and which objects they refer to.
 
-A :class:`Scope` looks names up as Python does: closure, module globals, built-ins. Values are read again at each
+A :class:`NameScope` looks names up as Python does: closure, module globals, built-ins. Values are read again at each
 look-up, so a global that changed is seen.
 """
 
@@ -23,7 +23,7 @@ from diffkern.lang.numba_cuda import member, ours
 
 __all__ = [
     "MISSING",
-    "Scope",
+    "NameScope",
     "attribute_names",
     "keep_meant",
     "static_attribute",
@@ -50,7 +50,7 @@ def keep_meant(pyfunc: Callable[..., Any], meant: Mapping[str, Any]) -> None:
     pyfunc.__dict__[_MEANT] = meant
 
 
-class Scope:
+class NameScope:
     """Name look-up in the environment of one function.
 
     Attributes

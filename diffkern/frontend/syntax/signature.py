@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 
 from diffkern.errors import KernelSyntaxError, KernelTypeError, Loc
 from diffkern.frontend.syntax import advice
-from diffkern.frontend.syntax.scope import Scope
+from diffkern.frontend.syntax.scope import NameScope
 from diffkern.frontend.syntax.text_annotations import evaluate_annotation
 from diffkern.ir import types as T
 from diffkern.ir.structs import Argument, IndexedArray, Stored, Struct, StructArray, declared
@@ -24,7 +24,15 @@ from diffkern.lang.func import Func
 from diffkern.lang.patterns import Pattern, TupleOf, is_callable, pattern_of, tuple_items
 from diffkern.lang.references import Reference
 
-__all__ = ["Annotation", "Parameter", "Signature", "parameter_type", "references", "references_of", "signature"]
+__all__ = [
+    "Annotation",
+    "Signature",
+    "SignatureParameter",
+    "parameter_type",
+    "references",
+    "references_of",
+    "signature",
+]
 
 Annotation: TypeAlias = Stored | ArrayAnnotation | TileAnnotation | Pattern | TupleOf | None
 """The meaning of an annotation; None stands for any type."""
@@ -33,7 +41,7 @@ _PASSED_AS_IS: Final = (T.Array, T.Stack, Struct, StructArray, IndexedArray)
 
 
 @dataclass(frozen=True, slots=True)
-class Parameter:
+class SignatureParameter:
     """One parameter.
 
     Attributes
@@ -61,7 +69,7 @@ class Signature:
     """The parameters of a kernel, in order."""
 
     kernel: str
-    params: tuple[Parameter, ...]
+    params: tuple[SignatureParameter, ...]
 
     @property
     def is_generic(self) -> bool:
@@ -145,7 +153,7 @@ class Signature:
                     remedy="pass arguments of one type, or annotate them with different type variables",
                 )
 
-    def _one(self, parameter: Parameter, given: Argument) -> Argument:
+    def _one(self, parameter: SignatureParameter, given: Argument) -> Argument:
         want = parameter.annotation
         what = f"the parameter {parameter.name} of {self.kernel}"
         if want is None:
@@ -208,7 +216,7 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
     code = pyfunc.__code__
     # Annotations have no position of their own at run time.
     loc = Loc(code.co_filename, code.co_firstlineno, 0)
-    scope, changed = Scope(pyfunc), references(pyfunc)
+    scope, changed = NameScope(pyfunc), references(pyfunc)
     params = []
     for name, p in inspect.signature(pyfunc).parameters.items():
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
@@ -232,7 +240,9 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
                 remedy="pass its items one by one, a vector, or a struct; a @dk.func takes tuples",
             )
         pattern = annotation if isinstance(annotation, Pattern) else None
-        params.append(Parameter(name, None if isinstance(annotation, Pattern) else annotation, p.default, pattern))
+        params.append(
+            SignatureParameter(name, None if isinstance(annotation, Pattern) else annotation, p.default, pattern)
+        )
     return Signature(pyfunc.__name__, tuple(params))
 
 
@@ -246,7 +256,7 @@ def references(pyfunc: Callable[..., Any]) -> dict[str, int]:
         # Most annotations have no reference; evaluating text that is wrong would be an error in the wrong place.
         if isinstance(annotation, str) and "ref" in annotation:
             with contextlib.suppress(Exception):  # which is an error where the parameter's type is asked for
-                annotation = evaluate_annotation(annotation, Scope(pyfunc))
+                annotation = evaluate_annotation(annotation, NameScope(pyfunc))
         if isinstance(annotation, Reference) and annotation.is_changed:
             found[name] = place
     return found
@@ -265,7 +275,7 @@ def references_of(func: Func) -> dict[str, int]:
     return found
 
 
-def parameter_type(annotation: Any, scope: Scope, name: str, owner: str) -> Annotation:
+def parameter_type(annotation: Any, scope: NameScope, name: str, owner: str) -> Annotation:
     """Return what a parameter's annotation means; None without one.
 
     Raises

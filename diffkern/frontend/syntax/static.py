@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from diffkern.errors import KernelTypeError, Loc
 from diffkern.frontend.syntax.plain import settled, snapshot
-from diffkern.frontend.syntax.scope import MISSING, Scope
+from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.survey import Path, Survey, chain_of
 from diffkern.lang.static import keep_results, kept_results, static
 
@@ -76,7 +76,7 @@ class Later:
     code: CodeType
     known: Mapping[str, Any]
     variables: frozenset[str]
-    scope: Scope
+    scope: NameScope
     is_plain: bool = False
     _values: dict[tuple[Any, ...], tuple[Any, Any]] = field(default_factory=dict)
 
@@ -149,7 +149,7 @@ def replace_statics(
     KernelTypeError
         If an expression cannot be evaluated.
     """
-    scope = Scope(pyfunc)
+    scope = NameScope(pyfunc)
     static_names = names_of_static(survey.called, scope)
     if not static_names:
         return Statics(survey.called)
@@ -165,12 +165,12 @@ def replace_statics(
     return Statics(survey.called, static_names, tuple(finder.places), variables)
 
 
-def names_of_static(called: Iterable[Path], scope: Scope) -> frozenset[Path]:
+def names_of_static(called: Iterable[Path], scope: NameScope) -> frozenset[Path]:
     """Return which of the chains of names that a function calls stand for ``static``."""
     return frozenset(path for path in called if _stands_for_static(path, scope))
 
 
-def _stands_for_static(path: Path, scope: Scope) -> bool:
+def _stands_for_static(path: Path, scope: NameScope) -> bool:
     obj = scope.lookup(path[0])
     for name in path[1:]:
         obj = scope.attribute(obj, name)
@@ -213,7 +213,7 @@ class _Finder(ast.NodeTransformer):
 class Evaluator:
     """Evaluation of calls of ``static`` in a function that has some variables."""
 
-    def __init__(self, scope: Scope, variables: frozenset[str], locate: Callable[[ast.AST], Loc]) -> None:
+    def __init__(self, scope: NameScope, variables: frozenset[str], locate: Callable[[ast.AST], Loc]) -> None:
         self.scope, self.variables, self.locate = scope, variables, locate
 
     def result(self, node: ast.Call) -> Any:

@@ -18,7 +18,7 @@ from diffkern.frontend.syntax.encoding import encode_object
 from diffkern.frontend.syntax.scope import static_attribute
 from diffkern.lang import Func
 
-__all__ = ["Read", "Taken", "note", "recorded"]
+__all__ = ["Read", "TakenResults", "note", "recorded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenResults:
     """Everything that one lowering took.
 
     Attributes
@@ -80,7 +80,7 @@ class Taken:
     attributes: list[Read]
 
     @classmethod
-    def of(cls, reads: list[Read]) -> Taken:
+    def of(cls, reads: list[Read]) -> TakenResults:
         """Return what a record says."""
         reached: list[Callable[..., Any]] = []
 

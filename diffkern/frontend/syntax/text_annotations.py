@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
-from diffkern.frontend.syntax.scope import Scope
+from diffkern.frontend.syntax.scope import NameScope
 from diffkern.frontend.syntax.survey import Path, chain_of
 from diffkern.lang.patterns import tuple_items
 from diffkern.lang.references import Reference
@@ -92,7 +92,7 @@ def _inner(text: str) -> AnnotationText | None:
         return None
 
 
-def evaluate_annotation(annotation: Any, scope: Scope) -> Any:
+def evaluate_annotation(annotation: Any, scope: NameScope) -> Any:
     """Return an annotation as an object; text is evaluated, also text in text.
 
     ``from __future__ import annotations`` turns annotations into text, and quotes around quoted ones.

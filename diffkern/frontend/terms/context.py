@@ -14,8 +14,8 @@ from typing import Any, NoReturn
 
 from diffkern.contracts.launch_layout import Layout
 from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, Loc
-from diffkern.frontend.syntax.flow import Liveness, Names
-from diffkern.frontend.syntax.scope import MISSING, Scope
+from diffkern.frontend.syntax.flow import NameLiveness, Names
+from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.signature import references_of
 from diffkern.frontend.syntax.source import Source
 from diffkern.frontend.terms.terms import NARROW, Binding, Const, Poison, Rec, Term, Val, View, mark
@@ -26,7 +26,7 @@ from diffkern.lang import Func
 from diffkern.lang.dialects import Dialect
 from diffkern.lang.intrinsics import lowering_key
 
-__all__ = ["RETURN", "Cascade", "Context", "Frame", "LoopState", "TileView"]
+__all__ = ["RETURN", "Activation", "Cascade", "Context", "LoopState", "TileView"]
 
 RETURN = "$return"  # the variable that holds a func's result
 RETURNED = "$returned"  # the flag: the func or kernel has returned
@@ -48,14 +48,14 @@ class LoopState:
 
 
 @dataclass(eq=False)
-class Frame:
+class Activation:
     """One activation of a kernel or func."""
 
     pyfunc: Callable[..., Any]
     source: Source
-    scope: Scope
+    scope: NameScope
     locals: Names  # names that are variables of the function
-    liveness: Liveness
+    liveness: NameLiveness
     dialect: Dialect
     env: dict[str, Binding] = field(default_factory=dict)
     loops: list[LoopState] = field(default_factory=list)
@@ -65,7 +65,7 @@ class Frame:
     going_on: list[str] = field(default_factory=list)  # flags of chains whose rest is lowered after their beginning
     tile_parameters: Names = frozenset()  # parameters of a func that are the caller's tiles
     scalar: Scalar | None = None  # of a library function, the scalar type of the call
-    around: Frame | None = None  # of a function that another one defines, the activation of that one
+    around: Activation | None = None  # of a function that another one defines, the activation of that one
     local: object = None  # which function that is
     seen: dict[str, Term] = field(default_factory=dict)  # what variables were set to before, in the order of the text
 
@@ -73,18 +73,18 @@ class Frame:
         """Return whether a name is a func's result, which is set where it is read."""
         return name == RETURN and not self.may_return_nothing
 
-    def holder(self, name: str) -> Frame | None:
+    def holder(self, name: str) -> Activation | None:
         """Return the activation whose variable a name is: this one, or one around it; None for a name that is no
         variable.
         """
-        frame: Frame | None = self
+        frame: Activation | None = self
         while frame is not None and name not in frame.locals:
             frame = frame.around
         return frame
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class PreparedFunction:
     """A function, prepared for its activations.
 
     Attributes
@@ -103,7 +103,7 @@ class Prepared:
 
     node: ast.FunctionDef
     names: Names
-    liveness: Liveness
+    liveness: NameLiveness
     returns_value: bool
     unset: Names
 
@@ -185,7 +185,7 @@ class Context:
         self._block = block
         self._assign = assign
         self.b = Builder()
-        self.stack: list[Frame] = []
+        self.stack: list[Activation] = []
         self.of_func = False
         self.errors: list[KernelError] = []
         self.skipped: list[Loc] = []
@@ -196,7 +196,7 @@ class Context:
         self.loops_made: dict[tuple[object, ...], ast.For | ast.While] = {}
         self.spread_calls: dict[ast.Call, ast.Call] = {}
         self.local_functions: dict[tuple[object, ...], Any] = {}
-        self.prepared: dict[object, Prepared] = {}
+        self.prepared: dict[object, PreparedFunction] = {}
         self.tid: tuple[int, Loc] | None = None
         self.tile_views: dict[Value, TileView] = {}
         self.tile_lines: dict[Value, int] = {}  # where a tile was made
@@ -218,7 +218,7 @@ class Context:
         self._uid = 0
 
     @property
-    def frame(self) -> Frame:
+    def frame(self) -> Activation:
         return self.stack[-1]
 
     @property

@@ -16,13 +16,13 @@ from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import (
     WEAK,
+    AxisSpan,
     Const,
     Fixed,
     InnerExtent,
     Poison,
     Rec,
     RecView,
-    Span,
     Static,
     Term,
     Tup,
@@ -36,10 +36,10 @@ from diffkern.ir.structs import Struct
 from diffkern.ir.types import BOOL, INT32, OWN, Array, Element, Scalar, scalar_of
 
 __all__ = [
+    "ArrayPart",
     "Fields",
     "Joins",
-    "Leaf",
-    "Part",
+    "MergedValue",
     "Same",
     "Shape",
     "after_trip",
@@ -59,7 +59,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class MergedValue:
     """One IR value: a number, vector or matrix, or an array that a branch chooses."""
 
     type: Element | Array
@@ -81,14 +81,14 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class CutAxis:
     """An axis of which every `step`-th element of a part is left: IR values give its first element and its length."""
 
     step: int
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ArrayPart:
     """An array or a part of one, with an IR value for each index, and one that says whether it is present.
 
     Attributes
@@ -110,7 +110,7 @@ class Part:
     """
 
     bases: tuple[Value, ...]
-    axes: tuple[Scalar | Cut | Span, ...]
+    axes: tuple[Scalar | CutAxis | AxisSpan, ...]
     wrap: bool
     perhaps: bool
     like: View | RecView = field(compare=False)
@@ -122,7 +122,7 @@ class Part:
         """The types of the IR values."""
         found: list[Scalar | Array] = [*self.kinds]
         for axis in self.axes:
-            found += [axis] if isinstance(axis, Scalar) else [INT32, INT32] if isinstance(axis, Cut) else []
+            found += [axis] if isinstance(axis, Scalar) else [INT32, INT32] if isinstance(axis, CutAxis) else []
         return [*found, *([BOOL] if self.perhaps else [])]
 
 
@@ -157,7 +157,7 @@ class Joins:
 
 
 Extent: TypeAlias = Callable[[Value, int], Callable[[], Value]]
-Shape: TypeAlias = "Leaf | Same | Part | Fields | tuple[Shape, ...]"
+Shape: TypeAlias = "MergedValue | Same | ArrayPart | Fields | tuple[Shape, ...]"
 
 
 def shape_of(term: Term) -> Shape:
@@ -165,9 +165,9 @@ def shape_of(term: Term) -> Shape:
     match term:
         case Const():
             # A literal that varies is a number, which may still take another type.
-            return Leaf(coerce.weak_type(term))
+            return MergedValue(coerce.weak_type(term))
         case Val():
-            return Leaf(term.type)
+            return MergedValue(term.type)
         case Tup(items):
             return tuple(shape_of(item) for item in items)
         case Rec(struct, items):
@@ -198,11 +198,11 @@ def same_term(a: Term, b: Term) -> bool:
 
 def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
     """Return the shape that both fit, or None."""
-    if isinstance(a, Leaf) and isinstance(b, Leaf):
+    if isinstance(a, MergedValue) and isinstance(b, MergedValue):
         assert not isinstance(a.type, Array)
         assert not isinstance(b.type, Array)
         found = coerce.join(a.type, b.type, numba=how.numba)
-        return None if found is None else Leaf(found)
+        return None if found is None else MergedValue(found)
     # Before identical terms: the parts may be equal views of one array found by different indices.
     if how.nulls and (part := _joined_parts(a, b) or _chosen(a, b, how)) is not None:
         return part
@@ -226,7 +226,7 @@ def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
     return None
 
 
-def _joined_parts(a: Shape, b: Shape) -> Part | None:
+def _joined_parts(a: Shape, b: Shape) -> ArrayPart | None:
     """Return the shape of one part of an array or another, or of a part or null."""
     if isinstance(a, Same) and isinstance(b, Same) and same_term(a.term, b.term):
         return None
@@ -244,7 +244,7 @@ def _joined_parts(a: Shape, b: Shape) -> Part | None:
     return None
 
 
-def _chosen(a: Shape, b: Shape, how: Joins) -> Part | None:
+def _chosen(a: Shape, b: Shape, how: Joins) -> ArrayPart | None:
     """Return the shape of a part of one array or of another one of the same type, as a branch decides."""
     if how.extent is None or not (isinstance(a, Same) and isinstance(b, Same)) or same_term(a.term, b.term):
         return None
@@ -262,57 +262,57 @@ def _chosen(a: Shape, b: Shape, how: Joins) -> Part | None:
     return replace(first, bases=(), wrap=wrap, perhaps=perhaps, kinds=kinds, extent=how.extent)
 
 
-def _alike(first: Part, second: Part) -> bool:
+def _alike(first: ArrayPart, second: ArrayPart) -> bool:
     """Return whether two parts of arrays have the same types and axes, none of them looked up in integers."""
     if [base.type for base in first.bases] != [base.type for base in second.bases]:
         return False
     if isinstance(first.like, RecView) and first.like.struct != cast("RecView", second.like).struct:
         return False
-    axes = [(axis.through if isinstance(axis, Span) else axis) for part in (first, second) for axis in part.axes]
+    axes = [(axis.through if isinstance(axis, AxisSpan) else axis) for part in (first, second) for axis in part.axes]
     half = len(first.axes)
-    return axes[:half] == axes[half:] and all(axis is None or isinstance(axis, (Scalar, Cut)) for axis in axes)
+    return axes[:half] == axes[half:] and all(axis is None or isinstance(axis, (Scalar, CutAxis)) for axis in axes)
 
 
-def _part(shape: Shape) -> Part | None:
+def _part(shape: Shape) -> ArrayPart | None:
     """Return the part of an array that is found by indices only, or None."""
-    if isinstance(shape, Part):
+    if isinstance(shape, ArrayPart):
         return shape
     term = shape.term if isinstance(shape, Same) else None
     if not isinstance(term, (View, RecView)) or nullness(term):
         return None
     view = term if isinstance(term, View) else term.first
-    if any(isinstance(axis, Span) and _is_cut(axis) and axis.through for axis in view.axes):
+    if any(isinstance(axis, AxisSpan) and _is_cut(axis) and axis.through for axis in view.axes):
         return None
     axes = tuple(map(_axis, view.axes))
     wrap = any(isinstance(axis, Fixed) and axis.wrap for axis in view.axes)
-    return Part(tuple(_bases(term)), axes, wrap, view.present is not None, term)
+    return ArrayPart(tuple(_bases(term)), axes, wrap, view.present is not None, term)
 
 
-def _common_axes(first: Part, second: Part) -> tuple[Scalar | Cut | Span, ...] | None:
+def _common_axes(first: ArrayPart, second: ArrayPart) -> tuple[Scalar | CutAxis | AxisSpan, ...] | None:
     """Return the axes of two parts of one array; an axis that is cut in one part may be whole in the other."""
     found = []
     for a, b in zip(first.axes, second.axes, strict=True):
-        is_whole = [isinstance(axis, Span) and axis.through is None for axis in (a, b)]
-        if a != b and not (Cut(1) in (a, b) and any(is_whole)):
+        is_whole = [isinstance(axis, AxisSpan) and axis.through is None for axis in (a, b)]
+        if a != b and not (CutAxis(1) in (a, b) and any(is_whole)):
             return None
         # A whole axis is one that is cut at its ends.
-        found.append(a if a == b else Cut(1))
+        found.append(a if a == b else CutAxis(1))
     return tuple(found)
 
 
-def _is_cut(axis: Span) -> bool:
+def _is_cut(axis: AxisSpan) -> bool:
     return axis.start is not None
 
 
-def _axis(axis: Fixed | Span) -> Scalar | Cut | Span:
+def _axis(axis: Fixed | AxisSpan) -> Scalar | CutAxis | AxisSpan:
     if isinstance(axis, Fixed):
         t = scalar_of(axis.index.type)
         # An index has a type of its own where paths join.
         return INT32 if t in WEAK else t
-    return Cut(axis.step) if _is_cut(axis) else axis
+    return CutAxis(axis.step) if _is_cut(axis) else axis
 
 
-def _is_own(part: Part) -> bool:
+def _is_own(part: ArrayPart) -> bool:
     """Return whether it is a part of an array of the thread, which exists on all paths."""
     view = part.like if isinstance(part.like, View) else part.like.first
     return view.array.layout == OWN
@@ -327,7 +327,11 @@ def _bases(term: View | RecView) -> Iterator[Value]:
 
 
 def _of_other_bases(
-    like: View | RecView, bases: Iterator[Value], axes: tuple[Fixed | Span, ...], present: Value | None, extent: Extent
+    like: View | RecView,
+    bases: Iterator[Value],
+    axes: tuple[Fixed | AxisSpan, ...],
+    present: Value | None,
+    extent: Extent,
 ) -> View | RecView:
     """Return a part of arrays that a branch has chosen."""
     if isinstance(like, View):
@@ -342,7 +346,7 @@ def _of_other_bases(
     return RecView(like.struct, tuple(parts))
 
 
-def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value | None) -> View | RecView:
+def _shown(like: View | RecView, axes: tuple[Fixed | AxisSpan, ...], present: Value | None) -> View | RecView:
     """Return an array with other axes."""
     if isinstance(like, View):
         # The indices are other values now, and extents may depend on them.
@@ -354,18 +358,18 @@ def _shown(like: View | RecView, axes: tuple[Fixed | Span, ...], present: Value 
 def _with_own_extents(view: View) -> View:
     """Return the array in the element that the present indices name, with its extents."""
 
-    def own(axis: Fixed | Span) -> Fixed | Span:
-        n = axis.length if isinstance(axis, Span) else None
-        return replace(axis, length=n.of(view)) if isinstance(axis, Span) and isinstance(n, InnerExtent) else axis
+    def own(axis: Fixed | AxisSpan) -> Fixed | AxisSpan:
+        n = axis.length if isinstance(axis, AxisSpan) else None
+        return replace(axis, length=n.of(view)) if isinstance(axis, AxisSpan) and isinstance(n, InnerExtent) else axis
 
     return replace(view, axes=tuple(map(own, view.axes)))
 
 
-def _axes_of(item: View | RecView, axes: tuple[Fixed | Span, ...]) -> tuple[Fixed | Span, ...]:
+def _axes_of(item: View | RecView, axes: tuple[Fixed | AxisSpan, ...]) -> tuple[Fixed | AxisSpan, ...]:
     """Return the axes of one field of an array of structs, whose whole axes are its own."""
     own = item if isinstance(item, View) else item.first
     pairs = zip(own.axes, axes, strict=True)
-    return tuple(mine if isinstance(axis, Span) and not _is_cut(axis) else axis for mine, axis in pairs)
+    return tuple(mine if isinstance(axis, AxisSpan) and not _is_cut(axis) else axis for mine, axis in pairs)
 
 
 def common(a: Term, b: Term, how: Joins = Joins()) -> Shape | None:
@@ -385,7 +389,7 @@ def without_invariants(shape: Shape, start: Term, end: Term, entry: Term) -> Sha
     """Return the shape of a loop-carried struct without the fields that a trip leaves unchanged: those keep their
     value.
     """
-    if isinstance(shape, Leaf) and same_term(start, end):
+    if isinstance(shape, MergedValue) and same_term(start, end):
         return Same(entry)
     if isinstance(shape, Fields) and isinstance(start, Rec) and isinstance(end, Rec) and isinstance(entry, Rec):
         rows = zip(shape.parts, start.items, end.items, entry.items, strict=True)
@@ -415,7 +419,7 @@ def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | N
     match shape:
         case Same(View() | RecView() as term) if not nullness(term):
             part = _part(shape)
-            cut = part is not None and any(isinstance(axis, Cut) for axis in part.axes)
+            cut = part is not None and any(isinstance(axis, CutAxis) for axis in part.axes)
             if part is None or cut or _is_own(part) or not stands_outside(part, *regions):
                 return None
             return replace(part, perhaps=part.perhaps or perhaps) if perhaps or part.types else shape
@@ -431,9 +435,9 @@ def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | N
 def stands_outside(shape: Shape, *regions: Region) -> bool:
     """Return whether no array of which a shape is a part is made in one of the regions."""
     match shape:
-        case Part(kinds=kinds) if kinds:
+        case ArrayPart(kinds=kinds) if kinds:
             return True  # the terms are asked, of which it is one or the other
-        case Part(bases):
+        case ArrayPart(bases):
             return all(set(bases).isdisjoint(_made(region)) for region in regions)
         case Fields(_, parts):
             return all(stands_outside(part, *regions) for part in parts)
@@ -464,14 +468,14 @@ def _made(region: Region) -> Iterator[Value]:
             yield from _made(inner)
 
 
-def leaves(shape: Shape) -> list[Leaf]:
+def leaves(shape: Shape) -> list[MergedValue]:
     """Return the IR values of a shape, in order."""
-    if isinstance(shape, Leaf):
+    if isinstance(shape, MergedValue):
         return [shape]
     if isinstance(shape, Same):
         return []
-    if isinstance(shape, Part):
-        return [Leaf(t) for t in shape.types]
+    if isinstance(shape, ArrayPart):
+        return [MergedValue(t) for t in shape.types]
     parts = shape.parts if isinstance(shape, Fields) else shape
     return [leaf for part in parts for leaf in leaves(part)]
 
@@ -486,7 +490,7 @@ def hints(name: str, shape: Shape) -> list[str]:
 
 def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> list[Value]:
     """Return the IR values of a term in a shape it fits, emitted in the current region."""
-    if isinstance(shape, Leaf):
+    if isinstance(shape, MergedValue):
         assert not isinstance(shape.type, Array)  # those are of a Part
         # The error is recorded; any value of the type keeps the region well-formed.
         if isinstance(term, Poison):
@@ -494,7 +498,7 @@ def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> lis
         return [coerce.convert(cx, term, shape.type, node, what)]
     if isinstance(shape, Same):
         return []
-    if isinstance(shape, Part):
+    if isinstance(shape, ArrayPart):
         return _parts(cx, term, shape)
     # A poisoned or unset term in the place of a struct or tuple.
     if not isinstance(term, (Tup, Rec)):
@@ -503,7 +507,7 @@ def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> lis
     return [v for item, part in zip(term.items, parts, strict=True) for v in emit(cx, item, part, node, what)]
 
 
-def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
+def _parts(cx: Context, term: Term, shape: ArrayPart) -> list[Value]:
     """Return the indices of a part of an array, and whether it is present; zeros for null."""
     if not isinstance(term, (View, RecView)) or not (shape.kinds or tuple(_bases(term)) == shape.bases):
         return zeros(cx, shape)
@@ -513,7 +517,7 @@ def _parts(cx: Context, term: Term, shape: Part) -> list[Value]:
         if isinstance(axis, Fixed):
             assert isinstance(as_one, Scalar)
             found.append(cx.b.cast(axis.index, as_one))
-        elif isinstance(as_one, Cut):
+        elif isinstance(as_one, CutAxis):
             found += [cx.b.i32(0) if axis.start is None else axis.start, axis.length()]
     if shape.perhaps:
         found.append(cx.b.const(True, BOOL) if view.present is None else view.present)
@@ -527,11 +531,11 @@ def zeros(cx: Context, shape: Shape) -> list[Value]:
 
 def build(shape: Shape, values: Iterator[Value]) -> Term:
     """Return the term of a shape whose IR values are given."""
-    if isinstance(shape, Leaf):
+    if isinstance(shape, MergedValue):
         return Val(next(values))
     if isinstance(shape, Same):
         return shape.term
-    if isinstance(shape, Part):
+    if isinstance(shape, ArrayPart):
         bases = [next(values) for _ in shape.kinds]
         axes = tuple(_axis_of(axis, values, wrap=shape.wrap) for axis in shape.axes)
         present = next(values) if shape.perhaps else None
@@ -543,13 +547,13 @@ def build(shape: Shape, values: Iterator[Value]) -> Term:
     return Tup(tuple(build(part, values) for part in shape))
 
 
-def _axis_of(axis: Scalar | Cut | Span, values: Iterator[Value], *, wrap: bool) -> Fixed | Span:
+def _axis_of(axis: Scalar | CutAxis | AxisSpan, values: Iterator[Value], *, wrap: bool) -> Fixed | AxisSpan:
     if isinstance(axis, Scalar):
         return Fixed(next(values), wrap)
-    if isinstance(axis, Span):
+    if isinstance(axis, AxisSpan):
         return axis
     start, count = next(values), next(values)
-    return Span(start, axis.step, lambda: count, to_end=False)
+    return AxisSpan(start, axis.step, lambda: count, to_end=False)
 
 
 def sample(shape: Shape) -> Term:

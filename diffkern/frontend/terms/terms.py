@@ -27,16 +27,16 @@ __all__ = [
     "WEAK_COMPLEX",
     "WEAK_FLOAT",
     "WEAK_INT",
+    "AxisSpan",
     "Binding",
     "Const",
-    "Field",
+    "FieldTile",
     "Fixed",
     "Once",
     "Poison",
     "Rec",
     "RecView",
     "Shape",
-    "Span",
     "Spread",
     "Static",
     "Term",
@@ -92,7 +92,7 @@ class Fixed:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class AxisSpan:
     """An axis of a view: element k is element ``start + k * step`` of the underlying axis.
 
     ``start`` None means 0 with step 1 and the whole length. ``length`` makes the number of elements (it emits ops, so
@@ -129,7 +129,7 @@ class View:
     """An array, or part of one. Without fixed or cut axes it is the parameter itself."""
 
     base: Value
-    axes: tuple[Fixed | Span, ...]
+    axes: tuple[Fixed | AxisSpan, ...]
     present: Value | None = None  # of an array that is null on some paths, whether it is one here
 
     @property
@@ -138,9 +138,9 @@ class View:
         return self.base.type
 
     @property
-    def spans(self) -> list[Span]:
+    def spans(self) -> list[AxisSpan]:
         """The axes that are left."""
-        return [a for a in self.axes if isinstance(a, Span)]
+        return [a for a in self.axes if isinstance(a, AxisSpan)]
 
     @property
     def outer(self) -> tuple[tuple[Value, ...], tuple[bool, ...]]:
@@ -243,7 +243,7 @@ def once(inner: ast.expr) -> Once:
     return made
 
 
-class Field(ast.Name):
+class FieldTile(ast.Name):
     """The tile of a field, in the place of a variable that holds a tile of structs."""
 
     term: Val

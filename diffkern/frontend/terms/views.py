@@ -15,7 +15,7 @@ from diffkern.errors import KernelTypeError
 from diffkern.frontend.builtins import local
 from diffkern.frontend.terms import coerce, narrow
 from diffkern.frontend.terms.context import Context
-from diffkern.frontend.terms.terms import Const, Fixed, Shape, Span, Term, Tup, Val, View, describe
+from diffkern.frontend.terms.terms import AxisSpan, Const, Fixed, Shape, Term, Tup, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.ops.scalar import BOUNDS
@@ -45,7 +45,7 @@ def full_view(cx: Context, base: Value, inner: int = 0) -> View:
     """Return a parameter as a view of itself, without its last axes where these are of arrays in its elements."""
     assert isinstance(base.type, T.Array)
     axes = range(base.type.ndim - inner)
-    return View(base, tuple(Span(None, 1, extent_of(cx, base, axis)) for axis in axes))
+    return View(base, tuple(AxisSpan(None, 1, extent_of(cx, base, axis)) for axis in axes))
 
 
 def indexed_view(cx: Context, base: Value, indices: Sequence[Value | None]) -> View:
@@ -53,7 +53,7 @@ def indexed_view(cx: Context, base: Value, indices: Sequence[Value | None]) -> V
     axes = []
     for axis, index in enumerate(indices):
         length = extent_of(cx, base, axis) if index is None else extent_of(cx, index, 0)
-        axes.append(Span(None, 1, length, through=index))
+        axes.append(AxisSpan(None, 1, length, through=index))
     return View(base, tuple(axes))
 
 
@@ -159,9 +159,9 @@ def subscript(cx: Context, view: View, entries: Sequence[Term | ast.Slice], node
             remedy = f"its elements are {view.array.dtype}: index them in a second pair of brackets, as in a[i][k]"
         cx.type_error(node, f"{len(entries)} indices for an array with {axes}", remedy)
     pending = iter(entries)
-    axes_out: list[Fixed | Span] = []
+    axes_out: list[Fixed | AxisSpan] = []
     for axis in view.axes:
-        entry = next(pending, None) if isinstance(axis, Span) else None
+        entry = next(pending, None) if isinstance(axis, AxisSpan) else None
         if entry is None or isinstance(axis, Fixed):
             axes_out.append(axis)
         elif isinstance(entry, ast.Slice):
@@ -174,11 +174,11 @@ def subscript(cx: Context, view: View, entries: Sequence[Term | ast.Slice], node
 def fixed(cx: Context, view: View, entries: Sequence[Term], node: ast.AST) -> View:
     """Return a view with all its axes indexed."""
     pending = iter(entries)
-    axes = tuple(_fix(cx, axis, next(pending), node) if isinstance(axis, Span) else axis for axis in view.axes)
+    axes = tuple(_fix(cx, axis, next(pending), node) if isinstance(axis, AxisSpan) else axis for axis in view.axes)
     return View(view.base, axes, view.present)
 
 
-def _fix(cx: Context, axis: Span, entry: Term, node: ast.AST) -> Fixed:
+def _fix(cx: Context, axis: AxisSpan, entry: Term, node: ast.AST) -> Fixed:
     index = integer_index(cx, entry, node).value
     nonneg = cx.is_nonneg(entry) or index in cx.nonneg or T.scalar_of(index.type).kind is T.Kind.UINT
     # Of the whole axis the op wraps the index itself, and only where it may be negative.
@@ -204,7 +204,7 @@ def wrapped(cx: Context, index: Value, length: Value) -> Value:
     return cx.b.select(negative, cx.b.add(index, length), index)
 
 
-def _cut(cx: Context, axis: Span, entry: ast.Slice, node: ast.AST) -> Span:
+def _cut(cx: Context, axis: AxisSpan, entry: ast.Slice, node: ast.AST) -> AxisSpan:
     """Cut an axis by Python's rules for ``lo:hi:step``: negative bounds count from the end and are
     limited to the axis.
     """
@@ -248,7 +248,7 @@ def _cut(cx: Context, axis: Span, entry: ast.Slice, node: ast.AST) -> Span:
     if axis.start is not None:
         offset = lo if axis.step == 1 else cx.b.mul(lo, cx.b.i32(axis.step))
         start, total = cx.b.add(axis.start, offset), step * axis.step
-    return Span(start, total, length, to_end=axis.to_end and entry.upper is None, through=axis.through)
+    return AxisSpan(start, total, length, to_end=axis.to_end and entry.upper is None, through=axis.through)
 
 
 def _constant_step(cx: Context, entry: ast.Slice) -> int:

@@ -43,7 +43,7 @@ def resolve_weak(body: Region, *, wide: bool = False) -> None:
     # Literals are folded where they meet, so there may be none left.
     if not any(v.type in WEAK for v in _values(ops)):
         return
-    classes = _Classes()
+    classes = _TypeClasses()
     for op in ops:
         for values in _equal(op):
             classes.unite([v for v in values if v.type in WEAK])
@@ -60,7 +60,7 @@ def resolve_weak(body: Region, *, wide: bool = False) -> None:
     _retype(body, ops)
 
 
-class _Classes:
+class _TypeClasses:
     """Values that have one type: union-find."""
 
     def __init__(self) -> None:
@@ -125,7 +125,7 @@ def _is_float(v: Value) -> bool:
     return T.is_complex(v.type) or (isinstance(v.type, T.Scalar) and v.type.is_float)
 
 
-def _demands(ops: Iterable[Op], classes: _Classes) -> tuple[set[Value], dict[Value, list[tuple[int, Loc | None]]]]:
+def _demands(ops: Iterable[Op], classes: _TypeClasses) -> tuple[set[Value], dict[Value, list[tuple[int, Loc | None]]]]:
     """Return the classes that are cast to a type of 64 bits, and the integer literals of each."""
     wide: set[Value] = set()
     numbers: dict[Value, list[tuple[int, Loc | None]]] = {}

@@ -16,7 +16,7 @@ from typing import Any, Final, NoReturn
 from diffkern.frontend.builtins import folded, local
 from diffkern.frontend.terms import views
 from diffkern.frontend.terms.context import Context
-from diffkern.frontend.terms.terms import Fixed, RecView, Span, Static, Term, Val, View, describe
+from diffkern.frontend.terms.terms import AxisSpan, Fixed, RecView, Static, Term, Val, View, describe
 from diffkern.frontend.tiles.tile_terms import (
     Call,
     StructMet,
@@ -52,7 +52,7 @@ class _Chosen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _TilePlace:
     """The place of a tile in an array: offsets in the array itself, and the shape with 1 for axes that are indexed.
 
     ``limits`` is for axes that are cut, of which something may stand in the array but not in the slice: by the tile's
@@ -128,7 +128,7 @@ def _place(
     chosen: _Chosen | None = None,
     *,
     within: bool = False,
-) -> _Place:
+) -> _TilePlace:
     """Return the place of a tile; with ``within``, indices leave out what lies outside of a slice, if the array does
     not.
     """
@@ -171,7 +171,7 @@ def _place(
             "other",
             "load and store rows in a loop, as in dk.tile_store(a[::2, 3 * k], t[:, k])",
         )
-    return _Place(view.base, tuple(offsets), tuple(full), limits, along, rows)
+    return _TilePlace(view.base, tuple(offsets), tuple(full), limits, along, rows)
 
 
 def _starts(cx: Context, offset: ast.expr | None, ndim: int) -> list[Value]:
@@ -189,9 +189,9 @@ def _folded_place(
     offset: ast.expr | None,
     name: str,
     chosen: _Chosen | None,
-) -> _Place:
+) -> _TilePlace:
     """Return the place of a tile in an array of an address with several axes: one row, by the place of each element."""
-    view = View(array.base, (Span(array.start, 1, lambda: array.extents[0]),))
+    view = View(array.base, (AxisSpan(array.start, 1, lambda: array.extents[0]),))
     if local.is_local(view):
         _refuse_local(cx, node, name)
     if chosen is not None or len(array.extents) != len(shape):
@@ -202,10 +202,10 @@ def _folded_place(
         )
     starts = _starts(cx, offset, len(shape))
     indices = folded.places(cx, array, starts, shape)
-    return _Place(array.base, (cx.b.i32(0),), (math.prod(shape),), {}, _Chosen(0, indices))
+    return _TilePlace(array.base, (cx.b.i32(0),), (math.prod(shape),), {}, _Chosen(0, indices))
 
 
-def _pieces(cx: Context, place: _Place) -> Iterator[tuple[list[Value], _Place]]:
+def _pieces(cx: Context, place: _TilePlace) -> Iterator[tuple[list[Value], _TilePlace]]:
     """Yield the parts of a tile that one op loads or stores each, with where they begin in the tile."""
     if not place.rows:
         yield [cx.b.i32(0)] * len(place.shape), place
@@ -222,7 +222,7 @@ def _pieces(cx: Context, place: _Place) -> Iterator[tuple[list[Value], _Place]]:
         yield starts, replace(place, offsets=tuple(offsets), shape=tuple(shape), rows=())
 
 
-def _together(cx: Context, place: _Place, pieces: Iterable[tuple[list[Value], Value]]) -> Value:
+def _together(cx: Context, place: _TilePlace, pieces: Iterable[tuple[list[Value], Value]]) -> Value:
     """Return the tile that consists of parts."""
     if not place.rows:
         (((_, whole),)) = pieces
@@ -235,7 +235,7 @@ def _together(cx: Context, place: _Place, pieces: Iterable[tuple[list[Value], Va
     return whole
 
 
-def _part(cx: Context, v: Value, starts: Sequence[Value], place: _Place) -> Value:
+def _part(cx: Context, v: Value, starts: Sequence[Value], place: _TilePlace) -> Value:
     """Return the part of a tile that lies in one place."""
     if tile_type(v).shape == place.shape:
         return v
@@ -251,7 +251,7 @@ def _index(cx: Context, view: View, axis: int, part: Fixed) -> Value:
     return cx.b.select(negative, cx.b.add(index, cx.b.one("shape", view.base, axis=axis)), index)
 
 
-def _positions(cx: Context, span: Span, start: Value, extent: int, indices: Value | None) -> Value:
+def _positions(cx: Context, span: AxisSpan, start: Value, extent: int, indices: Value | None) -> Value:
     """Return a tile of positions in the array of elements of a slice; -1 for those that are not in the slice."""
     first = cx.b.i32(0) if span.start is None else cx.b.cast(span.start, T.INT32)
     numbers = (start, cx.b.cast(span.length(), T.INT32), first)
@@ -305,7 +305,7 @@ def _load(cx: Context, call: TileCall) -> Term:
     return _loaded(cx, _place(cx, call["a"], shape, call.get("offset"), call.name), shape, call.node)
 
 
-def _loaded(cx: Context, place: _Place, shape: tuple[int, ...], node: ast.AST) -> Val:
+def _loaded(cx: Context, place: _TilePlace, shape: tuple[int, ...], node: ast.AST) -> Val:
     assert isinstance(place.base.type, T.Array)
     checked_size(cx, T.Tile(place.base.type.dtype, shape), node)
     loaded = (
@@ -316,14 +316,14 @@ def _loaded(cx: Context, place: _Place, shape: tuple[int, ...], node: ast.AST) -
     return Val(_within(cx, out, place.limits) if place.limits else out)
 
 
-def _stored(cx: Context, call: TileCall) -> tuple[_Place, Value]:
+def _stored(cx: Context, call: TileCall) -> tuple[_TilePlace, Value]:
     v = call.tile(cx, "t")
     # A store must not touch what stands beside the slice.
     place = _place(cx, call["a"], tile_type(v).shape, call.get("offset"), call.name, within=True)
     return place, _as_stored(cx, place, v, call)
 
 
-def _as_stored(cx: Context, place: _Place, v: Value, call: TileCall) -> Value:
+def _as_stored(cx: Context, place: _TilePlace, v: Value, call: TileCall) -> Value:
     assert isinstance(place.base.type, T.Array)
     want = place.base.type.dtype
     if tile_type(v).dtype != want:
@@ -332,20 +332,20 @@ def _as_stored(cx: Context, place: _Place, v: Value, call: TileCall) -> Value:
     return v
 
 
-def _write(cx: Context, place: _Place, v: Value) -> Term:
+def _write(cx: Context, place: _TilePlace, v: Value) -> Term:
     whole = reshaped(cx, v, place.shape)
     for starts, piece in _pieces(cx, place):
         cx.b.op("tile_store", piece.base, *piece.operands, _part(cx, whole, starts, piece), **piece.attrs)
     return Static(None, "None")
 
 
-def _add(cx: Context, place: _Place, v: Value, call: TileCall) -> Term:
+def _add(cx: Context, place: _TilePlace, v: Value, call: TileCall) -> Term:
     if T.scalar_of(v.type) == T.BOOL:
         call.refuse(cx, f"{call.name} of bools", "convert the tile to integers with dk.tile_astype(t, dtype=int)")
     shape = tile_type(v).shape
     whole = reshaped(cx, v, place.shape)
 
-    def added(starts: Sequence[Value], piece: _Place) -> Value:
+    def added(starts: Sequence[Value], piece: _TilePlace) -> Value:
         part = _part(cx, whole, starts, piece)
         return cx.b.one("tile_atomic", piece.base, *piece.operands, part, kind="add", **piece.attrs)
 
@@ -385,7 +385,7 @@ def _load_indexed(cx: Context, call: TileCall) -> Term:
     return _loaded(cx, _place(cx, call["a"], shape, call.get("offset"), call.name, chosen), shape, call.node)
 
 
-def _stored_indexed(cx: Context, call: TileCall) -> tuple[_Place, Value]:
+def _stored_indexed(cx: Context, call: TileCall) -> tuple[_TilePlace, Value]:
     v = call.tile(cx, "t")
     shape = tile_type(v).shape
     chosen = _chosen(cx, call, shape)

@@ -15,7 +15,7 @@ from diffkern.frontend.terms import arith
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import (
     Const,
-    Field,
+    FieldTile,
     Once,
     Rec,
     RecView,
@@ -213,7 +213,7 @@ def _of_field(
             found = cx.env[arg.id].term if arg.id in cx.env else whole
             leaf = at(found if is_one(found) else whole, path)  # type: ignore[arg-type]
             assert isinstance(leaf, Val)
-            made = Field(arg.id, ast.Load())
+            made = FieldTile(arg.id, ast.Load())
             made.term = leaf
         else:
             made = spread(at(whole, path))

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NoReturn, TypeAlias
 
-from diffkern.frontend.syntax.flow import Liveness
+from diffkern.frontend.syntax.flow import NameLiveness
 from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context, TileView
-from diffkern.frontend.terms.terms import Const, Field, Rec, Static, Term, TileStruct, Tup, Val, describe
+from diffkern.frontend.terms.terms import Const, FieldTile, Rec, Static, Term, TileStruct, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.ops.function import TileFunction
@@ -553,7 +553,7 @@ def _is_read_no_more(cx: Context, name: str, wholes: frozenset[str], node: ast.A
     )
 
 
-def _read_again(liveness: Liveness, loop: ast.AST) -> set[str]:
+def _read_again(liveness: NameLiveness, loop: ast.AST) -> set[str]:
     """Return the variables whose values the next round of a loop reads, or the test of it."""
     assert isinstance(loop, (ast.For, ast.While))
     live = liveness.head(loop)
@@ -585,5 +585,5 @@ def update(cx: Context, call: TileCall, parameter: str, new: Value) -> Static:
     assert parameter in call.row.changed
     node = call[parameter]
     assert isinstance(node, ast.Name)
-    change(cx, node.id, new, node, node.term.value if isinstance(node, Field) else None)
+    change(cx, node.id, new, node, node.term.value if isinstance(node, FieldTile) else None)
     return Static(None, "None")

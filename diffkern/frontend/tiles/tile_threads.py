@@ -122,7 +122,7 @@ def _from_thread(cx: Context, call: TileCall) -> Term:
 
 
 @dataclass(frozen=True, slots=True)
-class _Change:
+class _TileChange:
     """The arguments of a call: the tile that it changes, the element's index, the call with the other arguments."""
 
     call: TileCall
@@ -135,7 +135,7 @@ class _Change:
         return T.value_type(tile_type(self.tile).dtype)
 
 
-def _change(cx: Context, call: TileCall) -> _Change:
+def _change(cx: Context, call: TileCall) -> _TileChange:
     # The number of axes decides the names of the index parameters, so the tile is looked at first.
     name, node = call.name, call.node
     first = next((k.value for k in node.keywords if k.arg == "a"), None) or next(iter(node.args), None)
@@ -147,10 +147,10 @@ def _change(cx: Context, call: TileCall) -> _Change:
     call = bound(cx, call.row, name, node, axes)
     indices = [p.name for p in call.row.listed(axes)[1 : axes + 1]]
     index = [index_value(cx, cx.expr(call[k]), call[k], f"the index {k} of {name}") for k in indices]
-    return _Change(call, tile, index)
+    return _TileChange(call, tile, index)
 
 
-def _taking_part(cx: Context, change: _Change) -> list[Value]:
+def _taking_part(cx: Context, change: _TileChange) -> list[Value]:
     """Return the index, which is outside of the tile for a thread that has no value."""
     node = change.call["has_value"]
     has = coerce.convert(cx, cx.expr(node), T.BOOL, node, f"has_value of {change.call.name}")
@@ -159,7 +159,7 @@ def _taking_part(cx: Context, change: _Change) -> list[Value]:
     return [cx.b.select(has, first, cx.b.i32(-1)), *others]
 
 
-def _value(cx: Context, change: _Change) -> Value:
+def _value(cx: Context, change: _TileChange) -> Value:
     node = change.call["value"]
     return coerce.convert(cx, cx.expr(node), change.dtype, node, f"the value of {change.call.name}")
 

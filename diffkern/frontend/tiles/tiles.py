@@ -48,7 +48,7 @@ from diffkern.ir.ops.function import StructFields
 from diffkern.ir.ops.tile import broadcast_shape
 from diffkern.ir.ops.tile_functions import TILE_FUNCTIONS
 
-__all__ = ["Cut", "attribute", "call", "cut", "is_function", "read", "replaced", "subscript"]
+__all__ = ["TileCut", "attribute", "call", "cut", "is_function", "read", "replaced", "subscript"]
 
 
 # -- making tiles ------------------------------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ def _view(cx: Context, call: TileCall) -> Term:
         left = t.shape[len(items) :]
         if not left:
             call.refuse(cx, f"{call.name} of a single element", "write dk.tile_extract(t, i, …) or t[i, …]")
-        return Val(_shown(cx, v, Cut(tuple(starts), (1,) * t.ndim, full, left)))
+        return Val(_shown(cx, v, TileCut(tuple(starts), (1,) * t.ndim, full, left)))
     shape = shape_argument(cx, call["shape"], "the view")
     if len(shape) != t.ndim or len(items) != t.ndim:
         call.refuse(
@@ -186,10 +186,10 @@ def _view(cx: Context, call: TileCall) -> Term:
         )
     for item, extent, n in zip(items, t.shape, shape, strict=True):
         _check_constant(cx, item, extent, n, call.node)
-    return Val(_shown(cx, v, Cut(tuple(starts), (1,) * t.ndim, shape, shape)))
+    return Val(_shown(cx, v, TileCut(tuple(starts), (1,) * t.ndim, shape, shape)))
 
 
-def _shown(cx: Context, v: Value, part: Cut) -> Value:
+def _shown(cx: Context, v: Value, part: TileCut) -> Value:
     """Return a part of a tile as a view."""
 
     def remake(w: Value) -> Value:
@@ -260,7 +260,7 @@ def _extract(cx: Context, call: TileCall) -> Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Cut:
+class TileCut:
     """A part of a tile: per axis where it begins, its step and extent; ``shape`` leaves out axes that are indexed."""
 
     starts: tuple[Value, ...]
@@ -269,7 +269,7 @@ class Cut:
     shape: tuple[int, ...]
 
 
-def cut(cx: Context, v: Value, entries: Sequence[Term | ast.Slice], node: ast.AST) -> Cut:
+def cut(cx: Context, v: Value, entries: Sequence[Term | ast.Slice], node: ast.AST) -> TileCut:
     """Return the part that indices and slices name, as in Python; the bounds of slices are constants."""
     t = tile_type(v)
     if len(entries) > t.ndim:
@@ -293,7 +293,7 @@ def cut(cx: Context, v: Value, entries: Sequence[Term | ast.Slice], node: ast.AS
             starts.append(_index(cx, entry, extent, node))
             steps.append(1)
             full.append(1)
-    return Cut(tuple(starts), tuple(steps), tuple(full), tuple(shape))
+    return TileCut(tuple(starts), tuple(steps), tuple(full), tuple(shape))
 
 
 def _bound(cx: Context, node: ast.expr | None) -> int | None:
@@ -317,7 +317,7 @@ def _index(cx: Context, entry: Term, extent: int, node: ast.AST) -> Value:
     return cx.b.select(cx.b.one("lt", index, cx.b.i32(0)), cx.b.add(index, cx.b.i32(extent)), index)
 
 
-def read(cx: Context, v: Value, part: Cut) -> Val:
+def read(cx: Context, v: Value, part: TileCut) -> Val:
     """Return a part of a tile as a value: an element, or a view."""
     if not part.shape:
         return Val(cx.b.one("tile_extract", v, *part.starts))
@@ -363,7 +363,7 @@ def _slice_indexed(cx: Context, call: TileCall) -> Term:
     return subscript(cx, v, entries, call.node)
 
 
-def replaced(cx: Context, v: Value, part: Cut, term: Term, node: ast.AST) -> Value:
+def replaced(cx: Context, v: Value, part: TileCut, term: Term, node: ast.AST) -> Value:
     """Return the tile with a part replaced."""
     t = tile_type(v)
     if not part.shape:

@@ -1,7 +1,7 @@
 """Arguments of a kernel as JAX values: the parameters that are passed, their types and shapes, and the results.
 
 From the parameters of a kernel, or of a function that launches kernels, and JAX values (or tracers) this module makes
-one :class:`Argument` for each parameter, with its type, its shape and its value; or it raises an error that names
+one :class:`CallArgument` for each parameter, with its type, its shape and its value; or it raises an error that names
 kernel and parameter.
 """
 
@@ -25,13 +25,13 @@ from diffkern.runtime.arrays.type_keys import key_of_long, register_type, type_o
 from diffkern.runtime.launch.arguments import NO_DEFAULT, Parameter, wrong_count
 
 __all__ = [
-    "Argument", "Signature", "check_numbers", "jax_type", "outputs_of", "passed", "refuse_foreign", "returned",
+    "CallArgument", "CallSignature", "check_numbers", "jax_type", "outputs_of", "passed", "refuse_foreign", "returned",
     "shape_of", "signature_of", "static_form",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Signature:
+class CallSignature:
     """The division of a kernel's parameters into inputs, in-out arguments and outputs."""
 
     kernel: str
@@ -40,7 +40,7 @@ class Signature:
 
 
 @dataclass(frozen=True)
-class Argument:
+class CallArgument:
     """A parameter in a call.
 
     Attributes
@@ -79,7 +79,7 @@ class Argument:
         """True if the caller passes it."""
         return self.value is not None
 
-    def without_value(self, passed: bool | None = None) -> Argument:
+    def without_value(self, passed: bool | None = None) -> CallArgument:
         """Return its description without the value, with the given flag of whether it is passed; by
         default unchanged.
         """
@@ -105,7 +105,9 @@ class Argument:
         return key_of_long(key) if long else key
 
 
-def signature_of(what: str, callee: Callee, num_outputs: int, in_out_argnames: Sequence[str] | str | None) -> Signature:
+def signature_of(
+    what: str, callee: Callee, num_outputs: int, in_out_argnames: Sequence[str] | str | None
+) -> CallSignature:
     """Divide the parameters of a kernel, or of a function that launches kernels; the last ones are the outputs.
 
     Raises
@@ -118,21 +120,23 @@ def signature_of(what: str, callee: Callee, num_outputs: int, in_out_argnames: S
         element = p.annotation.element if isinstance(p.annotation, ArrayAnnotation) else p.annotation
         if isinstance(element, Struct):
             raise p.error("JAX has no arrays of structs", "pass the fields as arrays")
-    return Signature(callee.name, tuple(callee.parameters), spec)
+    return CallSignature(callee.name, tuple(callee.parameters), spec)
 
 
-def outputs_of(signature: Signature, dims: Shape, shapes: Mapping[int, Shape], output_dims: Any) -> list[Argument]:
+def outputs_of(
+    signature: CallSignature, dims: Shape, shapes: Mapping[int, Shape], output_dims: Any
+) -> list[CallArgument]:
     """Return the parameters that are only returned, of a launch over `dims`; `shapes` are those of what is passed."""
     spec = signature.spec
     made = []
     for k, shape in spec.output_shapes(dims, shapes, spec.checked_output_dims(output_dims)).items():
         element, p = spec.element(k), signature.parameters[k]
         t = Array(element, len(shape))
-        made.append(Argument(k, p.name, t, shape_of(t, shape), jax_type(scalar_of(element), p), is_result=True))
+        made.append(CallArgument(k, p.name, t, shape_of(t, shape), jax_type(scalar_of(element), p), is_result=True))
     return made
 
 
-def passed(signature: Signature, args: Sequence[Any]) -> list[Argument]:
+def passed(signature: CallSignature, args: Sequence[Any]) -> list[CallArgument]:
     """Return the parameters that the caller passes, with the values in their types.
 
     Raises
@@ -149,7 +153,7 @@ def passed(signature: Signature, args: Sequence[Any]) -> list[Argument]:
     out = []
     for p, value in zip(wanted, given, strict=True):
         x, t = _array(p, value) if p.is_array else _value(p, value)
-        out.append(Argument(p.index, p.name, t, tuple(x.shape), x.dtype, x, p.index in signature.spec.in_outs))
+        out.append(CallArgument(p.index, p.name, t, tuple(x.shape), x.dtype, x, p.index in signature.spec.in_outs))
     return out
 
 
@@ -222,7 +226,7 @@ def _as_pairs(element: Any, x: Any) -> Any:
     return jnp.stack((jnp.real(x), jnp.imag(x)), axis=-1) if is_complex(element) else x
 
 
-def returned(signature: Signature, results: Sequence[Any]) -> tuple[Any, ...]:
+def returned(signature: CallSignature, results: Sequence[Any]) -> tuple[Any, ...]:
     """Return the results of a launch in the caller's form: pairs as complex numbers."""
     pairs = signature.spec.complex_parameters()
     if not pairs:
@@ -233,7 +237,7 @@ def returned(signature: Signature, results: Sequence[Any]) -> tuple[Any, ...]:
     )
 
 
-def refuse_foreign(signature: Signature, args: Sequence[Any]) -> None:
+def refuse_foreign(signature: CallSignature, args: Sequence[Any]) -> None:
     """Raise an error that names the first argument that :func:`jax.jit` does not take, if there is one."""
     wanted = (signature.parameters[i] for i in signature.spec.inputs)
     for p, value in zip(wanted, args, strict=False):
@@ -262,7 +266,7 @@ def _refusal(p: Parameter, value: Any) -> LaunchError:
     return p.error(f"takes JAX arrays and numbers, not {described(value)}", remedy)
 
 
-def check_numbers(signature: Signature, args: Sequence[Any]) -> None:
+def check_numbers(signature: CallSignature, args: Sequence[Any]) -> None:
     """Raise a launch's error for a number of Python's that its parameter does not take; JAX would round it."""
     for index, value in zip(signature.spec.inputs, args):  # noqa: B905 - their number is checked elsewhere
         p = signature.parameters[index]

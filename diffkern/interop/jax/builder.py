@@ -1,7 +1,7 @@
 """A custom call under construction: its operands and results, its copies and clears, and its launches.
 
 From JAX values, types and launches of programs a :class:`CallBuilder` makes one
-:class:`~diffkern.interop.jax.call.Call`, which is entered for the CPU and, in a process with a GPU, one for that;
+:class:`~diffkern.interop.jax.call.XlaCall`, which is entered for the CPU and, in a process with a GPU, one for that;
 running it gives the results. Forwards and adjoints, of one launch or of several, are all built here. Buffers are
 numbered: operands first, so all of them are given before the first result.
 """
@@ -15,18 +15,18 @@ from typing import Any, TypeAlias
 import jax
 
 from diffkern.contracts import abi
-from diffkern.contracts.manifest import Parameter
+from diffkern.contracts.manifest import ProgramParameter
 from diffkern.interop.jax import cuda, programs
-from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch, buffer_of
+from diffkern.interop.jax.call import BoundBuffer, BufferCopy, Clear, ProgramLaunch, XlaBuffer, XlaCall, buffer_of
 from diffkern.interop.jax.dispatch import CustomCall
-from diffkern.interop.jax.programs import Program, Programs
+from diffkern.interop.jax.programs import KeyedProgram, Programs
 from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, parse_type
 
-__all__ = ["CallBuilder", "Constant", "Number", "Operand", "Place"]
+__all__ = ["BufferPart", "CallBuilder", "ConstantBytes", "Number", "Operand"]
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferPart:
     """An array: a buffer, and the place of the array in it; the whole buffer if no shape is given."""
 
     buffer: int
@@ -44,13 +44,13 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Constant:
+class ConstantBytes:
     """A value that does not depend on the arguments: its bytes."""
 
     packed: bytes
 
 
-Operand: TypeAlias = Place | Number | Constant
+Operand: TypeAlias = BufferPart | Number | ConstantBytes
 
 
 @dataclass(frozen=True)
@@ -59,46 +59,48 @@ class _Launched:
     dims: tuple[Any, ...]
     operands: Mapping[tuple[str, int], Operand]
 
-    def operand(self, p: Parameter) -> Operand:
+    def operand(self, p: ProgramParameter) -> Operand:
         return self.operands[p.role, p.of]
 
-    def on(self, gpu: cuda.Gpu | None) -> tuple[Program, ...]:
+    def on(self, gpu: cuda.ArchitectureGpus | None) -> tuple[KeyedProgram, ...]:
         """Return the programs for one platform."""
         if gpu is None:
             return tuple(p for p in (self.programs.plain, self.programs.atomic) if p is not None)
         assert self.programs.on_gpu is not None
         return (self.programs.on_gpu,)
 
-    def step(self, gpu: cuda.Gpu | None) -> Launch:
+    def step(self, gpu: cuda.ArchitectureGpus | None) -> ProgramLaunch:
         plain, *atomic = self.on(gpu)
         params = tuple(_bound(parse_type(p.type), self.operand(p)) for p in plain.manifest.params)
-        return Launch(plain.identity, atomic[0].identity if atomic else "", len(self.dims), params)
+        return ProgramLaunch(plain.identity, atomic[0].identity if atomic else "", len(self.dims), params)
 
     def examples(self, size: int, buffers: Sequence[int]) -> _Launched | None:
         """Return the launch for a batch, in which these buffers have an axis of examples; None if there is none."""
         # Constants are the same in every example.
-        wider = {slot: o for slot, o in self.operands.items() if not isinstance(o, Constant) and o.buffer in buffers}
+        wider = {
+            slot: o for slot, o in self.operands.items() if not isinstance(o, ConstantBytes) and o.buffer in buffers
+        }
         arguments = self.differing(buffers)
         # Parts of arrays that are contiguous in one example are not in several.
-        if arguments is None or any(isinstance(o, Place) and not o.is_whole for o in wider.values()):
+        if arguments is None or any(isinstance(o, BufferPart) and not o.is_whole for o in wider.values()):
             return None
         found = self.programs.batched(self.dims, size, arguments)
         if found is None:
             return None
         operands: dict[tuple[str, int], Operand] = {**self.operands}
         # With the axis of examples an array is the whole buffer, and a value has become an array of one per example.
-        operands.update((slot, Place(o.buffer)) for slot, o in wider.items())
+        operands.update((slot, BufferPart(o.buffer)) for slot, o in wider.items())
         return _Launched(*found, operands)
 
     def differing(self, buffers: Sequence[int]) -> tuple[int, ...] | None:
         """Return the arguments that have an axis of examples if these buffers have it; None if they cannot."""
-        held = {k for (_, k), o in self.operands.items() if not isinstance(o, Constant) and o.buffer in buffers}
+        held = {k for (_, k), o in self.operands.items() if not isinstance(o, ConstantBytes) and o.buffer in buffers}
         return self.programs.differing(held)
 
     def buffers_of(self, arguments: Collection[int]) -> set[int]:
         """Return the buffers of these arguments."""
         found = (o for (_, k), o in self.operands.items() if k in arguments)
-        return {o.buffer for o in found if not isinstance(o, Constant)}
+        return {o.buffer for o in found if not isinstance(o, ConstantBytes)}
 
 
 class CallBuilder:
@@ -107,11 +109,11 @@ class CallBuilder:
     def __init__(self, name: str) -> None:
         self._name = name
         self._values: list[Any] = []
-        self._operands: list[Buffer] = []
-        self._results: list[Buffer] = []
+        self._operands: list[XlaBuffer] = []
+        self._results: list[XlaBuffer] = []
         self._shapes: list[Any] = []
         self._aliases: list[tuple[int, int]] = []
-        self._steps: list[Copy | Clear | _Launched] = []
+        self._steps: list[BufferCopy | Clear | _Launched] = []
 
     def operand(self, value: Any, t: Array | Element) -> int:
         """Add an operand; return its number."""
@@ -128,7 +130,7 @@ class CallBuilder:
 
     def copy(self, source: int, goal: int) -> None:
         """Copy one buffer's contents to another."""
-        self._steps.append(Copy(source, goal))
+        self._steps.append(BufferCopy(source, goal))
 
     def take_over(self, source: int, goal: int) -> None:
         """Let a result begin with an operand's contents, in the operand's memory where XLA can spare it."""
@@ -140,7 +142,7 @@ class CallBuilder:
         """Set a result to zeros, unless a launch overwrites it: its first `axes` dims are the result's (0: never)."""
         self._steps.append(Clear(goal, axes, launch))
 
-    def launch(self, programs: Programs, dims: tuple[Any, ...], operand: Callable[[Parameter], Operand]) -> None:
+    def launch(self, programs: Programs, dims: tuple[Any, ...], operand: Callable[[ProgramParameter], Operand]) -> None:
         """Launch programs, with the operand of each of their parameters."""
         held: dict[tuple[str, int], Operand] = {(p.role, p.of): operand(p) for p in programs.plain.manifest.params}
         self._steps.append(_Launched(programs, dims, held))
@@ -218,7 +220,7 @@ class CallBuilder:
         count = len(self._operands)
         # Results differ as soon as any operand does, and a copy gives its source the axis of the result.
         wider = {k for k in range(count) if mask[k]} | set(range(count, count + len(self._results)))
-        wider |= {s.source for s in self._steps if isinstance(s, Copy)}
+        wider |= {s.source for s in self._steps if isinstance(s, BufferCopy)}
         before = 0
         # To a fixed point: a launch gives the axis to further buffers, which other launches share.
         while len(wider) > before:
@@ -231,28 +233,28 @@ class CallBuilder:
                     wider |= step.buffers_of(arguments)
         return wider
 
-    def _entered(self, gpu: cuda.Gpu | None) -> str:
+    def _entered(self, gpu: cuda.ArchitectureGpus | None) -> str:
         """Enter the call for one platform; return its key."""
         used = {p.identity: p for s in self._steps if isinstance(s, _Launched) for p in s.on(gpu)}
         steps = tuple(s.step(gpu) if isinstance(s, _Launched) else s for s in self._steps)
-        return programs.keep(Call(self._name, tuple(self._operands), tuple(self._results), steps), used, gpu)
+        return programs.keep(XlaCall(self._name, tuple(self._operands), tuple(self._results), steps), used, gpu)
 
 
 def _longer(x: Any, size: int) -> jax.ShapeDtypeStruct:
     return jax.ShapeDtypeStruct((size, *x.shape), x.dtype)
 
 
-def _bound(t: Array | Element, operand: Operand) -> Bound:
+def _bound(t: Array | Element, operand: Operand) -> BoundBuffer:
     """Return a parameter of a program as the part of a buffer that it occupies."""
-    if isinstance(operand, Constant):
-        return Bound("constant", 0, len(operand.packed), constant=operand.packed.hex())
+    if isinstance(operand, ConstantBytes):
+        return BoundBuffer("constant", 0, len(operand.packed), constant=operand.packed.hex())
     if not isinstance(t, Array):
         passed = abi.passed_type(t)
         assert isinstance(operand, Number)
         assert isinstance(passed, (Scalar, Vec, Mat))
-        return Bound("value", operand.buffer, passed.itemsize)
+        return BoundBuffer("value", operand.buffer, passed.itemsize)
     if isinstance(operand, Number):  # a program for a GPU takes values by reference
-        return Bound("view", operand.buffer, 1, t.dtype.itemsize, 0, (1, t.dtype.itemsize))
+        return BoundBuffer("view", operand.buffer, 1, t.dtype.itemsize, 0, (1, t.dtype.itemsize))
     if operand.is_whole:
-        return Bound("array", operand.buffer, t.ndim, t.dtype.itemsize)
-    return Bound("view", operand.buffer, t.ndim, t.dtype.itemsize, operand.start, operand.shape + operand.strides)
+        return BoundBuffer("array", operand.buffer, t.ndim, t.dtype.itemsize)
+    return BoundBuffer("view", operand.buffer, t.ndim, t.dtype.itemsize, operand.start, operand.shape + operand.strides)

@@ -1,7 +1,7 @@
 """The content of one custom call: its operands and results, and the launches, copies and clears in between.
 
-A frozen :class:`Call` holds programs and the binding of their parameters to buffers. Its content alone makes its key,
-which is the same in every process and on every machine, so that an exported JAX program finds it again. Shapes and
+A frozen :class:`XlaCall` holds programs and the binding of their parameters to buffers. Its content alone makes its
+key, which is the same in every process and on every machine, so that an exported JAX program finds it again. Shapes and
 launch dims are not part of it, except for views of buffers, which calls of several launches may have.
 """
 
@@ -16,14 +16,14 @@ from diffkern.cache.key import key
 from diffkern.contracts import abi
 from diffkern.ir.types import Array, Element, Mat, Vec, scalar_of
 
-__all__ = ["Bound", "Buffer", "Call", "Clear", "Copy", "Launch", "buffer_of"]
+__all__ = ["BoundBuffer", "BufferCopy", "Clear", "ProgramLaunch", "XlaBuffer", "XlaCall", "buffer_of"]
 
 # Part of the key: a process reads no call of another format.
 FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Buffer:
+class XlaBuffer:
     """An operand or a result: the name of its scalar type, its axes (those of composite elements included)."""
 
     dtype: str
@@ -32,7 +32,7 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Bound:
+class BoundBuffer:
     """A parameter of a program and the buffer that it is bound to.
 
     Attributes
@@ -63,7 +63,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Copy:
+class BufferCopy:
     """A copy of one buffer's contents to a result; nothing happens if XLA gave them the same memory."""
 
     source: int
@@ -80,7 +80,7 @@ class Clear:
 
 
 @dataclass(frozen=True)
-class Launch:
+class ProgramLaunch:
     """A launch of a program.
 
     Attributes
@@ -98,22 +98,22 @@ class Launch:
     plain: str
     atomic: str
     dims: int
-    params: tuple[Bound, ...]
+    params: tuple[BoundBuffer, ...]
 
 
 @dataclass(frozen=True)
-class Call:
+class XlaCall:
     """A custom call."""
 
     name: str
-    operands: tuple[Buffer, ...]
-    results: tuple[Buffer, ...]
-    steps: tuple[Copy | Clear | Launch, ...]
+    operands: tuple[XlaBuffer, ...]
+    results: tuple[XlaBuffer, ...]
+    steps: tuple[BufferCopy | Clear | ProgramLaunch, ...]
 
     @property
-    def launches(self) -> tuple[Launch, ...]:
+    def launches(self) -> tuple[ProgramLaunch, ...]:
         """The launches in order."""
-        return tuple(step for step in self.steps if isinstance(step, Launch))
+        return tuple(step for step in self.steps if isinstance(step, ProgramLaunch))
 
     @property
     def key(self) -> str:
@@ -128,7 +128,7 @@ class Call:
         return {"format": FORMAT, "name": self.name, **buffers, "steps": steps}
 
     @staticmethod
-    def from_json(content: Mapping[str, Any]) -> Call:
+    def from_json(content: Mapping[str, Any]) -> XlaCall:
         """Return the call that JSON values describe.
 
         Raises
@@ -139,31 +139,31 @@ class Call:
         # An exported program may be older than this version.
         if content["format"] != FORMAT:
             raise ValueError(f"the call has format {content['format']}, not {FORMAT}")
-        return Call(
+        return XlaCall(
             content["name"],
-            tuple(Buffer(**b) for b in content["operands"]),
-            tuple(Buffer(**b) for b in content["results"]),
+            tuple(XlaBuffer(**b) for b in content["operands"]),
+            tuple(XlaBuffer(**b) for b in content["results"]),
             tuple(_step(dict(step)) for step in content["steps"]),
         )
 
 
-def _step(content: dict[str, Any]) -> Copy | Clear | Launch:
+def _step(content: dict[str, Any]) -> BufferCopy | Clear | ProgramLaunch:
     kind = content.pop("do")
     if kind == "Launch":
         # JSON has lists for tuples, and a frozen call must stay hashable.
-        params = [Bound(**{**p, "extents": tuple(p["extents"])}) for p in content.pop("params")]
-        return Launch(**content, params=tuple(params))
+        params = [BoundBuffer(**{**p, "extents": tuple(p["extents"])}) for p in content.pop("params")]
+        return ProgramLaunch(**content, params=tuple(params))
     if kind == "Copy":
-        return Copy(**content)
+        return BufferCopy(**content)
     if kind == "Clear":
         return Clear(**content)
     raise ValueError(f"a call has no step {kind!r}")
 
 
-def buffer_of(t: Array | Element) -> Buffer:
+def buffer_of(t: Array | Element) -> XlaBuffer:
     """Return the buffer of a parameter: an array, or a value as it is passed."""
     # A value may be passed in a wider type than it has in the program.
     scalar = scalar_of(t if isinstance(t, Array) else abi.passed_type(t))
     element = t.dtype if isinstance(t, Array) else t
     rank = len(element.shape) if isinstance(element, (Vec, Mat)) else 0
-    return Buffer(scalar.name, rank + (t.ndim if isinstance(t, Array) else 0), scalar.itemsize)
+    return XlaBuffer(scalar.name, rank + (t.ndim if isinstance(t, Array) else 0), scalar.itemsize)

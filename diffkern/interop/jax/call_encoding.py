@@ -1,6 +1,6 @@
 """A call's description in the words that native code reads.
 
-A :class:`~diffkern.interop.jax.call.Call` and its programs in memory give a block of words, with everything that it
+A :class:`~diffkern.interop.jax.call.XlaCall` and its programs in memory give a block of words, with everything that it
 points to, which has to live as long as the process.
 """
 
@@ -16,7 +16,7 @@ from diffkern.contracts import abi
 from diffkern.contracts.argument_block import Layout
 from diffkern.contracts.manifest import Manifest
 from diffkern.interop.jax import ffi_api, layout
-from diffkern.interop.jax.call import Bound, Call, Clear, Copy, Launch
+from diffkern.interop.jax.call import BoundBuffer, BufferCopy, Clear, ProgramLaunch, XlaCall
 from diffkern.interop.jax.messages import messages
 from diffkern.ir.types import parse_array_type, scalar_of
 from diffkern.runtime.launch.derivative import DerivativePlan
@@ -56,19 +56,19 @@ Code: TypeAlias = Executable | DeviceCode
 class Description:
     """The words of a call, which lie at ``address``."""
 
-    def __init__(self, call: Call, programs: Mapping[str, Code], pool: int) -> None:
+    def __init__(self, call: XlaCall, programs: Mapping[str, Code], pool: int) -> None:
         # The words hold addresses, which keep nothing alive: their owners are kept here.
         self._kept: list[Any] = [programs]
         steps = words("q")
         launches = 0
         for step in call.steps:
-            if isinstance(step, Launch):
+            if isinstance(step, ProgramLaunch):
                 steps.extend(self._launch(step, programs, launches))
                 launches += 1
             elif isinstance(step, Clear):
                 steps.extend((layout.CLEAR, 40, step.buffer, step.axes, step.launch))
             else:
-                assert isinstance(step, Copy)
+                assert isinstance(step, BufferCopy)
                 steps.extend((layout.COPY, 32, step.source, step.target))
         buffers = words("q")
         for b in (*call.operands, *call.results):
@@ -86,7 +86,7 @@ class Description:
         self._kept.append(held)
         return ctypes.addressof(held)
 
-    def _launch(self, launch: Launch, programs: Mapping[str, Code], index: int) -> words[int]:
+    def _launch(self, launch: ProgramLaunch, programs: Mapping[str, Code], index: int) -> words[int]:
         plain = programs[launch.plain]
         manifest = plain.manifest
         # Blocks whose threads work together are cut like a forward: threads that race there add atomically.
@@ -117,7 +117,7 @@ class Description:
         out[1] = 8 * len(out)
         return out
 
-    def _param(self, bound: Bound) -> tuple[int, ...]:
+    def _param(self, bound: BoundBuffer) -> tuple[int, ...]:
         extents = 0
         if bound.extents or bound.constant:
             held = words("q", bound.extents or bytes.fromhex(bound.constant))
@@ -125,7 +125,7 @@ class Description:
             extents = held.buffer_info()[0]
         return _KINDS[bound.kind], bound.buffer, bound.count, bound.item, extents, bound.start
 
-    def _checks(self, launch: Launch, manifest: Manifest, fields: Any) -> tuple[list[int], int, int]:
+    def _checks(self, launch: ProgramLaunch, manifest: Manifest, fields: Any) -> tuple[list[int], int, int]:
         """Return the stamps, the address of the messages, and the number of sites of a debug program."""
         checks = manifest.checks
         if checks is None:
@@ -145,7 +145,7 @@ class Description:
         return stamps, table.buffer_info()[0], max(1, len(checks.sites))
 
 
-def _cotangents(launch: Launch, manifest: Manifest, fields: Sequence[Any]) -> list[tuple[int, ...]]:
+def _cotangents(launch: ProgramLaunch, manifest: Manifest, fields: Sequence[Any]) -> list[tuple[int, ...]]:
     """Return the cotangents: buffer, place in the argument block, bytes of a scalar, and whether threads race there."""
     found: list[tuple[int, ...]] = []
     for param, bound, field in zip(manifest.params, launch.params, fields, strict=True):

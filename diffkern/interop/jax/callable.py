@@ -19,9 +19,9 @@ from diffkern.contracts import abi
 from diffkern.errors import AutodiffError, LaunchError, MisuseError
 from diffkern.frontend.syntax.signature import signature as read_signature
 from diffkern.interop.jax import cuda
-from diffkern.interop.jax.arguments import Argument, jax_type, outputs_of, passed, returned, shape_of, signature_of
-from diffkern.interop.jax.builder import Constant, Operand, Place
-from diffkern.interop.jax.derivative import Run, Whole
+from diffkern.interop.jax.arguments import CallArgument, jax_type, outputs_of, passed, returned, shape_of, signature_of
+from diffkern.interop.jax.builder import BufferPart, ConstantBytes, Operand
+from diffkern.interop.jax.derivative import ResultsOfLaunch, Whole
 from diffkern.interop.jax.dispatch import is_static
 from diffkern.interop.jax.forward import as_jax, forward
 from diffkern.interop.jax.function import JaxFunction
@@ -167,7 +167,7 @@ class _StepByStep:
         return tuple(state[a.index] for a in recording.results)
 
     def _launch(self, step: Launched, state: dict[int, Any]) -> None:
-        self._check_whole([o for o in step.operands if isinstance(o, Place)], step.kernel.name)
+        self._check_whole([o for o in step.operands if isinstance(o, BufferPart)], step.kernel.name)
         # A launch that writes nothing has no effect in JAX.
         if not step.writes:
             return
@@ -178,14 +178,14 @@ class _StepByStep:
         ]
         enabled = step.kernel.enable_backward
         run = LaunchFunction(step.kernel, step.generation, arguments, step.dims, self._vmap_method, enabled)
-        for k, new in zip(sorted(step.writes), apply(Run(run), [a.value for a in arguments]), strict=True):
+        for k, new in zip(sorted(step.writes), apply(ResultsOfLaunch(run), [a.value for a in arguments]), strict=True):
             goal = step.operands[k]
-            assert isinstance(goal, Place)
+            assert isinstance(goal, BufferPart)
             state[goal.buffer] = new
 
     def _check_disjoint(self, step: Launched) -> None:
         """Refuse an array that a launch writes and that is also another parameter: here they are two values."""
-        places = {k: o.buffer for k, o in enumerate(step.operands) if isinstance(o, Place)}
+        places = {k: o.buffer for k, o in enumerate(step.operands) if isinstance(o, BufferPart)}
         for k in step.writes:
             same = [other for other, buffer in places.items() if other != k and buffer == places[k]]
             if same:
@@ -196,7 +196,7 @@ class _StepByStep:
                     remedy="pass a copy of it as one of them (dk.clone), or write a kernel that takes it once",
                 )
 
-    def _check_whole(self, places: Sequence[Place], label: str) -> None:
+    def _check_whole(self, places: Sequence[BufferPart], label: str) -> None:
         if not all(p.is_whole for p in places):
             raise AutodiffError(
                 f"{self._recording.name!r} passes a part of an array to {label!r}; its gradient is made for whole "
@@ -205,15 +205,15 @@ class _StepByStep:
             )
 
 
-def _argument(k: int, name: str, key: str, operand: Operand, state: dict[int, Any], is_written: bool) -> Argument:
+def _argument(k: int, name: str, key: str, operand: Operand, state: dict[int, Any], is_written: bool) -> CallArgument:
     t = type_of_key(key)
     assert isinstance(t, (Array, Scalar, Vec, Mat))
     x: Any
-    if isinstance(operand, Constant):
+    if isinstance(operand, ConstantBytes):
         assert not isinstance(t, Array)
         scalar, shape = scalar_of(abi.passed_type(t)), shape_of(t)
         count = int(np.prod(shape))
         x = jnp.asarray(np.frombuffer(operand.packed, np.dtype(jax_type(scalar)), count).reshape(shape))
     else:
         x = state[operand.buffer]
-    return Argument(k, name, t, tuple(x.shape), x.dtype, x, is_written)
+    return CallArgument(k, name, t, tuple(x.shape), x.dtype, x, is_written)

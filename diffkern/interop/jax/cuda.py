@@ -1,8 +1,8 @@
 """CUDA: the driver's functions that the handler calls, and programs loaded by it.
 
-In a process in which JAX has a GPU, :func:`present` returns a :class:`Gpu`, by which calls get programs for its
-architecture; it returns None in all other processes. Programs are loaded as CUDA's libraries, whose kernels are good
-for every device of the process.
+In a process in which JAX has a GPU, :func:`present` returns a :class:`ArchitectureGpus`, by which calls get programs
+for its architecture; it returns None in all other processes. Programs are loaded as CUDA's libraries, whose kernels are
+good for every device of the process.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from array import array as words
 from typing import Any, Protocol
 
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.contracts import abi
 from diffkern.errors import CudaError
 from diffkern.interop.jax.call_encoding import DeviceCode
@@ -21,12 +21,12 @@ from diffkern.interop.jax.layout import DRIVER, HANDLER, REGISTRY
 from diffkern.interop.jax.registry import Registry, capsule, load_handler
 from diffkern.runtime.cuda.images import REFUSED, images, nearest
 
-__all__ = ["CudaRegistry", "Driver", "Gpu", "NativeDriver", "present"]
+__all__ = ["ArchitectureGpus", "CudaRegistry", "DriverFunctions", "NativeDriver", "present"]
 
 _FEW_BLOCKS = 2048  # of programs whose blocks add to sums: as many as the largest GPU keeps busy
 
 
-class Driver(Protocol):
+class DriverFunctions(Protocol):
     """The functions of CUDA's driver that are needed."""
 
     def addresses(self) -> tuple[int, int, int, int]:
@@ -84,7 +84,7 @@ class CudaRegistry(Registry):
 
     platform = "CUDA"
 
-    def __init__(self, driver: Driver) -> None:
+    def __init__(self, driver: DriverFunctions) -> None:
         super().__init__()
         self.functions = words("q", driver.addresses())
 
@@ -103,7 +103,7 @@ def _handler() -> str:
     return cuda_handler_ir()
 
 
-class Gpu:
+class ArchitectureGpus:
     """GPUs of one architecture in this process.
 
     Parameters
@@ -119,13 +119,13 @@ class Gpu:
         The architecture to compile for, such as ``sm_90``.
     """
 
-    def __init__(self, driver: Driver, arch: int) -> None:
+    def __init__(self, driver: DriverFunctions, arch: int) -> None:
         self.arch, self.target = arch, nearest(arch)
         self.registry = CudaRegistry(driver)
         self._driver = driver
         self._loaded: dict[str, DeviceCode] = {}
 
-    def code(self, entry: Entry) -> DeviceCode:
+    def code(self, entry: StoredArtifact) -> DeviceCode:
         """Return a program in the driver."""
         symbol = entry.symbols[0]
         if symbol not in self._loaded:
@@ -138,7 +138,7 @@ class Gpu:
             self._loaded[symbol] = DeviceCode(kernel, blocks, shared, threads, manifest)
         return self._loaded[symbol]
 
-    def _load(self, entry: Entry, symbol: str) -> int:
+    def _load(self, entry: StoredArtifact, symbol: str) -> int:
         # The best image first; a driver that is too old for it refuses it, and PTX comes last.
         *better, last = images(entry, self.arch, self._driver.version())
         for image in better:
@@ -151,7 +151,7 @@ class Gpu:
 
 
 @functools.cache
-def present() -> Gpu | None:
+def present() -> ArchitectureGpus | None:
     """Return the GPUs on which JAX computes, or None if it computes on another platform."""
     import jax
 
@@ -160,4 +160,4 @@ def present() -> Gpu | None:
     device = jax.devices()[0]
     # Of AMD's GPUs the capability is a name.
     capability = str(getattr(device, "compute_capability", "")).replace(".", "")
-    return Gpu(NativeDriver(), int(capability)) if capability.isdigit() else None
+    return ArchitectureGpus(NativeDriver(), int(capability)) if capability.isdigit() else None

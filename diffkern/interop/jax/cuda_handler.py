@@ -17,7 +17,7 @@ from llvmlite import ir
 from diffkern.contracts import abi
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.frame import DESCRIPTION, ERROR, NUMBERS
-from diffkern.interop.jax.handler import CpuModule
+from diffkern.interop.jax.handler import HandlerModule
 from diffkern.runtime.native.builder import I32, I64, PTR, Code, Word
 
 __all__ = ["cuda_handler_ir"]
@@ -31,7 +31,7 @@ def cuda_handler_ir() -> str:
     return _CudaModule().text()
 
 
-class _CudaModule(CpuModule):
+class _CudaModule(HandlerModule):
     traits = ffi_api.COMMAND_BUFFER_COMPATIBLE
 
     def __init__(self) -> None:

@@ -27,12 +27,12 @@ from typing import Any
 
 import jax
 
-from diffkern.interop.jax.arguments import Argument
+from diffkern.interop.jax.arguments import CallArgument
 from diffkern.interop.jax.launch import LaunchFunction
 from diffkern.interop.jax.primitive import Act, LinearizedPair, apply
 from diffkern.process.forks import cached_property
 
-__all__ = ["Run", "Whole"]
+__all__ = ["ResultsOfLaunch", "Whole"]
 
 Values = Mapping[int, Any]
 """Arrays by the parameter that they belong to."""
@@ -41,13 +41,13 @@ Values = Mapping[int, Any]
 
 
 @dataclass(frozen=True, eq=False)
-class Run(Act):
+class ResultsOfLaunch(Act):
     """A launch: the results, for the inputs."""
 
     launch: LaunchFunction
 
     @property
-    def made(self) -> list[Argument]:
+    def made(self) -> list[CallArgument]:
         return self.launch.results
 
     def evaluate(self, *operands: Any) -> Sequence[Any]:
@@ -88,7 +88,7 @@ class Along(_Derivative):
     along: tuple[int, ...]
 
     @property
-    def made(self) -> list[Argument]:
+    def made(self) -> list[CallArgument]:
         return [self.launch.arguments[k] for k in self.launch.smooth]
 
     def evaluate(self, *operands: Any) -> Sequence[Any]:
@@ -105,7 +105,7 @@ class Along(_Derivative):
             return apply(self, operands), [changes.get(k) for k in self.launch.smooth]
         found = self.launch.along(frozenset(self.along))
         # The kernel with tangents, differentiated along (dx, dt), gives the second derivative in one launch.
-        out, changed = Run(found.launch).jvp(found.operands(x, t), found.inputs(dx, dt))
+        out, changed = ResultsOfLaunch(found.launch).jvp(found.operands(x, t), found.inputs(dx, dt))
         return found.changes(out), found.changes(changed)
 
     def transpose(self, operands: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
@@ -125,13 +125,15 @@ class Joint(Act):
     along: tuple[int, ...]
 
     @property
-    def made(self) -> list[Argument]:
-        return [*Run(self.launch).made, *Along(self.launch, self.along).made]
+    def made(self) -> list[CallArgument]:
+        return [*ResultsOfLaunch(self.launch).made, *Along(self.launch, self.along).made]
 
     @cached_property
     def parts(self) -> LinearizedPair:
         launch = self.launch
-        return LinearizedPair(Run(launch), Along(launch, self.along), len(launch.inputs), len(launch.results))
+        return LinearizedPair(
+            ResultsOfLaunch(launch), Along(launch, self.along), len(launch.inputs), len(launch.results)
+        )
 
     def _parted(self, operands: Sequence[Any]) -> tuple[dict[int, Any], dict[int, Any]]:
         count = len(self.launch.inputs)
@@ -151,7 +153,7 @@ class Joint(Act):
             changes = _changes(self.launch, [*x.values()], made[:count], dt)
             return made, [*[None] * count, *(changes.get(k) for k in self.launch.smooth)]
         found = self.launch.along(frozenset(self.along))
-        out, changed = Run(found.launch).jvp(found.operands(x, t), found.inputs(dx, dt))
+        out, changed = ResultsOfLaunch(found.launch).jvp(found.operands(x, t), found.inputs(dx, dt))
         return [*found.own(out), *found.changes(out)], [*found.own(changed), *found.changes(changed)]
 
     def transpose(self, operands: Sequence[Any], cotangents: Sequence[Any]) -> Sequence[Any]:
@@ -169,7 +171,7 @@ class Pulled(_Derivative):
     given: tuple[int, ...]
 
     @property
-    def made(self) -> list[Argument]:
+    def made(self) -> list[CallArgument]:
         return [self.launch.arguments[k] for k in self.wanted]
 
     def evaluate(self, *operands: Any) -> Sequence[Any]:
@@ -209,7 +211,7 @@ class Bent(_Derivative):
     changed: tuple[int, ...]
 
     @property
-    def made(self) -> list[Argument]:
+    def made(self) -> list[CallArgument]:
         return [self.launch.arguments[k] for k in self.wanted]
 
     def evaluate(self, *operands: Any) -> Sequence[Any]:
@@ -246,12 +248,12 @@ class Bent(_Derivative):
 class Whole(Act):
     """The results of a function of several launches; ``steps`` computes them as a chain of acts."""
 
-    results: Sequence[Argument]
+    results: Sequence[CallArgument]
     together: Callable[..., Sequence[Any]]
     steps: Callable[..., Sequence[Any]]
 
     @property
-    def made(self) -> list[Argument]:
+    def made(self) -> list[CallArgument]:
         return list(self.results)
 
     def evaluate(self, *operands: Any) -> Sequence[Any]:
@@ -296,7 +298,7 @@ def _differentiated(
     return out, changes
 
 
-def _present(arguments: Sequence[Argument], given: Sequence[Any]) -> dict[int, Any]:
+def _present(arguments: Sequence[CallArgument], given: Sequence[Any]) -> dict[int, Any]:
     return {a.index: t for a, t in zip(arguments, given, strict=True) if t is not None}
 
 

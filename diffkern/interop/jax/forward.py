@@ -16,10 +16,10 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.interop.jax import programs
-from diffkern.interop.jax.arguments import Argument
-from diffkern.interop.jax.builder import CallBuilder, Constant, Operand, Place
+from diffkern.interop.jax.arguments import CallArgument
+from diffkern.interop.jax.builder import BufferPart, CallBuilder, ConstantBytes, Operand
 from diffkern.interop.jax.programs import Programs
-from diffkern.interop.jax.recording import Copied, Filled, Launched, Recording
+from diffkern.interop.jax.recording import Filled, Launched, RecordedCopy, Recording
 from diffkern.ir.types import BFLOAT16, scalar_of
 
 __all__ = ["as_jax", "forward"]
@@ -27,10 +27,10 @@ __all__ = ["as_jax", "forward"]
 
 def forward(recording: Recording, values: Sequence[Any], vmap_method: str) -> tuple[Any, ...]:
     """Return the results of a recording, for the values of its arguments."""
-    return _Forward(recording, values).run(vmap_method)
+    return _ForwardCall(recording, values).run(vmap_method)
 
 
-class _Forward:
+class _ForwardCall:
     def __init__(self, recording: Recording, values: Sequence[Any]) -> None:
         self.recording = recording
         self.call = CallBuilder(recording.name)
@@ -62,7 +62,7 @@ class _Forward:
         goal = self.recording.buffers[step.goal.buffer]
         return self.call.operand(as_jax(goal, np.broadcast_to(step.values, goal.shape)), goal.type)
 
-    def result(self, a: Argument, source: int | None, is_shared: bool) -> None:
+    def result(self, a: CallArgument, source: int | None, is_shared: bool) -> None:
         """Make room for a buffer that is written, and let it begin with a source or zeros."""
         goal = self.place[a.index] = self.call.result(a.type, a.shape, a.dtype)
         if source is None:
@@ -78,7 +78,9 @@ class _Forward:
         launch.
         """
         for step in self.recording.steps:
-            touched = [(k, p) for k, p in enumerate(_operands(step)) if isinstance(p, Place) and p.buffer == buffer]
+            touched = [
+                (k, p) for k, p in enumerate(_operands(step)) if isinstance(p, BufferPart) and p.buffer == buffer
+            ]
             if touched:
                 (k, place), *more = touched
                 # A launch that has the buffer twice may read it before it is written.
@@ -94,12 +96,12 @@ class _Forward:
             if isinstance(step, Launched):
                 self.launch(step, next(pairs))
                 continue
-            if not all(p.is_whole for p in _operands(step) if isinstance(p, Place)):
+            if not all(p.is_whole for p in _operands(step) if isinstance(p, BufferPart)):
                 name = self.recording.name
                 raise LaunchError(
                     f"{name!r} copies or fills a part of an array", remedy="do that in a kernel, or in JAX"
                 )
-            source = self.place[step.source.buffer] if isinstance(step, Copied) else self.filled[k]
+            source = self.place[step.source.buffer] if isinstance(step, RecordedCopy) else self.filled[k]
             goal = self.place[step.goal.buffer]
             if source is None:
                 self.call.clear(goal)
@@ -109,22 +111,24 @@ class _Forward:
         return self.call.run(vmap_method)[: len(self.recording.results)]
 
     def launch(self, step: Launched, made: Programs) -> None:
-        operands = [o if isinstance(o, Constant) else replace(o, buffer=self.place[o.buffer]) for o in step.operands]
+        operands = [
+            o if isinstance(o, ConstantBytes) else replace(o, buffer=self.place[o.buffer]) for o in step.operands
+        ]
         self.call.launch(made, step.dims, lambda entry: operands[entry.of])
 
 
-def _operands(step: Launched | Copied | Filled) -> Sequence[Operand]:
+def _operands(step: Launched | RecordedCopy | Filled) -> Sequence[Operand]:
     if isinstance(step, Launched):
         return step.operands
-    return (step.goal, step.source) if isinstance(step, Copied) else (step.goal,)
+    return (step.goal, step.source) if isinstance(step, RecordedCopy) else (step.goal,)
 
 
-def _written(step: Launched | Copied | Filled) -> list[Place]:
+def _written(step: Launched | RecordedCopy | Filled) -> list[BufferPart]:
     chosen = step.writes if isinstance(step, Launched) else (0,)
-    return [p for k in chosen if isinstance(p := _operands(step)[k], Place)]
+    return [p for k in chosen if isinstance(p := _operands(step)[k], BufferPart)]
 
 
-def as_jax(a: Argument, values: Any) -> Any:
+def as_jax(a: CallArgument, values: Any) -> Any:
     """Return diffkern's stored values of an array as a JAX array."""
     x = jnp.asarray(values)
     # Stored as uint16, which NumPy has instead of bfloat16.

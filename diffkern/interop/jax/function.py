@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from diffkern.interop.jax.arguments import Signature, check_numbers, refuse_foreign, static_form
+from diffkern.interop.jax.arguments import CallSignature, check_numbers, refuse_foreign, static_form
 from diffkern.interop.jax.dispatch import checked_method
 
 __all__ = ["JaxFunction"]
@@ -28,7 +28,7 @@ class JaxFunction(ABC):
     def __init__(
         self,
         function: Callable[..., Any],
-        signature: Signature,
+        signature: CallSignature,
         launch_dims: Any,
         output_dims: Any,
         vmap_method: str,

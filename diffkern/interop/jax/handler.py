@@ -31,17 +31,17 @@ from diffkern.interop.jax.frame import (
 from diffkern.runtime.launch.partition import MAX_CHUNKS, Grain, chunk_of, distance_of, partition
 from diffkern.runtime.native.builder import I32, I64, VOID, Code, Word
 
-__all__ = ["CpuModule", "handler_ir"]
+__all__ = ["HandlerModule", "handler_ir"]
 
 _RECORD = abi.RECORD_STAMPS * 8
 
 
 def handler_ir() -> str:
     """Return the module's text."""
-    return CpuModule().text()
+    return HandlerModule().text()
 
 
-class CpuModule(CopiesModule):
+class HandlerModule(CopiesModule):
     """The module while it is made."""
 
     def text(self) -> str:

@@ -12,7 +12,7 @@ from diffkern.contracts.manifest import Manifest
 from diffkern.errors import LaunchError, MisuseError
 from diffkern.interop.jax import programs
 from diffkern.interop.jax.arguments import outputs_of, passed, returned, signature_of
-from diffkern.interop.jax.derivative import Run
+from diffkern.interop.jax.derivative import ResultsOfLaunch
 from diffkern.interop.jax.dispatch import is_static
 from diffkern.interop.jax.function import JaxFunction
 from diffkern.interop.jax.launch import LaunchFunction
@@ -82,7 +82,7 @@ class JaxKernel(JaxFunction):
         run, values = self.launch(args, launch_dims, output_dims, vmap_method)
         # While JAX traces, so that the error has the user's line; native code could only fail the whole program.
         self._check(run)
-        return returned(self.signature, apply(Run(run), values))
+        return returned(self.signature, apply(ResultsOfLaunch(run), values))
 
     def launch(
         self, args: Sequence[Any], launch_dims: Any, output_dims: Any, vmap_method: str

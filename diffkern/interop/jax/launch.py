@@ -14,12 +14,12 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from diffkern.contracts.manifest import Manifest, Parameter
+from diffkern.contracts.manifest import Manifest, ProgramParameter
 from diffkern.contracts.race_search import needed
 from diffkern.errors import AutodiffError
 from diffkern.interop.jax import cuda, programs
-from diffkern.interop.jax.arguments import Argument, jax_type, shape_of
-from diffkern.interop.jax.builder import CallBuilder, Number, Operand, Place
+from diffkern.interop.jax.arguments import CallArgument, jax_type, shape_of
+from diffkern.interop.jax.builder import BufferPart, CallBuilder, Number, Operand
 from diffkern.interop.jax.dispatch import is_static
 from diffkern.interop.jax.forward import forward
 from diffkern.interop.jax.logged import LoggedLaunch
@@ -65,7 +65,7 @@ class LaunchFunction:
         self,
         kernel: Kernel,
         generation: KernelVersion,
-        arguments: Sequence[Argument],
+        arguments: Sequence[CallArgument],
         dims: tuple[Any, ...],
         vmap_method: str,
         enable_backward: bool,
@@ -74,7 +74,7 @@ class LaunchFunction:
         self.kernel, self.dims, self.vmap_method, self.enable_backward = kernel, dims, vmap_method, enable_backward
         self.generation, self.keys, self.sequential = generation, tuple(a.key for a in arguments), sequential
         self.run_as = kernel.sequential(generation) if sequential else generation
-        operands = tuple(Place(a.index) if a.is_array else Number(a.index) for a in arguments)
+        operands = tuple(BufferPart(a.index) if a.is_array else Number(a.index) for a in arguments)
         writes = tuple(a.index for a in arguments if a.is_result)
         launch = Launched(kernel, self.run_as, self.keys, dims, operands, writes)
         # A plan outlives the trace that it was made in, so it holds no values.
@@ -213,7 +213,7 @@ class LaunchFunction:
             kept |= {("log", len(self.arguments) + k): x for k, x in enumerate(found)}
         out = self.run_adjoint(made, kept, cotangents)
 
-        def cotangent(a: Argument) -> Any:
+        def cotangent(a: CallArgument) -> Any:
             return out[a.index].reshape(a.shape).astype(a.dtype) if a.index in out else jnp.zeros(a.shape, a.dtype)
 
         return tuple(cotangent(self.arguments[k]) for k in wanted)
@@ -255,11 +255,13 @@ class LaunchFunction:
             else:
                 call.clear(goal)
 
-        def operand(p: Parameter) -> Operand:
+        def operand(p: ProgramParameter) -> Operand:
             slot = p.role, p.of
             is_value = slot[0] == "param" and not self.arguments[slot[1]].is_array
             # Where only its shape is read, the cotangent stands in for an array.
-            return Number(where[slot]) if is_value else Place(where.get(slot, where.get(("cotangent", slot[1]), -1)))
+            return (
+                Number(where[slot]) if is_value else BufferPart(where.get(slot, where.get(("cotangent", slot[1]), -1)))
+            )
 
         call.launch(made, self.dims, operand)
         return dict(zip(owned, call.run(self.vmap_method), strict=True))
@@ -304,7 +306,7 @@ class TangentLaunch:
         """Return the results."""
         return self._chosen(self.launch.results, own, tangents)
 
-    def _chosen(self, among: Sequence[Argument], own: Mapping[int, Any], tangents: Mapping[int, Any]) -> list[Any]:
+    def _chosen(self, among: Sequence[CallArgument], own: Mapping[int, Any], tangents: Mapping[int, Any]) -> list[Any]:
         roles = (self.roles[a.index] for a in among)
         return [(tangents if is_tangent else own).get(k) for k, is_tangent in roles]
 
@@ -321,7 +323,7 @@ class TangentLaunch:
         return [found[k] for k in sorted(found) if k[1] is are_tangents]
 
 
-def _tangent(a: Argument, is_perturbed: bool) -> Argument:
+def _tangent(a: CallArgument, is_perturbed: bool) -> CallArgument:
     """Return the tangent of an argument: an argument like it, or null or zero if it has none."""
     is_result = a.is_result and a.is_smooth
     if is_perturbed or is_result:

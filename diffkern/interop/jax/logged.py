@@ -16,11 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from diffkern.contracts.manifest import Log, Parameter
+from diffkern.contracts.manifest import Log, ProgramParameter
 from diffkern.errors import AutodiffError, LaunchError
 from diffkern.interop.jax import programs
-from diffkern.interop.jax.arguments import Argument, jax_type
-from diffkern.interop.jax.builder import CallBuilder, Number, Operand, Place
+from diffkern.interop.jax.arguments import CallArgument, jax_type
+from diffkern.interop.jax.builder import BufferPart, CallBuilder, Number, Operand
 from diffkern.interop.jax.dispatch import is_static
 from diffkern.ir.types import INT64, Array, parse_type, scalar_of
 from diffkern.kernels.kernel import Kernel
@@ -53,7 +53,7 @@ class LoggedLaunch:
         kernel: Kernel,
         generation: KernelVersion,
         keys: tuple[str, ...],
-        arguments: Sequence[Argument],
+        arguments: Sequence[CallArgument],
         dims: tuple[Any, ...],
         log: Log,
     ) -> None:
@@ -81,9 +81,9 @@ class LoggedLaunch:
             source, where[p.of] = where[p.of], call.result(parse_type(p.type), a.shape, a.dtype)
             call.take_over(source, where[p.of])
 
-        def operand(p: Parameter) -> Operand:
+        def operand(p: ProgramParameter) -> Operand:
             is_value = p.role == "param" and not self.arguments[p.of].is_array
-            return Number(where[p.of]) if is_value else Place(where[p.of])
+            return Number(where[p.of]) if is_value else BufferPart(where[p.of])
 
         call.launch(self.programs, self.dims, operand)
         return (call.run(vmap_method)[0], *begins)
@@ -133,7 +133,7 @@ class LoggedLaunch:
         self._total = int(ends[-1]) if counts.size else 0
         return (jnp.asarray(np.concatenate([[0], ends[:-1]]), jax_type(INT64)),)
 
-    def _empty(self, a: Argument) -> Any:
+    def _empty(self, a: CallArgument) -> Any:
         """Return an array of an argument's type and shape, of which only the shape matters."""
         assert isinstance(a.type, Array)
         return new(a.shape[: a.type.ndim], a.type.dtype, False)

@@ -19,7 +19,7 @@ from jax.extend.core import Primitive, Var
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
-from diffkern.interop.jax.arguments import Argument
+from diffkern.interop.jax.arguments import CallArgument
 from diffkern.interop.jax.manual import agree, like, type_of
 
 __all__ = ["Act", "LinearizedPair", "apply"]
@@ -37,7 +37,7 @@ class Act(ABC):
 
     @property
     @abstractmethod
-    def made(self) -> list[Argument]:
+    def made(self) -> list[CallArgument]:
         """The results, described as arguments."""
 
     @property

@@ -14,7 +14,7 @@ from typing import Any
 
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.store import Store
 from diffkern.compiler.specialize import Specialization, artifact_key, is_for_this_machine, load_entry, load_stored
 from diffkern.compiler.stores import current_store
@@ -23,7 +23,7 @@ from diffkern.contracts.options import ATOMIC, PLAIN, AdjointForm
 from diffkern.contracts.platforms import NATIVE
 from diffkern.errors import KernelError, LaunchError
 from diffkern.interop.jax import cuda
-from diffkern.interop.jax.call import Call
+from diffkern.interop.jax.call import XlaCall
 from diffkern.interop.jax.call_encoding import Code
 from diffkern.interop.jax.registry import CPU
 from diffkern.kernels.batched_kernel import batched_launch
@@ -33,7 +33,7 @@ from diffkern.runtime.launch.derivative import DerivativePlan
 from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.program import Executable
 
-__all__ = ["Origin", "Program", "Programs", "enter_stored", "forward", "keep", "logged", "reverse"]
+__all__ = ["KeyedProgram", "Origin", "Programs", "enter_stored", "forward", "keep", "logged", "reverse"]
 
 _WHAT = "JAX call"
 _STATIC_SHARED = 48 << 10  # what a block has without being asked for more
@@ -42,7 +42,7 @@ _REGISTERS = 1 << 16  # what the threads of a block share
 
 
 @dataclass(frozen=True)
-class Program:
+class KeyedProgram:
     """A program in memory, and its key in the cache."""
 
     identity: str
@@ -85,9 +85,9 @@ class Programs:
     ``origin`` is None if a log ties the programs to one launch.
     """
 
-    plain: Program
-    atomic: Program | None
-    on_gpu: Program | None
+    plain: KeyedProgram
+    atomic: KeyedProgram | None
+    on_gpu: KeyedProgram | None
     origin: Origin | None = None
 
     @property
@@ -158,7 +158,7 @@ def logged(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], log: Log) -
 def reverse(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], active: frozenset[int], axes: int) -> Programs:
     """Return the adjoint programs for active parameters and launches of so many axes; like :func:`forward`."""
 
-    def made(form: AdjointForm) -> Program:
+    def made(form: AdjointForm) -> KeyedProgram:
         code = kernel.adjoint(keys, active, form, of=of)
         return _program(code, _meant(kernel, of, keys).with_variant(active=active, form=form))
 
@@ -176,7 +176,9 @@ def reverse(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], active: fr
     return replace(found, atomic=atomic, on_gpu=_on_gpu(gpu, kernel, of, specialization))
 
 
-def _meant(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], gpu: cuda.Gpu | None = None) -> Specialization:
+def _meant(
+    kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], gpu: cuda.ArchitectureGpus | None = None
+) -> Specialization:
     """Return the specialization of the forward program.
 
     On a GPU the handler cannot read values, and no debug program's record is examined.
@@ -185,21 +187,23 @@ def _meant(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], gpu: cuda.G
     return found if gpu is None else found.with_variant(mode="release", by_reference=True)
 
 
-def _program(code: Code, specialization: Specialization) -> Program:
+def _program(code: Code, specialization: Specialization) -> KeyedProgram:
     # A program that prints needs Python, which the handler doesn't have.
     _check_kernel(code.manifest, specialization)
     fields = specialization.fields()
-    return Program(key(fields), artifact_key(fields, NATIVE), code)
+    return KeyedProgram(key(fields), artifact_key(fields, NATIVE), code)
 
 
-def _on_gpu(gpu: cuda.Gpu, kernel: Kernel, of: KernelVersion, specialization: Specialization) -> Program:
+def _on_gpu(
+    gpu: cuda.ArchitectureGpus, kernel: Kernel, of: KernelVersion, specialization: Specialization
+) -> KeyedProgram:
     # What a call writes are results of it, which XLA keeps apart from one another and from what the call still reads.
     specialization = specialization.for_block(kernel.block_dim, of.library, gpu.target).for_arrays_apart()
     fields = specialization.fields()
     entry = load_entry(specialization, gpu.target)
     _check_kernel(entry.manifest, specialization)
     _check_device(entry.manifest, specialization)
-    return Program(key(fields), artifact_key(fields, gpu.target), gpu.code(entry))
+    return KeyedProgram(key(fields), artifact_key(fields, gpu.target), gpu.code(entry))
 
 
 def _check_kernel(manifest: Manifest, specialization: Specialization) -> None:
@@ -233,7 +237,7 @@ def _check_device(manifest: Manifest, specialization: Specialization) -> None:
         )
 
 
-def keep(call: Call, programs: Mapping[str, Program], gpu: cuda.Gpu | None = None) -> str:
+def keep(call: XlaCall, programs: Mapping[str, KeyedProgram], gpu: cuda.ArchitectureGpus | None = None) -> str:
     """Enter a call in this process and in the cache; return its key."""
     registry = CPU if gpu is None else gpu.registry
     name = registry.enter(call, {identity: p.code for identity, p in programs.items()})
@@ -243,7 +247,7 @@ def keep(call: Call, programs: Mapping[str, Program], gpu: cuda.Gpu | None = Non
     if store.get(place) is None:
         found = {identity: p.artifact for identity, p in programs.items()}
         facts = {"what": _WHAT, "title": f"JAX call {call.name}", "call": call.to_json(), "programs": found}
-        store.put(place, Entry(b"", facts=facts, ingredients={"call": name, "platform": platform}))
+        store.put(place, StoredArtifact(b"", facts=facts, ingredients={"call": name, "platform": platform}))
     return name
 
 
@@ -277,7 +281,7 @@ def enter_stored(directory: Path) -> tuple[int, int]:
             programs = _load(entry, lambda k: load_stored(store, k) if k in usable else None)
         elif gpu is not None and platform == gpu.target:
             programs = _load(entry, lambda k: None if (e := store.get(k)) is None else gpu.code(e))
-        call = Call.from_json(entry.facts["call"])
+        call = XlaCall.from_json(entry.facts["call"])
         # A call whose content doesn't give its name is damaged.
         if programs is None or call.key != name:
             foreign += 1
@@ -288,7 +292,7 @@ def enter_stored(directory: Path) -> tuple[int, int]:
     return entered, foreign
 
 
-def _load(entry: Entry, load: Callable[[str], Code | None]) -> dict[str, Code] | None:
+def _load(entry: StoredArtifact, load: Callable[[str], Code | None]) -> dict[str, Code] | None:
     programs: dict[str, Code] = {}
     for identity, artifact in entry.facts["programs"].items():
         code = load(artifact)

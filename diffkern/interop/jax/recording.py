@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError
-from diffkern.interop.jax.arguments import Argument, jax_type
-from diffkern.interop.jax.builder import Constant, Number, Operand, Place
+from diffkern.interop.jax.arguments import CallArgument, jax_type
+from diffkern.interop.jax.builder import BufferPart, ConstantBytes, Number, Operand
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.kernels.kernel import Kernel
@@ -32,7 +32,7 @@ from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import is_recorded
 from diffkern.runtime.memory.stream import Stream
 
-__all__ = ["Copied", "Filled", "Launched", "Recording", "record"]
+__all__ = ["Filled", "Launched", "RecordedCopy", "Recording", "record"]
 
 # Numbers that stand for arguments by value: no program computes one of them by accident in both runs.
 _FLOATS = (0.8414709848078965, 0.1576130816775483)
@@ -55,18 +55,18 @@ class Launched:
 
 
 @dataclass(frozen=True)
-class Copied:
+class RecordedCopy:
     """A copy of one array to another."""
 
-    goal: Place
-    source: Place
+    goal: BufferPart
+    source: BufferPart
 
 
 @dataclass(frozen=True)
 class Filled:
     """Constants, in diffkern's stored form, for the elements of an array."""
 
-    goal: Place
+    goal: BufferPart
     values: Any
 
 
@@ -88,17 +88,17 @@ class Recording:
     """
 
     name: str
-    buffers: list[Argument]
+    buffers: list[CallArgument]
     parameters: int
-    steps: list[Launched | Copied | Filled] = field(default_factory=list)
+    steps: list[Launched | RecordedCopy | Filled] = field(default_factory=list)
 
     @property
-    def passed(self) -> list[Argument]:
+    def passed(self) -> list[CallArgument]:
         """The parameters that the caller passes."""
         return [a for a in self.buffers[: self.parameters] if a.is_passed]
 
     @property
-    def results(self) -> list[Argument]:
+    def results(self) -> list[CallArgument]:
         """The parameters that are returned."""
         return [a for a in self.buffers if a.is_result]
 
@@ -140,7 +140,7 @@ class _Recorder(Scope):
         operation.touch()
 
 
-def record(name: str, function: Callable[..., Any], arguments: Sequence[Argument]) -> Recording:
+def record(name: str, function: Callable[..., Any], arguments: Sequence[CallArgument]) -> Recording:
     """Return the operations of a function on arguments of these types.
 
     Raises
@@ -163,7 +163,7 @@ def record(name: str, function: Callable[..., Any], arguments: Sequence[Argument
 _Run = tuple[list[Any], list[Any]]
 
 
-def _is_told_otherwise(function: Callable[..., Any], arguments: Sequence[Argument], error: LaunchError) -> bool:
+def _is_told_otherwise(function: Callable[..., Any], arguments: Sequence[CallArgument], error: LaunchError) -> bool:
     """Return whether a launch is refused because of a number given to the function: other numbers give
     another error.
     """
@@ -174,14 +174,14 @@ def _is_told_otherwise(function: Callable[..., Any], arguments: Sequence[Argumen
     return True
 
 
-def _run(function: Callable[..., Any], arguments: Sequence[Argument], which: int) -> _Run:
+def _run(function: Callable[..., Any], arguments: Sequence[CallArgument], which: int) -> _Run:
     given = [_stand_in(a, k, which) for k, a in enumerate(arguments)]
     with _Recorder() as recorder:
         function(*given)
     return given, recorder.operations
 
 
-def _stand_in(a: Argument, position: int, which: int) -> Any:
+def _stand_in(a: CallArgument, position: int, which: int) -> Any:
     if isinstance(a.type, Array):
         return zeros(a.extents, array(dtype=a.type.dtype).dtype)
     scalar = scalar_of(a.type)
@@ -199,7 +199,7 @@ def _stand_in(a: Argument, position: int, which: int) -> Any:
     return dtype_of(a.type)(*(first + step * k for k in range(a.type.size)))
 
 
-def _compare(name: str, arguments: Sequence[Argument], first: _Run, second: _Run) -> Recording:
+def _compare(name: str, arguments: Sequence[CallArgument], first: _Run, second: _Run) -> Recording:
     given, operations = first
     out = Recording(name, [*arguments], len(arguments))
     places = {v._memory.address: k for k, v in enumerate(given) if isinstance(v, array)}
@@ -231,7 +231,7 @@ def _compare(name: str, arguments: Sequence[Argument], first: _Run, second: _Run
     return out
 
 
-def _made(index: int, held: array, twin: array) -> Argument:
+def _made(index: int, held: array, twin: array) -> CallArgument:
     """Return an array that the function makes, or finds outside, as an argument."""
     element = held._element
     assert not isinstance(element, Struct)
@@ -240,7 +240,7 @@ def _made(index: int, held: array, twin: array) -> Argument:
     same = held._memory.is_zero or np.array_equal(_bytes(held), _bytes(twin))
     constant = same and not held._memory.is_zero and _bytes(held).any()
     contents = held._data.copy() if constant else None
-    return Argument(index, "", Array(element, held.ndim), held._data.shape, jax_type(scalar_of(element)), contents)
+    return CallArgument(index, "", Array(element, held.ndim), held._data.shape, jax_type(scalar_of(element)), contents)
 
 
 def _root(held: array) -> array:
@@ -261,8 +261,8 @@ def _arrays(operation: Any) -> Sequence[array | None]:
 
 
 def _recorded(
-    name: str, arguments: Sequence[Argument], pair: tuple[Any, Any], places: dict[int, int]
-) -> Launched | Copied | Filled:
+    name: str, arguments: Sequence[CallArgument], pair: tuple[Any, Any], places: dict[int, int]
+) -> Launched | RecordedCopy | Filled:
     a, b = pair
     if isinstance(a, PackedLaunch):
         if a.dims != b.dims or a.keys != b.keys or a.kernel is not b.kernel:
@@ -285,13 +285,13 @@ def _recorded(
         assert isinstance(a.kernel, Kernel)
         return Launched(a.kernel, a.generation, a.keys, a.dims, tuple(operands), a.executable.writes)
     if isinstance(a, Copy):
-        return Copied(_place(a.goal, places), _place(a.source, places))
+        return RecordedCopy(_place(a.goal, places), _place(a.source, places))
     if not np.array_equal(a.values, b.values):
         raise _depends(name)
     return Filled(_place(a.goal, places), a.values)
 
 
-def _place(held: array, places: dict[int, int]) -> Place:
+def _place(held: array, places: dict[int, int]) -> BufferPart:
     root = _root(held)
     # Address, extents and strides, as the launch packed them: they tell where a view lies in its buffer.
     pointer, *extents = struct.unpack(f"{len(held._packed) // 8}q", held._packed)
@@ -299,12 +299,12 @@ def _place(held: array, places: dict[int, int]) -> Place:
     shape, strides = tuple(extents[:ndim]), tuple(extents[ndim:])
     same = held.shape == root.shape and held._element == root._element
     whole = start == 0 and same and held._type.layout == "C"
-    return Place(places[root._memory.address], start, shape, strides, whole)
+    return BufferPart(places[root._memory.address], start, shape, strides, whole)
 
 
-def _number(name: str, arguments: Sequence[Argument], key: str, a: bytes, b: bytes) -> Number | Constant:
+def _number(name: str, arguments: Sequence[CallArgument], key: str, a: bytes, b: bytes) -> Number | ConstantBytes:
     if a == b:
-        return Constant(a)
+        return ConstantBytes(a)
     for k, argument in enumerate(arguments):
         # By type as well as bytes: a number that was converted on its way is not the argument.
         if not isinstance(argument.type, Array) and str(argument.type) == key:
@@ -329,7 +329,7 @@ def _refuse_changes(name: str, recording: Recording) -> None:
     for step in recording.steps:
         written = [step.operands[k] for k in step.writes] if isinstance(step, Launched) else [step.goal]
         for place in written:
-            assert isinstance(place, Place)
+            assert isinstance(place, BufferPart)
             a = recording.buffers[place.buffer] if place.buffer < recording.parameters else None
             if a is not None and not a.is_result:
                 raise LaunchError(

@@ -16,7 +16,7 @@ from typing import Any
 
 from diffkern.contracts import abi
 from diffkern.interop.jax import layout
-from diffkern.interop.jax.call import Call
+from diffkern.interop.jax.call import XlaCall
 from diffkern.interop.jax.call_encoding import Code, Description
 from diffkern.interop.jax.layout import HANDLER, REGISTRY
 from diffkern.process.forks import free_in_child
@@ -68,7 +68,7 @@ class Registry:
         self.pointer = ctypes.c_int64.from_address(address)
         self.grow(_FIRST_SLOTS)
 
-    def enter(self, call: Call, programs: Mapping[str, Code]) -> str:
+    def enter(self, call: XlaCall, programs: Mapping[str, Code]) -> str:
         """Enter a call whose programs are in memory, and return its key."""
         name = call.key
         if name not in self.descriptions:

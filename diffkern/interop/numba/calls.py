@@ -1,7 +1,7 @@
 """The callee and the types of a call: the same for numba and numba-cuda.
 
-One of the objects that a program may call, and numba's types of the arguments, give a :class:`Call`, with the function
-in the IR and the signature in numba's types; or numba's ``TypingError`` with diffkern's message.
+One of the objects that a program may call, and numba's types of the arguments, give a :class:`TypedCall`, with the
+function in the IR and the signature in numba's types; or numba's ``TypingError`` with diffkern's message.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from diffkern.host.device_functions import DeviceFunction, device_function
 from diffkern.interop.numba import types as conversion
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang import Func
-from diffkern.lang.called import Called, Form, KnownToNumba
+from diffkern.lang.called import Called, KnownToNumba, RequestedForm
 from diffkern.printing.functions import Structure
 
-__all__ = ["Call", "Compiled", "Compiler", "Library", "Types", "attributes", "make_types", "numba_type"]
+__all__ = ["CompiledCall", "Compiler", "NumbaLibrary", "TypedCall", "Types", "attributes", "make_types", "numba_type"]
 
 
 @dataclass(frozen=True)
-class Library:
+class NumbaLibrary:
     """numba or numba-cuda, as far as they differ in names.
 
     Attributes
@@ -46,7 +46,7 @@ class Library:
 
 
 @dataclass(frozen=True, eq=False)
-class Call:
+class TypedCall:
     """A function for types of arguments.
 
     Attributes
@@ -75,7 +75,7 @@ class Call:
 
 
 @dataclass(frozen=True, eq=False)
-class Compiled:
+class CompiledCall:
     """A compiled call, as numba is told of it.
 
     Attributes
@@ -93,7 +93,7 @@ class Compiled:
     kept: Any = None
 
 
-Compiler = Callable[[Call], Compiled]
+Compiler = Callable[[TypedCall], CompiledCall]
 
 
 class Types(NamedTuple):
@@ -106,7 +106,7 @@ class Types(NamedTuple):
 def numba_type(types: Types, known: KnownToNumba) -> Any:
     """Return numba's type of a func, a kernel, or a form of one."""
     if isinstance(known, Func):
-        return types.called(known, Called(known, known.pyfunc, Form.VALUE, ""))
+        return types.called(known, Called(known, known.pyfunc, RequestedForm.VALUE, ""))
     return types.called(known.owner, known) if isinstance(known, Called) else types.kernel(known)
 
 
@@ -123,7 +123,7 @@ def attributes(template: type, owner: type, types: Types) -> type:
     return Attributes
 
 
-def make_types(library: Library, compiler: Compiler) -> Types:
+def make_types(library: NumbaLibrary, compiler: Compiler) -> Types:
     """Make numba's types.
 
     Parameters
@@ -140,7 +140,7 @@ def make_types(library: Library, compiler: Compiler) -> Types:
 
         def __init__(self, owner: Any, called: Called) -> None:
             self.owner, self.called = owner, called
-            self._found: dict[Any, Compiled] = {}
+            self._found: dict[Any, CompiledCall] = {}
             self._keys: dict[Any, Any] = {}
             super().__init__(f"diffkern({called.name})")
 
@@ -206,14 +206,14 @@ def _in_order(called: Called, args: Sequence[Any], kws: Mapping[str, Any]) -> tu
     )
 
 
-def _typed(library: Library, called: Called, given: Sequence[Any]) -> Call:
+def _typed(library: NumbaLibrary, called: Called, given: Sequence[Any]) -> TypedCall:
     """Compile a call to IR and give it a signature."""
     called.check()
     types, form = library.types, called.form
     index, rest = _index(library, called, given)
     parameters = signature(called.pyfunc).params
     # The adjoint of a thread takes the cotangents after the arguments, with the same annotations.
-    repeated = [*parameters, *(parameters if form is Form.THREAD_ADJOINT else ())]
+    repeated = [*parameters, *(parameters if form is RequestedForm.THREAD_ADJOINT else ())]
     arguments = []
     for k, t in enumerate(rest):
         of = repeated[k] if k < len(repeated) else None
@@ -229,10 +229,10 @@ def _typed(library: Library, called: Called, given: Sequence[Any]) -> Call:
             t = conversion.value(types, made.fn.params[position].type)
         taken.append(t)
     _check_written(called, made, rest)
-    return Call(called, made, tuple(taken), _result(types, made, made.returns))
+    return TypedCall(called, made, tuple(taken), _result(types, made, made.returns))
 
 
-def _index(library: Library, called: Called, given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
+def _index(library: NumbaLibrary, called: Called, given: Sequence[Any]) -> tuple[list[Any], list[Any]]:
     """Return the type in which a thread's index is passed, if there is one, and the types of the other arguments."""
     types = library.types
     if not called.form.of_kernel:

@@ -28,7 +28,15 @@ from numba.extending import (
 )
 
 from diffkern.host.device_functions import DeviceFunction
-from diffkern.interop.numba.calls import Call, Compiled, Library, Types, attributes, make_types, numba_type
+from diffkern.interop.numba.calls import (
+    CompiledCall,
+    NumbaLibrary,
+    TypedCall,
+    Types,
+    attributes,
+    make_types,
+    numba_type,
+)
 from diffkern.ir import types as T
 from diffkern.lang.called import KnownToNumba
 from diffkern.printing.functions import Structure
@@ -51,7 +59,7 @@ def type_of(known: KnownToNumba) -> Any:
 @functools.cache
 def _registered() -> Types:
     """Return the types, registered with numba with their attributes and constants; once for a process."""
-    made = make_types(Library(types, errors, TARGET, lambda: None), _compiled)
+    made = make_types(NumbaLibrary(types, errors, TARGET, lambda: None), _compiled)
     # The objects have no data at run time: a call is emitted from the type alone.
     for one in made:
         register_model(one)(models.OpaqueModel)
@@ -72,11 +80,11 @@ def _dummy(context: Any, builder: Any, t: Any, value: Any) -> Any:
 # -- a call ------------------------------------------------------------------------------------------------------------
 
 
-def _compiled(call: Call) -> Compiled:
+def _compiled(call: TypedCall) -> CompiledCall:
     """Register the function that emits a call."""
     fn = call.made.lowered(TARGET)
     low = DeviceFunction(fn, call.made.returns, call.made.arguments)
-    key = _Key()
+    key = _CallKey()
 
     def emit(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         # Known only while the caller is being lowered, so the function is linked then, in the variant that it needs.
@@ -85,10 +93,10 @@ def _compiled(call: Call) -> Compiled:
         return _emit(context, builder, call, low, args, _linked(context, low, fast))
 
     lower_builtin(key, types.VarArg(types.Any))(emit)
-    return Compiled(signature(call.result, *call.arguments), key)
+    return CompiledCall(signature(call.result, *call.arguments), key)
 
 
-class _Key:
+class _CallKey:
     """A key in numba's table of the functions that emit calls."""
 
 
@@ -114,7 +122,7 @@ def _library(context: Any, symbol: str, text: str) -> Any:
     return _libraries[symbol]
 
 
-def _emit(context: Any, b: Any, call: Call, low: DeviceFunction, args: Any, linked: tuple[str, Any]) -> Any:
+def _emit(context: Any, b: Any, call: TypedCall, low: DeviceFunction, args: Any, linked: tuple[str, Any]) -> Any:
     """Emit a call of the linked function; return numba's value of its result."""
     symbol, library = linked
     given, passed = list(zip(call.arguments, args, strict=True)), []

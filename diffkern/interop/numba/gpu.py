@@ -23,7 +23,15 @@ from numba.cuda.dispatcher import CUDADispatcher
 from numba.cuda.extending import core_models  # type: ignore[attr-defined]
 from numba.cuda.typing.templates import AttributeTemplate
 
-from diffkern.interop.numba.calls import Call, Compiled, Library, Types, attributes, make_types, numba_type
+from diffkern.interop.numba.calls import (
+    CompiledCall,
+    NumbaLibrary,
+    TypedCall,
+    Types,
+    attributes,
+    make_types,
+    numba_type,
+)
 from diffkern.lang.called import KnownToNumba
 from diffkern.printing.executor import load_source
 from diffkern.printing.python import function_name
@@ -44,7 +52,7 @@ def type_of(known: KnownToNumba) -> Any:
 def _registered() -> Types:
     """Return the types, registered with numba-cuda with their attributes and constants; once for a process."""
     bindings.numba()
-    made = make_types(Library(types, errors, TARGET, _state), _compiled)
+    made = make_types(NumbaLibrary(types, errors, TARGET, _state), _compiled)
     for one in made:
         models.register_model(one)(core_models.OpaqueModel)
         implementations.lower_constant(one)(lambda context, builder, t, value: context.get_dummy_value())
@@ -62,7 +70,7 @@ def _state() -> tuple[tuple[int, int], bool]:
     return flags.compute_capability, bool(flags.fastmath)
 
 
-def _compiled(call: Call) -> Compiled:
+def _compiled(call: TypedCall) -> CompiledCall:
     """Compile the function of a call."""
     _refuse_cache(call)
     architecture, fast = _state()
@@ -71,10 +79,12 @@ def _compiled(call: Call) -> Compiled:
     # numba-cuda would compile for the device at hand, which may be another one than the caller is compiled for.
     with bindings.compiling_for(architecture):
         compiled = device.compile_device(call.arguments, call.result)
-    return Compiled(compiled.signature, compiled.entry_point, device)  # numba-cuda forgets those of a dispatcher gone
+    return CompiledCall(
+        compiled.signature, compiled.entry_point, device
+    )  # numba-cuda forgets those of a dispatcher gone
 
 
-def _refuse_cache(call: Call) -> None:
+def _refuse_cache(call: TypedCall) -> None:
     """Refuse callers that numba-cuda keeps on disk: it would not notice that the function has changed."""
     frame: FrameType | None = sys._getframe()
     # The dispatcher of the caller is known to numba-cuda's compiler only as a local of its frames.

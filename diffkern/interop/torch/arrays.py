@@ -26,7 +26,7 @@ from diffkern.ir.types import Element, is_complex, scalar_of
 from diffkern.lang.dtypes import COMPOSITES, SCALARS, resolve_dtype
 from diffkern.runtime.arrays.array import _make, array
 from diffkern.runtime.arrays.convert import MAX_NDIM, component_shape
-from diffkern.runtime.cuda.memory import DeviceMemory, View
+from diffkern.runtime.cuda.memory import DeviceMemory, DeviceView
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import HostMemory, Memory
 from diffkern.runtime.memory.stream import drain
@@ -95,7 +95,7 @@ class _Layout(NamedTuple):
         if self.gpu is None:
             data: Any = _view(t, self.stored)
         else:
-            data = View.over(address, tuple(t.shape), self.stored, self.strides)
+            data = DeviceView.over(address, tuple(t.shape), self.stored, self.strides)
         # Not by the constructor: everything about this kind of tensor has been checked, and a launch makes many arrays.
         made = object.__new__(array)
         made._data = data[np.newaxis] if self.lifted else data
@@ -213,7 +213,7 @@ def _first(t: torch.Tensor, element: Stored | None) -> array:
     if gpu is None:
         data = _view(t, stored)
     else:
-        data = View.over(t.data_ptr(), tuple(t.shape), stored, tuple([s * stored.itemsize for s in t.stride()]))
+        data = DeviceView.over(t.data_ptr(), tuple(t.shape), stored, tuple([s * stored.itemsize for s in t.stride()]))
     inner = component_shape(element)
     if inner and data.shape[-len(inner) :] != inner:
         raise TypeError(f"the last axes of shape {tuple(t.shape)} are not the components {inner} of {element}")

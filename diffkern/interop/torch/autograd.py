@@ -15,7 +15,7 @@ from torch.autograd import forward_ad
 from diffkern.interop.torch.batch import loop_over_batch, together
 from diffkern.interop.torch.gradient import Gradient, Wanted, backward_of
 from diffkern.interop.torch.observers import unseen
-from diffkern.interop.torch.saved_for_backward import Call, disabled
+from diffkern.interop.torch.saved_for_backward import AutogradCall, disabled
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.function import TorchFunction
@@ -29,7 +29,7 @@ class AutogradFunction(torch.autograd.Function):
     """The call if autograd is the only observer."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, *args: Any) -> Any:
+    def forward(ctx: Any, call: AutogradCall, *args: Any) -> Any:
         needs = ctx.needs_input_grad[1:]
         results = call.run(args, needs)
         call.prepare(ctx, args, results, needs)
@@ -37,7 +37,7 @@ class AutogradFunction(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:
-        call: Call = ctx.call
+        call: AutogradCall = ctx.call
         if not call.function.enable_backward:
             raise disabled(call.function.kernel.name)
         kept = call.own(ctx.saved_tensors)

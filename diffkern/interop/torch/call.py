@@ -20,7 +20,7 @@ from diffkern.contracts.options import ATOMIC, PLAIN, AdjointForm
 from diffkern.errors import AutodiffError, LaunchError
 from diffkern.interop.spec import CallSpec, Shape
 from diffkern.interop.torch.arrays import as_array
-from diffkern.interop.torch.logged import LoggedLaunch
+from diffkern.interop.torch.logged import LoggableLaunch
 from diffkern.interop.torch.place import default_device, gpu_of, guarded, on_current_stream
 from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct, carries_gradient, is_null
@@ -127,7 +127,7 @@ class Forward:
         self.tails = [
             b"" if held is None else tail_of(part) for part, held in zip(launch.parts, launch.arrays, strict=True)
         ]
-        self.logged = LoggedLaunch(launch, self.tails)
+        self.logged = LoggableLaunch(launch, self.tails)
         self.is_array = [held is not None for held in launch.arrays]
         self.types = [type_of_key(key) for key in self.keys]
         self._values = [

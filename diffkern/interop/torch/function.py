@@ -29,7 +29,7 @@ from diffkern.interop.torch.observers import (
     unseen,
 )
 from diffkern.interop.torch.place import default_device
-from diffkern.interop.torch.saved_for_backward import Call, disabled
+from diffkern.interop.torch.saved_for_backward import AutogradCall, disabled
 from diffkern.interop.torch.types import torch_of
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import scalar_of
@@ -311,7 +311,7 @@ class TorchFunction:
         if torch.is_grad_enabled():
             for a in args:
                 if isinstance(a, torch.Tensor) and a.requires_grad:
-                    return AutogradFunction.apply(Call(self), *args)
+                    return AutogradFunction.apply(AutogradCall(self), *args)
         # No gradient is wanted, so nothing has to be kept.
         results, _ = self.forward_of(args).run(args)
         return results if len(results) > 1 else results[0]

@@ -15,7 +15,7 @@ import torch
 from diffkern.errors import AutodiffError, LaunchError
 from diffkern.interop.torch.batch import Axes, loop_over_batch, move_batch_axis, together
 from diffkern.interop.torch.observers import is_dispatched, unseen
-from diffkern.interop.torch.saved_for_backward import Call, traced_call
+from diffkern.interop.torch.saved_for_backward import AutogradCall, traced_call
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.forward_mode import AlongTangents
@@ -44,7 +44,7 @@ class Wanted:
     function: TorchFunction
     generation: KernelVersion
     needs: tuple[bool, ...]
-    call: Call | None = None
+    call: AutogradCall | None = None
 
     def parted(self, tensors: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
         """Return the arguments, the results and their gradients."""

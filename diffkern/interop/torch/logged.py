@@ -20,10 +20,10 @@ from diffkern.runtime.arrays.operation import submit
 from diffkern.runtime.arrays.type_keys import type_of_key
 from diffkern.runtime.launch.packed import Leaves, PackedLaunch
 
-__all__ = ["LoggedLaunch"]
+__all__ = ["LoggableLaunch"]
 
 
-class LoggedLaunch:
+class LoggableLaunch:
     """A launch that can be made with a log.
 
     Parameters

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from diffkern.runtime.launch.kernel_version import KernelVersion
     from diffkern.runtime.launch.resources import Use
 
-__all__ = ["Call", "disabled", "traced_call"]
+__all__ = ["AutogradCall", "disabled", "traced_call"]
 
 _numbers = itertools.count()
 _is_old_batch = torch._C._functorch.is_legacy_batchedtensor
 
 
-class Call:
+class AutogradCall:
     """One call: the state that autograd carries from the forward to the backward besides tensors.
 
     Attributes
@@ -191,7 +191,9 @@ class Call:
         return before, after
 
 
-def traced_call(function: TorchFunction, generation: KernelVersion, needs: Sequence[bool], args: Sequence[Any]) -> Call:
+def traced_call(
+    function: TorchFunction, generation: KernelVersion, needs: Sequence[bool], args: Sequence[Any]
+) -> AutogradCall:
     """Return a call of which only the tensors were kept; `generation` is the version of the kernel at the call.
 
     Raises
@@ -206,7 +208,7 @@ def traced_call(function: TorchFunction, generation: KernelVersion, needs: Seque
             "does not keep what it held, so it has no gradient",
             remedy="call it outside of torch.compile and torch.func, or launch the kernel under a dk.Tape",
         )
-    call = Call(function)
+    call = AutogradCall(function)
     call.keep(forward, args, tuple(needs))
     if call.backward is not None:
         if call.backward.of_call is not None:

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple
 
 from diffkern.ir.ops.row import Entry
 
-__all__ = ["NONE", "Family", "FunctionRow", "RowParameter", "StructFields", "TileFunction"]
+__all__ = ["NONE", "FunctionRow", "RowParameter", "StructFields", "Subject", "TileFunction"]
 
 NONE: Final = "None: no floats come back."
 """The derivative of what returns none."""
 
 
-class Family(enum.Enum):
+class Subject(enum.Enum):
     """The subject of a built-in function: one page of the reference each, with its title."""
 
     SCALARS = "Scalar mathematics"
@@ -81,7 +81,7 @@ class FunctionRow:
     example: str
     kinks: str = ""
     _: KW_ONLY
-    family: Family
+    family: Subject
     host: Callable[..., Any] | None = None
 
     @property
@@ -107,7 +107,7 @@ class FunctionRow:
     @property
     def in_kernels_alone(self) -> bool:
         """True for what needs the threads of a launch, or arrays of one."""
-        return self.family in (Family.THREADS, Family.ATOMICS, Family.TILES)
+        return self.family in (Subject.THREADS, Subject.ATOMICS, Subject.TILES)
 
     def _groups(self) -> Iterator[tuple[str, str]]:
         for group in filter(None, self.parameters.split("; ")):
@@ -155,7 +155,7 @@ class TileFunction(FunctionRow):
         Whether its result shows the elements of its first argument, so that a change of one is one of the other.
     """
 
-    family: Family = Family.TILES
+    family: Subject = Subject.TILES
     structs: StructFields = StructFields.REFUSED
     stores: bool = False
     is_view: bool = False

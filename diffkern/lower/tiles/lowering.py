@@ -24,8 +24,8 @@ from diffkern.ir.ops.memory import NEW_STACKS, STACK_WRITES
 from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Buffer, Element, Scalar, Stack, Tile, Type
-from diffkern.ir.views import For, If, Slot, While, is_branch, is_loop, loop
-from diffkern.lower.tiles.source import Leaf, Maker, Source, Stored, elements
+from diffkern.ir.views import For, If, StackSlot, While, is_branch, is_loop, loop
+from diffkern.lower.tiles.source import BufferRead, Maker, Source, Stored, elements
 from diffkern.lower.tiles.uses import Uses
 
 LibraryCall = Callable[[Value, Value, Value, TileProduct, bool], None]
@@ -123,7 +123,7 @@ class Lowering(Cloner):
         # it.
         return v in self.owned and self.uses.home.get(v) is self.here and self.uses.until(v, self.here) <= self.position
 
-    def reuse(self, result: Value, candidates: Sequence[Value], leaves: Sequence[Leaf] = ()) -> Stored | None:
+    def reuse(self, result: Value, candidates: Sequence[Value], leaves: Sequence[BufferRead] = ()) -> Stored | None:
         """Give the result the buffer of an operand that ends here, unless other elements of it are still read."""
         t = result.type
         assert isinstance(t, Tile)
@@ -409,13 +409,13 @@ class Lowering(Cloner):
     # -- loop stacks -------------------------------------------------------------------------------------------------
 
     def with_tiles(self, op: Op) -> bool:
-        t = op.attrs["type"] if op.name in NEW_STACKS else Slot(op).stack.type
+        t = op.attrs["type"] if op.name in NEW_STACKS else StackSlot(op).stack.type
         assert isinstance(t, Stack)
         return any(self.takes(f) for f in t.fields)
 
     def stack(self, op: Op) -> None:
         """Lower an access to a stack with tiles: these have a buffer of all slots; other fields stay on the stack."""
-        t = op.attrs["type"] if op.name in NEW_STACKS else Slot(op).stack.type
+        t = op.attrs["type"] if op.name in NEW_STACKS else StackSlot(op).stack.type
         assert isinstance(t, Stack)
         plain = [k for k, f in enumerate(t.fields) if not self.takes(f)]
         if op.name in NEW_STACKS:
@@ -428,7 +428,7 @@ class Lowering(Cloner):
                     if isinstance(f, Tile) and self.takes(f)
                 }
             return
-        access = Slot(op)
+        access = StackSlot(op)
         stack, slot = access.stack, self.value(access.slot)
         if op.name in STACK_WRITES:
             values = [self.value(access.values[k]) for k in plain]

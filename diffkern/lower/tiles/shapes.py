@@ -15,7 +15,7 @@ from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import INT32, INT64, STORAGE_ONLY, Element, Tile, scalar_of, value_type
 from diffkern.ir.views import Part
 from diffkern.lower.tiles.lowering import Lowering
-from diffkern.lower.tiles.source import Computed, Leaf, Source, Stored, elements
+from diffkern.lower.tiles.source import BufferRead, Computed, Source, Stored, elements
 
 __all__ = ["OPS", "add_along", "changed", "checked"]
 
@@ -85,7 +85,7 @@ def _computed(low: Lowering, op: Op, at: object, source: Source, transposed: Sto
     t = op.result.type
     assert isinstance(t, Tile)
     # Elements are read at other positions than they are written to, so the result must not overwrite the operand.
-    leaves = tuple(Leaf(leaf.buffer, False) for leaf in source.leaves())
+    leaves = tuple(BufferRead(leaf.buffer, False) for leaf in source.leaves())
     found = Computed(t.shape, t.dtype, at, leaves, transposed=transposed, cost=source.cost + 1)  # type: ignore[arg-type]
     low.sources[op.result] = found
 

@@ -19,7 +19,7 @@ Index = Sequence[Value]
 
 
 @dataclass(frozen=True, slots=True)
-class Leaf:
+class BufferRead:
     """A read of a buffer by an element's computation; ``same``: of the element with the same position in memory."""
 
     buffer: Value
@@ -40,8 +40,8 @@ class Stored:
     def element_at(self, m: Maker, position: Value) -> Value:
         return m.b.one("buffer_get", self.buffer, position)
 
-    def leaves(self) -> Iterator[Leaf]:
-        yield Leaf(self.buffer, True)
+    def leaves(self) -> Iterator[BufferRead]:
+        yield BufferRead(self.buffer, True)
 
     @property
     def is_flat(self) -> bool:
@@ -73,7 +73,7 @@ class Computed:
     shape: tuple[int, ...]
     dtype: Element
     at: Callable[[Index], Value]
-    reads: tuple[Leaf, ...] = ()
+    reads: tuple[BufferRead, ...] = ()
     at_flat: Callable[[Value], Value] | None = None
     transposed: Stored | None = None
     cost: int = 0
@@ -85,7 +85,7 @@ class Computed:
         assert self.at_flat is not None
         return self.at_flat(position)
 
-    def leaves(self) -> Iterator[Leaf]:
+    def leaves(self) -> Iterator[BufferRead]:
         yield from self.reads
 
     @property

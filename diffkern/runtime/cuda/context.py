@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.contracts.platforms import ARCHITECTURES
 from diffkern.errors import CudaError
 from diffkern.process.forks import free_in_child
@@ -297,7 +297,7 @@ class CudaDevice(AllocatingDevice):
 
     # -- programs and peers ------------------------------------------------------------------------------------------
 
-    def function(self, entry: Entry) -> int:
+    def function(self, entry: StoredArtifact) -> int:
         """Return the function of a program, loaded once for each symbol; symbols are named from the program's key."""
         symbol = entry.symbols[0]
         found = self._functions.get(symbol)
@@ -308,7 +308,7 @@ class CudaDevice(AllocatingDevice):
                     found = self._functions[symbol] = self.driver.function(self._load(entry), symbol)
         return found
 
-    def _load(self, entry: Entry) -> int:
+    def _load(self, entry: StoredArtifact) -> int:
         """Load a program: its machine code, or its PTX if the driver does not take that."""
         *better, last = images(entry, self.arch, self.driver.version())
         for image in better:

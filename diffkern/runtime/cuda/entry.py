@@ -19,7 +19,7 @@ class Gpu:
     Stream = stream.CudaStream
     Event = stream.CudaEvent
 
-    View = memory.View
+    View = memory.DeviceView
     allocate_pinned = staticmethod(memory.allocate_pinned)
 
     add = staticmethod(transfer.add)

@@ -16,7 +16,7 @@ from diffkern.runtime.arrays.array import _make, array
 from diffkern.runtime.arrays.convert import component_shape, element_of, stored_type
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.devices import devices
-from diffkern.runtime.cuda.memory import View, foreign
+from diffkern.runtime.cuda.memory import DeviceView, foreign
 from diffkern.runtime.cuda.stream import CudaStream
 from diffkern.runtime.memory.device import gpu_named
 
@@ -84,7 +84,7 @@ def over_address(
         raise TypeError(f"elements of type {dtype.str!r} are not {named}")
     if inner and tuple(shape[len(shape) - len(inner) :]) != inner:
         raise TypeError(f"the last axes of shape {shape} are not the components {inner} of {element}")
-    view = View.over(address, shape, dtype, strides)
+    view = DeviceView.over(address, shape, dtype, strides)
     if inner and view.size and not view[(0,) * (view.ndim - len(inner))].flags.c_contiguous:
         raise TypeError(f"the components of each {element} are not next to each other in memory")
     if address % dtype.alignment:

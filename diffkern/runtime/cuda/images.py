@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.contracts.platforms import Architecture, platform_named
 from diffkern.errors import CudaError
 
@@ -46,7 +46,7 @@ def nearest(arch: int) -> str:
         return platform.name
 
 
-def images(entry: Entry, arch: int, version: int) -> list[bytes]:
+def images(entry: StoredArtifact, arch: int, version: int) -> list[bytes]:
     """Return the images of an artifact to load, the best first.
 
     Parameters

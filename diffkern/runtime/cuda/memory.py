@@ -1,7 +1,7 @@
 """Memory of a GPU, and the description of an array in it.
 
 A :class:`DeviceMemory` of a device and a size, or over an address from outside, is freed in the order of the streams
-that used it. A :class:`View` has the shape, strides and type of an array there but not its contents: the run time
+that used it. A :class:`DeviceView` has the shape, strides and type of an array there but not its contents: the run time
 computes addresses with it as with a NumPy array, and an attempt to read it is an error instead of a crash.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.cuda.stream import CudaStream
     from diffkern.runtime.native.replay import Steps
 
-__all__ = ["DeviceMemory", "Pinned", "PinnedMemory", "View", "allocate", "allocate_pinned", "foreign"]
+__all__ = ["DeviceMemory", "DeviceView", "Pinned", "PinnedMemory", "allocate", "allocate_pinned", "foreign"]
 
 
 _ALIGNMENT = 256
@@ -37,7 +37,7 @@ class _Raw:
         self.__array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": data, "version": 3}
 
 
-class View:
+class DeviceView:
     """Shape, strides and type of elements in device memory.
 
     It is backed by a NumPy array over the device's address whose contents must not be accessed; slicing and reshaping
@@ -50,7 +50,7 @@ class View:
         self._shadow = shadow
 
     @staticmethod
-    def over(address: int, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...] | None) -> View:
+    def over(address: int, shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...] | None) -> DeviceView:
         """Return the view of elements at an address."""
         low, high = 0, dtype.itemsize
         if strides is not None:
@@ -60,7 +60,7 @@ class View:
             high *= max(1, int(np.prod(shape, dtype=np.int64)))
         # An array without elements has no address; any other one will do, as nobody accesses it.
         raw = np.asarray(_Raw((address or _ALIGNMENT) + low, high - low))
-        return View(np.ndarray(shape, dtype, raw, -low, strides))
+        return DeviceView(np.ndarray(shape, dtype, raw, -low, strides))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -100,20 +100,20 @@ class View:
     def ctypes(self) -> Any:
         return self._shadow.ctypes
 
-    def __getitem__(self, index: Any) -> View:
+    def __getitem__(self, index: Any) -> DeviceView:
         # With an ellipsis NumPy makes a view even of a single element, instead of reading it.
         plain = isinstance(index, (str, tuple)) or index is Ellipsis
-        return View(self._shadow[index if plain else (index, Ellipsis)])
+        return DeviceView(self._shadow[index if plain else (index, Ellipsis)])
 
-    def reshape(self, shape: Any) -> View:
-        return View(self._shadow.reshape(shape))
+    def reshape(self, shape: Any) -> DeviceView:
+        return DeviceView(self._shadow.reshape(shape))
 
-    def transpose(self, axes: Any) -> View:
-        return View(self._shadow.transpose(axes))
+    def transpose(self, axes: Any) -> DeviceView:
+        return DeviceView(self._shadow.transpose(axes))
 
-    def derived(self, function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> View:
+    def derived(self, function: Callable[[np.ndarray[Any, Any]], np.ndarray[Any, Any]]) -> DeviceView:
         """Return the view of the same memory that a function, which reads no contents, makes of an array."""
-        return View(function(self._shadow))
+        return DeviceView(function(self._shadow))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Raise: there is nothing to read here."""
@@ -160,7 +160,7 @@ class DeviceMemory(Memory):
 
     def view(self, data: np.ndarray[Any, Any], start: int, like: np.ndarray[Any, Any]) -> Any:
         """Return elements with the shape, type and strides of `like`, `start` bytes behind the first of `data`."""
-        return View.over(int(data.ctypes.data) + start, like.shape, like.dtype, like.strides)
+        return DeviceView.over(int(data.ctypes.data) + start, like.shape, like.dtype, like.strides)
 
     def copy(self, target: Held, source: Held) -> None:
         """Copy the elements of one array to another."""
@@ -214,7 +214,7 @@ def allocate(
     memory = DeviceMemory(device, 0, nbytes, device.null_stream, zero)
     if nbytes:
         device.allocate(memory, zero)
-    view: Any = View.over(memory.address, shape, dtype, None)
+    view: Any = DeviceView.over(memory.address, shape, dtype, None)
     return view, memory
 
 

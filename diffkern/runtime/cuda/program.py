@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.contracts import abi
 from diffkern.contracts.argument_block import header, with_status
 from diffkern.errors import CudaError, LaunchError
@@ -63,7 +63,7 @@ class CudaExecutable(Executable):
     def __init__(
         self,
         device: CudaDevice,
-        entry: Entry,
+        entry: StoredArtifact,
         kernel: str = "",
         careful: Callable[[], CudaExecutable] | None = None,
     ) -> None:
@@ -330,7 +330,7 @@ class ReportingCudaExecutable(CudaExecutable):
 
 def executable(
     device: CudaDevice,
-    entry: Entry,
+    entry: StoredArtifact,
     kernel: str = "",
     careful: Callable[[], CudaExecutable] | None = None,
 ) -> CudaExecutable:

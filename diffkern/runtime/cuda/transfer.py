@@ -20,7 +20,7 @@ from diffkern.runtime.arrays.array import _make, array, new
 from diffkern.runtime.arrays.convert import component_shape, element_of, stored_type
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.elementwise import elementwise
-from diffkern.runtime.cuda.memory import DeviceMemory, View
+from diffkern.runtime.cuda.memory import DeviceMemory, DeviceView
 from diffkern.runtime.cuda.stream import CudaEvent, CudaStream
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import overlaps
@@ -242,7 +242,7 @@ def assign(device: CudaDevice, target: array, values: np.ndarray[Any, Any]) -> N
     one = new((1,), target._element, False, device)
     _upload(device, one, element.reshape((1, *inner)))
     # The same element everywhere: an array all of whose strides are 0.
-    everywhere = View.over(
+    everywhere = DeviceView.over(
         one._range[0], target._data.shape, element.dtype, (*(0,) * target.ndim, *one._data.strides[1:])
     )
     _each(device, "copy", target, _make(everywhere, target._element, one._memory, True))  # type: ignore[arg-type]
@@ -310,7 +310,7 @@ def download(device: CudaDevice, view: Any) -> np.ndarray[Any, Any]:
     return out
 
 
-def _plain(device: CudaDevice, view: View) -> array:
+def _plain(device: CudaDevice, view: DeviceView) -> array:
     """Return an array of single numbers over a view."""
     element = element_of(view.dtype)
     assert element is not None
@@ -318,7 +318,7 @@ def _plain(device: CudaDevice, view: View) -> array:
     return _make(view, element, memory, False)  # type: ignore[arg-type]
 
 
-def _span(view: View) -> tuple[int, int]:
+def _span(view: DeviceView) -> tuple[int, int]:
     low = high = int(view.ctypes.data)
     for extent, stride in zip(view.shape, view.strides, strict=True):
         low, high = low + min(0, (extent - 1) * stride), high + max(0, (extent - 1) * stride)

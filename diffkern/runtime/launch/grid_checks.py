@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.contracts.argument_block import Layout
-from diffkern.contracts.manifest import Access, Linear, Manifest, Step
+from diffkern.contracts.manifest import AxisAccess, IndexStep, Linear, Manifest
 from diffkern.errors import LaunchError
 from diffkern.runtime.launch.grid import Grid
 
@@ -194,7 +194,7 @@ class Extents:
 
 
 def check_extents(
-    entries: Sequence[Access],
+    entries: Sequence[AxisAccess],
     names: Sequence[str],
     dims: Sequence[int],
     shapes: Mapping[int, Sequence[int]],
@@ -230,7 +230,7 @@ def check_extents(
             _refuse(names[entry.array], entry.axis, shapes[entry.array], outside)
 
 
-def _corners(entry: Access, dims: Sequence[int], shapes: Mapping[int, Sequence[int]]) -> tuple[int, int]:
+def _corners(entry: AxisAccess, dims: Sequence[int], shapes: Mapping[int, Sequence[int]]) -> tuple[int, int]:
     """Return the least and the greatest index of an access whose index does not wrap around."""
     low, high = _value(entry.low, shapes), _value(entry.high, shapes)
     # The index is affine in the thread indices, so that it is extreme at corners of the grid.
@@ -240,7 +240,7 @@ def _corners(entry: Access, dims: Sequence[int], shapes: Mapping[int, Sequence[i
     return low, high
 
 
-def _wrapped(steps: Sequence[Step], dims: Sequence[int], shapes: Mapping[int, Sequence[int]]) -> tuple[int, int]:
+def _wrapped(steps: Sequence[IndexStep], dims: Sequence[int], shapes: Mapping[int, Sequence[int]]) -> tuple[int, int]:
     """Return the least and the greatest index, computed as threads do: modulo 2**64, and reduced on the way."""
     axes = sorted({step.a for step in steps if step.op == "tid"})
     # Axes get an equal share of the threads, so that their product stays within the bound.

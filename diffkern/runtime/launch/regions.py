@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
-from diffkern.contracts.manifest import Box, Form, Manifest, Monomial, Span
+from diffkern.contracts.manifest import Box, IntegerForm, IntegerRange, Manifest, Monomial
 from diffkern.ir.types import Scalar, parse_type
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.recast import is_injective
@@ -151,7 +151,7 @@ class _Numbers:
             found.append((low, high + 1))
         return tuple(found)
 
-    def between(self, span: Span, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    def between(self, span: IntegerRange, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Return the least and the greatest value of an integer of a thread."""
         if span.kind == "thread":
             return 0, self.dims[span.axis] - 1
@@ -168,7 +168,7 @@ class _Numbers:
         # Within one multiple of the divisor the remainder is monotonic; across several it takes any value.
         return (low % divisor, high % divisor) if low // divisor == high // divisor else (0, divisor - 1)
 
-    def interval(self, form: Form, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
+    def interval(self, form: IntegerForm, bounds: Sequence[tuple[int, int]]) -> tuple[int, int]:
         """Return the least and the greatest value of an affine form.
 
         Raises

@@ -20,7 +20,7 @@ from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.memory import bytewise
 from diffkern.runtime.native.replay import Step, Steps, replaced
 
-__all__ = ["Change", "Place", "as_run_by", "fit_adjoint", "is_same", "meet", "takes"]
+__all__ = ["AdjointPlace", "Change", "as_run_by", "fit_adjoint", "is_same", "meet", "takes"]
 
 _WORK_PER_BYTE = 6.0
 """An adjoint that does more than so much work for each byte that it would not have to move is not compiled again."""
@@ -29,7 +29,7 @@ Change = Assign | Copy
 
 
 @dataclass(frozen=True)
-class Place:
+class AdjointPlace:
     """An adjoint and its surroundings in a sequence.
 
     Attributes
@@ -97,7 +97,7 @@ def as_run_by(program: Executable, form: Steps) -> Steps:
     ]  # fmt: skip
 
 
-def fit_adjoint(place: Place, forms: list[Steps]) -> None:
+def fit_adjoint(place: AdjointPlace, forms: list[Steps]) -> None:
     """Exchange the forms of an adjoint, and of the changes in front of it, for those of a program that does less."""
     adjoint, form = place.adjoint, forms[place.index]
     executable, active = adjoint.executable, frozenset(adjoint.cotangents)
@@ -153,7 +153,7 @@ def _is_alone(adjoint: AdjointLaunch, ct: array) -> bool:
     return ct.shape == adjoint.launch.dims and len(touched) - len(others) == 2 and not meet([ct], others)
 
 
-def _spared(place: Place) -> list[int]:
+def _spared(place: AdjointPlace) -> list[int]:
     """Return the fills that are redundant if the adjoint stores what it would add; empty if it cannot store."""
     adjoint = place.adjoint
     found = []
@@ -170,7 +170,7 @@ def _spared(place: Place) -> list[int]:
     return found
 
 
-def _taken(place: Place, forms: Sequence[Steps]) -> _Taken:
+def _taken(place: AdjointPlace, forms: Sequence[Steps]) -> _Taken:
     """Return the addresses to read cotangents from and the fills that replace the changes; empty if not for all."""
     adjoint, nothing = place.adjoint, _Taken({}, {})
     params = adjoint.executable.manifest.params
@@ -188,7 +188,7 @@ def _taken(place: Place, forms: Sequence[Steps]) -> _Taken:
     return _Taken(addresses, fills) if len(taken) == len(offsets) else nothing
 
 
-def _source(place: Place, index: int) -> int | None:
+def _source(place: AdjointPlace, index: int) -> int | None:
     """Return the address from which the adjoint can read what a fill or a copy puts into a cotangent, or None."""
     change = place.changes[index]
     if isinstance(change, Assign):

@@ -16,13 +16,13 @@ from diffkern.runtime.memory.memory import overlaps
 if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array
 
-__all__ = ["Access", "waits"]
+__all__ = ["BytesAccess", "waits"]
 
 # Beyond so many steps what follows from other waits may be named as well.
 _MOST_REDUCED = 4096
 
 
-class Access(NamedTuple):
+class BytesAccess(NamedTuple):
     """The bytes of one array that one step reads or writes."""
 
     step: int
@@ -30,7 +30,7 @@ class Access(NamedTuple):
     high: int
     of: array
 
-    def meets(self, other: Access) -> bool:
+    def meets(self, other: BytesAccess) -> bool:
         """Return whether both touch a common byte."""
         if self.high <= other.low or other.high <= self.low:
             return False
@@ -49,23 +49,23 @@ class _Accesses:
 
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._held: list[Access] = []
+        self._held: list[BytesAccess] = []
         self._longest = 0
 
-    def add(self, access: Access) -> None:
+    def add(self, access: BytesAccess) -> None:
         place = bisect_left(self._starts, access.low)
         self._starts.insert(place, access.low)
         self._held.insert(place, access)
         self._longest = max(self._longest, access.high - access.low)
 
-    def meeting(self, access: Access) -> list[Access]:
+    def meeting(self, access: BytesAccess) -> list[BytesAccess]:
         """Return the accesses that touch a byte of another one."""
         # An access that begins earlier than the longest one is long cannot reach to here.
         first = bisect_left(self._starts, access.low - self._longest)
         last = bisect_left(self._starts, access.high)
         return [held for held in self._held[first:last] if held.meets(access)]
 
-    def forget_within(self, access: Access) -> None:
+    def forget_within(self, access: BytesAccess) -> None:
         """Drop the accesses within the bytes of another one, which stands for them from now on."""
         first, last = bisect_left(self._starts, access.low), bisect_left(self._starts, access.high)
         left = [held for held in self._held[first:last] if held.high > access.high]
@@ -103,8 +103,8 @@ def waits(steps: Sequence[tuple[Iterable[array], Iterable[array]]], every: bool 
     return found if every or len(found) > _MOST_REDUCED else _reduced(found)
 
 
-def _accesses(step: int, arrays: Iterable[array]) -> list[Access]:
-    return [Access(step, *a._range, a) for a in arrays if a._range[0] < a._range[1]]
+def _accesses(step: int, arrays: Iterable[array]) -> list[BytesAccess]:
+    return [BytesAccess(step, *a._range, a) for a in arrays if a._range[0] < a._range[1]]
 
 
 def _reduced(found: list[set[int]]) -> list[set[int]]:

@@ -19,7 +19,7 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.native.replay import Step, Steps
-from diffkern.runtime.records.adjoint_seeding import Change, Place, as_run_by, fit_adjoint, is_same, meet
+from diffkern.runtime.records.adjoint_seeding import AdjointPlace, Change, as_run_by, fit_adjoint, is_same, meet
 
 __all__ = ["folded"]
 
@@ -61,7 +61,7 @@ def folded(operations: Sequence[Operation], forms: Sequence[Steps]) -> list[Step
         elif isinstance(other, AdjointLaunch):
             changes[following][index] = operation
     for index, found in changes.items():
-        fit_adjoint(Place(operations, index, found, joint.get(index)), made)
+        fit_adjoint(AdjointPlace(operations, index, found, joint.get(index)), made)
     return made
 
 

@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 __all__ = ["Places"]
 
 
-class _Place:
+class _StatePlace:
     __slots__ = ("anew", "high", "low", "turn")
 
     def __init__(self, low: int, high: int, anew: bool, turn: int) -> None:
@@ -26,7 +26,7 @@ class Places:
 
     def __init__(self) -> None:
         self._lows: list[int] = []
-        self._places: list[_Place] = []
+        self._places: list[_StatePlace] = []
 
     def accessed(self, low: int, high: int, turn: int, whole: bool) -> bool:
         """Note an access.
@@ -59,7 +59,7 @@ class Places:
                 place.anew &= whole and (low, high) == (place.low, place.high)
             return place.anew
         # Accesses that overlap known parts differently merge them to one part, which is live to be on the safe side.
-        made = _Place(low, high, whole and not found, turn)
+        made = _StatePlace(low, high, whole and not found, turn)
         if found:
             made.low, made.high = min(low, found[0].low), max(high, found[-1].high)
         self._lows[first:last], self._places[first:last] = [made.low], [made]

@@ -1,8 +1,8 @@
 """The CPU target: a function of the IR to object code.
 
 Any function that the verifier accepts, with the symbol it is to have, becomes a
-:class:`~diffkern.targets.target.Compiled` whose functions follow ``diffkern.contracts.abi`` and need no symbols from
-outside except functions of libm.
+:class:`~diffkern.targets.target.CompiledKernel` whose functions follow ``diffkern.contracts.abi`` and need no symbols
+from outside except functions of libm.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
 from diffkern.targets.cpu.kernel import CpuModule, emit_kernel
 from diffkern.targets.emit.checks import Checking
-from diffkern.targets.target import USUAL, Compiled, Settings, Target
+from diffkern.targets.target import USUAL, CompiledKernel, Settings, Target
 
 __all__ = ["LOWERING", "CpuTarget", "target"]
 
@@ -90,10 +90,10 @@ class CpuTarget(Target):
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CpuModule:
         return emit_kernel(self.lowered(fn, settings), symbol, object_code.machine(self.name).isa, settings)
 
-    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
+    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CompiledKernel:
         kernel, machine = self.emit(fn, symbol, settings), object_code.machine(self.name)
         module = kernel.text, kernel.weight, machine, kernel.questions
-        return Compiled(
+        return CompiledKernel(
             object_code.object_code(object_code.optimise(*module), machine),
             kernel.symbols,
             lambda: object_code.optimised_text(*module),

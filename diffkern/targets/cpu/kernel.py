@@ -35,7 +35,7 @@ from diffkern.targets.cpu.sums import added_to, updates_atomically
 from diffkern.targets.cpu.uniform import uniform_questions
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checking
-from diffkern.targets.emit.facts import Facts, analyse
+from diffkern.targets.emit.facts import FunctionFacts, analyse
 from diffkern.targets.emit.frame import Frame, loop_stacks, width
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags, without_estimates
@@ -156,7 +156,7 @@ class _Frame(Frame):
         self,
         module: TargetModule,
         fn: Function,
-        facts: Facts,
+        facts: FunctionFacts,
         symbol: str,
         flags: tuple[str, ...],
         *,
@@ -225,7 +225,7 @@ class Chunk(_Frame, KernelFrame):
         self,
         module: TargetModule,
         fn: Function,
-        facts: Facts,
+        facts: FunctionFacts,
         symbol: str,
         flags: tuple[str, ...],
         placement: Placement,
@@ -410,7 +410,7 @@ class Chunk(_Frame, KernelFrame):
         return b.select(b.icmp_signed(">", x, i64(0)), b.add(up, i64(1)), i64(0))
 
 
-def _emit_finish(module: TargetModule, fn: Function, facts: Facts, symbol: str) -> None:
+def _emit_finish(module: TargetModule, fn: Function, facts: FunctionFacts, symbol: str) -> None:
     frame = _Frame(module, fn, facts, symbol, ())
     b = frame.builder
     total = sum(width(op) for op in facts.reduced)

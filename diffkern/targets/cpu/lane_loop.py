@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from diffkern.analysis.scopes import Uniformity
+from diffkern.analysis.scopes import VaryingValues
 from diffkern.analysis.sums import used_values
 from diffkern.targets.cpu.lanes.body import LaneBody
 from diffkern.targets.cpu.lanes.builder import LaneBuilder
-from diffkern.targets.cpu.lanes.choice import Form
-from diffkern.targets.cpu.lanes.notes import Notes
+from diffkern.targets.cpu.lanes.choice import LaneForm
+from diffkern.targets.cpu.lanes.notes import LaneNotes
 from diffkern.targets.cpu.lanes.scalars import LaneScalars
 from diffkern.targets.cpu.lanes.sums import add_up
 from diffkern.targets.emit.frame import loop_stacks, summed_type, width
@@ -42,11 +42,11 @@ class Lanes:
         The values that differ between lanes.
     """
 
-    def __init__(self, chunk: Chunk, form: Form, flags: tuple[str, ...], uniformity: Uniformity) -> None:
+    def __init__(self, chunk: Chunk, form: LaneForm, flags: tuple[str, ...], uniformity: VaryingValues) -> None:
         self.chunk, self.form, self.count, self.flags = chunk, form, form.threads, flags
         self.builder = LaneBuilder(chunk.builder, self.count)
         self.uniformity = uniformity
-        self.notes, self.used = Notes(), used_values(chunk.fn)
+        self.notes, self.used = LaneNotes(), used_values(chunk.fn)
         self.stacks = loop_stacks(chunk.room.take, chunk.facts, self.count)
         self.buffers = {v: self._memory(v.type) for v in chunk.facts.buffers}
         # Accumulators have a lane each, so that adding to them needs no reduction per trip.

@@ -21,12 +21,12 @@ _UNROLLED = 4.0
 
 def longest_loop(fn: Function) -> float:
     """Return the share of the operations that are in the longest innermost loop, between 0 and 1."""
-    search = _Search()
+    search = _UnrollSearch()
     size, loops = search.region(fn.body)
     return 1.0 if not loops else min(1.0, search.longest / max(size, 1.0))
 
 
-class _Search:
+class _UnrollSearch:
     def __init__(self) -> None:
         self.longest = 0.0
         self.constants: set[Value] = set()

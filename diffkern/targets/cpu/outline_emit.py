@@ -19,7 +19,7 @@ from llvmlite import ir
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.ops.memory import NEW_STACKS
 from diffkern.ir.types import Buffer, Stack
-from diffkern.targets.cpu.outline_plan import Outline, Part, taken
+from diffkern.targets.cpu.outline_plan import OpRun, Outline, taken
 from diffkern.targets.emit.frame import Frame, untyped
 from diffkern.targets.emit.function import BodyEmitter, StackRef
 from diffkern.targets.emit.kernel import without_estimates
@@ -87,15 +87,15 @@ class OutlinedBody(BodyEmitter):
             del self.kept[key]  # it has been stored inside of the region, which may not be executed
         return [self.values[v] for v in region.yields]
 
-    def emit(self, pieces: Iterable[Op | Part]) -> None:
+    def emit(self, pieces: Iterable[Op | OpRun]) -> None:
         """Emit the pieces of a region."""
         for piece in pieces:
-            if isinstance(piece, Part):
+            if isinstance(piece, OpRun):
                 self.part(piece)
             elif piece not in self.moved:
                 self.op(piece)
 
-    def part(self, part: Part) -> None:
+    def part(self, part: OpRun) -> None:
         """Emit a part as a function, and its call."""
         wanted = taken(part.ops, self.moved)
         self.keep_all(wanted)
@@ -186,7 +186,7 @@ class OutlinedBody(BodyEmitter):
 
     # -- functions ---------------------------------------------------------------------------------------------------
 
-    def owned(self, part: Part, wanted: Iterable[Value]) -> dict[_Key, Any]:
+    def owned(self, part: OpRun, wanted: Iterable[Value]) -> dict[_Key, Any]:
         """Return pointers to the memory of the thread that a part works on."""
         out: dict[_Key, Any] = {}
         for op in walk(Region(ops=list(part.ops))):

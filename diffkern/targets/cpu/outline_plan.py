@@ -1,6 +1,6 @@
 """Divides long kernels into parts that become functions of their own.
 
-For each region that is divided, :func:`outline` gives its pieces in order: operations that stay, and :class:`Part` s,
+For each region that is divided, :func:`outline` gives its pieces in order: operations that stay, and :class:`OpRun` s,
 runs of operations that are compiled by themselves.
 
 The time of LLVM's passes grows with the square of a function and of its loops, and that of its register allocator
@@ -21,7 +21,7 @@ from diffkern.ir.ops.block import SHARED_ARRAYS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import is_loop
 
-__all__ = ["LARGEST", "PART", "Outline", "Part", "outline", "taken"]
+__all__ = ["LARGEST", "PART", "OpRun", "Outline", "outline", "taken"]
 
 LARGEST = 10_000
 """The most work, in operations, of a kernel that stays in one piece."""
@@ -36,7 +36,7 @@ _LOOP_OPS = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Part:
+class OpRun:
     """A run of operations of a region.
 
     Attributes
@@ -54,7 +54,7 @@ class Part:
     shown: frozenset[Value]
 
 
-Outline = Mapping[Region, Sequence[Op | Part]]
+Outline = Mapping[Region, Sequence[Op | OpRun]]
 """The pieces of each region that is divided."""
 
 
@@ -98,7 +98,7 @@ class _Outliner:
 
     def __init__(self, moved: frozenset[Op]) -> None:
         self.moved = moved
-        self.pieces: dict[Region, Sequence[Op | Part]] = {}
+        self.pieces: dict[Region, Sequence[Op | OpRun]] = {}
 
     def work(self, region: Region) -> int:
         """Return the work of a region as it is."""
@@ -119,14 +119,14 @@ class _Outliner:
         # Results that operations outside of parts use have to be loaded there; others stay in their slots.
         shown = set(region.yields).union(*(taken((run,), self.moved) for run in runs if isinstance(run, Op)))
         wanted = set(shown)
-        pieces: list[Op | Part] = []
+        pieces: list[Op | OpRun] = []
         # From the last run to the first: what later runs take decides about the results of earlier ones.
         for run in reversed(runs):
             if isinstance(run, Op):
                 pieces.append(run)
                 continue
             results = tuple(v for op in run for v in op.results if v in wanted and op not in self.moved)
-            pieces.append(Part(tuple(run), results, frozenset(shown.intersection(results))))
+            pieces.append(OpRun(tuple(run), results, frozenset(shown.intersection(results))))
             wanted.update(taken(run, self.moved))
         self.pieces[region] = pieces[::-1]
         return len(pieces)

@@ -1,8 +1,8 @@
 """The CUDA target: a function of the IR to PTX and a cubin.
 
 Any function that the verifier accepts, with the symbol it is to have, becomes a
-:class:`~diffkern.targets.target.Compiled` whose kernel takes the argument block of ``diffkern.contracts.abi`` by value.
-No GPU and no driver is needed.
+:class:`~diffkern.targets.target.CompiledKernel` whose kernel takes the argument block of ``diffkern.contracts.abi`` by
+value. No GPU and no driver is needed.
 
 LLVM makes PTX, and the cubin is assembled from the PTX that is kept. Kernels that call a library are compiled by
 :mod:`diffkern.targets.numba_cuda`.
@@ -27,7 +27,7 @@ from diffkern.targets.cuda.kernel import CudaModule, alignment, emit_kernel
 from diffkern.targets.cuda.math import PREFIX
 from diffkern.targets.cuda.registers import exchange_half
 from diffkern.targets.emit.types import Isa
-from diffkern.targets.target import USUAL, Compiled, Settings
+from diffkern.targets.target import USUAL, CompiledKernel, Settings
 
 __all__ = ["CudaTarget", "target"]
 
@@ -72,7 +72,7 @@ class CudaTarget(CudaArchitecture):
             )
         return kernel
 
-    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
+    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CompiledKernel:
         kernel, arch = self.emit(fn, symbol, settings), self.name
         # Only the functions of libdevice that the text declares are linked in.
         library = tuple(sorted(set(_LIBRARY.findall(kernel.text))))
@@ -86,7 +86,7 @@ class CudaTarget(CudaArchitecture):
             return text, toolchain.assemble(text, arch, symbol, lineinfo=settings.lineinfo)
 
         ptx, cubin = interruptible(machine_code)
-        return Compiled(
+        return CompiledKernel(
             cubin,
             kernel.symbols,
             lambda: interruptible(lambda: str(optimised())),

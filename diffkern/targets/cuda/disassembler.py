@@ -19,7 +19,7 @@ from pathlib import Path
 from diffkern.errors import CompileError
 from diffkern.process import wheels
 from diffkern.targets.cuda.cubin import architecture, code_sections
-from diffkern.targets.cuda.sass import Code, parse_raw
+from diffkern.targets.cuda.sass import MachineCode, parse_raw
 
 __all__ = ["codes", "disassemble", "find_disassembler"]
 
@@ -39,7 +39,7 @@ def disassemble(cubin: bytes) -> str:
     return _run("-c", cubin)
 
 
-def codes(cubins: Sequence[bytes]) -> list[dict[str, Code]]:
+def codes(cubins: Sequence[bytes]) -> list[dict[str, MachineCode]]:
     """Return the code of all functions of each of several cubins, by name.
 
     The disassembler takes half a second to start, so it is started once for each architecture.
@@ -49,7 +49,7 @@ def codes(cubins: Sequence[bytes]) -> list[dict[str, Code]]:
     CompileError
         If there is no disassembler, or it cannot read a cubin.
     """
-    found: list[dict[str, Code]] = [{} for _ in cubins]
+    found: list[dict[str, MachineCode]] = [{} for _ in cubins]
     architectures = [architecture(c) for c in cubins]
     for arch in dict.fromkeys(architectures):
         owners: list[int] = []

@@ -24,7 +24,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.analysis.blocks import blockwise_op, shared_bytes
-from diffkern.analysis.cuda_plan import Update, update_of
+from diffkern.analysis.cuda_plan import UpdateWay, update_of
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.ops.memory import ELEMENT_WRITES
@@ -177,7 +177,7 @@ class _Kernel(KernelFrame):
         self.arch, self.block_dim = arch, block_dim
         used = used_values(fn)
         # Updates whose old value is unused can be reductions, for which no thread waits.
-        self.quiet = frozenset(id(op) for op in walk(fn.body) if update_of(op, used) is Update.RED)
+        self.quiet = frozenset(id(op) for op in walk(fn.body) if update_of(op, used) is UpdateWay.RED)
         _, size = abi.layout([p.type for p in fn.params])
         block_type = ir.PointerType(ir.ArrayType(I64, size // 8))
         self.function = ir.Function(module, ir.FunctionType(VOID, [block_type]), symbol)

@@ -1,7 +1,7 @@
 """Machine code of NVIDIA GPUs (SASS), parsed for counting.
 
-The text of the disassembler becomes a :class:`Code` for each function: its instructions, their numbers by mnemonic and
-by class, and its loops. Nothing here runs a tool; :mod:`diffkern.targets.cuda.disassembler` does.
+The text of the disassembler becomes a :class:`MachineCode` for each function: its instructions, their numbers by
+mnemonic and by class, and its loops. Nothing here runs a tool; :mod:`diffkern.targets.cuda.disassembler` does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from diffkern.process.forks import cached_property
 
-__all__ = ["CLASSES", "Code", "Instruction", "Loop", "join", "parse", "parse_raw"]
+__all__ = ["CLASSES", "Instruction", "Loop", "MachineCode", "join", "parse", "parse_raw"]
 
 _SECTION = re.compile(r"^\s*\.section\s+\.text\.([^,\s]+)", re.MULTILINE)
 _LABEL = re.compile(r"([.$\w]+):")
@@ -97,7 +97,7 @@ class Loop:
 
 
 @dataclass(frozen=True)
-class Code:
+class MachineCode:
     """A function's machine code.
 
     Attributes
@@ -144,12 +144,12 @@ class Code:
             for start, end in spans
         )
 
-    def within(self, loop: Loop) -> Code:
+    def within(self, loop: Loop) -> MachineCode:
         """Return the instructions of a loop as code of its own."""
-        return Code(self.name, tuple(i for i in self.instructions if loop.start <= i.address <= loop.end))
+        return MachineCode(self.name, tuple(i for i in self.instructions if loop.start <= i.address <= loop.end))
 
 
-def join(kernel: str, functions: Mapping[str, Code]) -> Code:
+def join(kernel: str, functions: Mapping[str, MachineCode]) -> MachineCode:
     """Return the code of a kernel with that of all other functions laid behind it: what its threads may execute."""
     instructions: list[Instruction] = []
     base = 0
@@ -159,20 +159,20 @@ def join(kernel: str, functions: Mapping[str, Code]) -> Code:
             instructions.append(replace(i, address=i.address + base, target=target))
         # Instructions have 16 bytes; the next function follows directly.
         base = instructions[-1].address + 16 if instructions else 0
-    return Code(kernel, tuple(instructions))
+    return MachineCode(kernel, tuple(instructions))
 
 
-def parse(text: str) -> dict[str, Code]:
+def parse(text: str) -> dict[str, MachineCode]:
     """Return the code of each function in the disassembly of a cubin, by name."""
-    found: dict[str, Code] = {}
+    found: dict[str, MachineCode] = {}
     pieces = _SECTION.split(text)
     # Before the first section stands what is no code; then name and text take turns.
     for name, body in zip(pieces[1::2], pieces[2::2], strict=True):
-        found[name] = Code(name, _without_padding(_instructions(body)))
+        found[name] = MachineCode(name, _without_padding(_instructions(body)))
     return found
 
 
-def parse_raw(text: str, functions: Sequence[tuple[str, int]]) -> list[Code]:
+def parse_raw(text: str, functions: Sequence[tuple[str, int]]) -> list[MachineCode]:
     """Return the code of functions that were laid end to end and disassembled as raw bytes.
 
     Parameters
@@ -192,7 +192,7 @@ def parse_raw(text: str, functions: Sequence[tuple[str, int]]) -> list[Code]:
             target = None if i.target is None else i.target - base
             own.append(replace(i, address=i.address - base, target=target))
             at += 1
-        found.append(Code(name, _without_padding(own)))
+        found.append(MachineCode(name, _without_padding(own)))
         base += size
     return found
 

@@ -34,7 +34,7 @@ class Checking(enum.Enum):
     ALL = "all"  # and integer division by zero, and ranges with step zero
 
 
-class Checks:
+class CheckEmitter:
     """Emits checks.
 
     Parameters

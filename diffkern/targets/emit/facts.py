@@ -19,11 +19,11 @@ from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, Stack, is_exact_index
 from diffkern.ir.views import Access
 
-__all__ = ["Facts", "analyse", "invariant_ops", "stack_size", "used_values"]
+__all__ = ["FunctionFacts", "analyse", "invariant_ops", "stack_size", "used_values"]
 
 
 @dataclass(slots=True)
-class Facts:
+class FunctionFacts:
     """Facts about a function.
 
     Attributes
@@ -50,9 +50,9 @@ class Facts:
     literals: set[float] = field(default_factory=set)
 
 
-def analyse(fn: Function) -> Facts:
+def analyse(fn: Function) -> FunctionFacts:
     """Collect the facts."""
-    facts = Facts()
+    facts = FunctionFacts()
     ops = list(walk(fn.body))
     for op in ops:
         # Each literal of a vectorised loop occupies a register or is loaded from the stack.
@@ -97,6 +97,6 @@ def _bits(v: Value) -> int:
     return v.type.bits if isinstance(v.type, Scalar) else 0
 
 
-def invariant_ops(op: Op, facts: Facts) -> list[Op]:
+def invariant_ops(op: Op, facts: FunctionFacts) -> list[Op]:
     """Return the ops that compute the indices of an access, definitions before uses."""
     return needed_for(op, facts.invariant)

@@ -16,7 +16,7 @@ from diffkern.ir.nodes import Function, Op, Value
 from diffkern.ir.types import Array, Element, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access
-from diffkern.targets.emit.facts import Facts, invariant_ops
+from diffkern.targets.emit.facts import FunctionFacts, invariant_ops
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.memory import ArrayRef, address, element_size, load_array, load_element
 from diffkern.targets.emit.scalars import ScalarEmitter
@@ -48,7 +48,7 @@ class Frame:
         self,
         module: ir.Module,
         fn: Function,
-        facts: Facts,
+        facts: FunctionFacts,
         builder: Builder,
         block: Any,
         scalars: ScalarEmitter,
@@ -114,7 +114,7 @@ class Frame:
         return array, address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
 
 
-def loop_stacks(take: Callable[[int], Any], facts: Facts, lanes: int = 1) -> dict[int, Any]:
+def loop_stacks(take: Callable[[int], Any], facts: FunctionFacts, lanes: int = 1) -> dict[int, Any]:
     """Return memory for the loop stacks of some threads, by level; `take` allocates bytes, in whole words."""
     return {level: take((size + 7) // 8 * 8 * lanes) for level, size in sorted(facts.stack_bytes.items())}
 

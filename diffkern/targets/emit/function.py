@@ -22,12 +22,12 @@ from diffkern.ir.ops.block import BLOCK_NUMBERS
 from diffkern.ir.ops.memory import ELEMENTS
 from diffkern.ir.types import FLOAT32, Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
-from diffkern.ir.views import Access, For, If, Slot, While
+from diffkern.ir.views import Access, For, If, StackSlot, While
 from diffkern.targets.emit.buffers import Scratch
-from diffkern.targets.emit.checks import Checks
-from diffkern.targets.emit.facts import Facts, stack_size
+from diffkern.targets.emit.checks import CheckEmitter
+from diffkern.targets.emit.facts import FunctionFacts, stack_size
 from diffkern.targets.emit.loops import not_unrolled, rolled_if_long, trip_count
-from diffkern.targets.emit.matmul import Shape, matmul_function
+from diffkern.targets.emit.matmul import ProductShape, matmul_function
 from diffkern.targets.emit.memory import (
     ArrayRef,
     add_element,
@@ -42,7 +42,7 @@ from diffkern.targets.emit.memory import (
     take_element,
     update_element,
 )
-from diffkern.targets.emit.output import Output
+from diffkern.targets.emit.output import OutputEmitter
 from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.scalars import ScalarEmitter, is_scalar_op
 from diffkern.targets.emit.types import (
@@ -117,7 +117,7 @@ class BodyEmitter:
 
     builder: Builder
     scalars: ScalarEmitter
-    facts: Facts
+    facts: FunctionFacts
     arrays: dict[Value, ArrayRef]
     values: dict[Value, tuple[Any, ...]]
     tid: Sequence[Any] = ()
@@ -126,8 +126,8 @@ class BodyEmitter:
     exact: dict[Value, Any] = field(default_factory=dict)
     stack_refs: dict[Value, StackRef] = field(default_factory=dict)
     record: Record | None = None
-    checks: Checks | None = None
-    output: Output | None = None
+    checks: CheckEmitter | None = None
+    output: OutputEmitter | None = None
     scratch: Scratch | None = None
     vector_bytes: int = 16
     launch: dict[str, Any] = field(default_factory=dict)
@@ -211,7 +211,7 @@ class BodyEmitter:
         else:
             emit(op)
 
-    def checked(self, op: Op, checks: Checks, emit: Callable[[Op], None]) -> None:
+    def checked(self, op: Op, checks: CheckEmitter, emit: Callable[[Op], None]) -> None:
         """Emit an access that is skipped if it is an error; a skipped load gives 0."""
         b = self.builder
         indices = [self.index(v) for v in Access(op).index]
@@ -449,7 +449,7 @@ class BodyEmitter:
         self.scratch.put(buffer, self.index(index), self.values[value])
 
     def buffer_matmul(self, op: Op) -> None:
-        shape = Shape(**{k: op.attrs[k] for k in ("m", "n", "k", "trans_a", "add")})
+        shape = ProductShape(**{k: op.attrs[k] for k in ("m", "n", "k", "trans_a", "add")})
         module, dtype = self.scalars.module, scalar_of(op.operands[0].type)
         # One function per shape, shared by all products of that shape in the module.
         function = matmul_function(module, dtype, shape, self.scalars.flags, self.vector_bytes)
@@ -464,13 +464,13 @@ class BodyEmitter:
         self.stack_refs[op.result] = StackRef(t, self.stacks[t.level])
 
     def stack_get(self, op: Op) -> None:
-        stack, k = self.stack_refs[Slot(op).stack], op.attrs["field"]
-        pointer = stack.pointer(self.builder, k, self.scalar(Slot(op).slot))
+        stack, k = self.stack_refs[StackSlot(op).stack], op.attrs["field"]
+        pointer = stack.pointer(self.builder, k, self.scalar(StackSlot(op).slot))
         self.values[op.result] = tuple(load_element(self.builder, stack.type.fields[k], pointer))
 
     def stack_set(self, op: Op) -> None:
-        stack, slot = self.stack_refs[Slot(op).stack], self.scalar(Slot(op).slot)
-        for k, v in enumerate(Slot(op).values):
+        stack, slot = self.stack_refs[StackSlot(op).stack], self.scalar(StackSlot(op).slot)
+        for k, v in enumerate(StackSlot(op).values):
             pointer = stack.pointer(self.builder, k, slot)
             store_element(self.builder, v.type, pointer, self.values[v])  # type: ignore[arg-type]
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.targets.emit.checks import Checking, Checks
+from diffkern.targets.emit.checks import CheckEmitter, Checking
 from diffkern.targets.emit.frame import Frame
 from diffkern.targets.emit.function import BodyEmitter
-from diffkern.targets.emit.output import Output
+from diffkern.targets.emit.output import OutputEmitter
 from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.types import PTR
 
@@ -91,8 +91,8 @@ class KernelFrame(Frame, ABC):
     """
 
     record: Record | None = None
-    checks: Checks | None = None
-    output: Output | None = None
+    checks: CheckEmitter | None = None
+    output: OutputEmitter | None = None
 
     def emit(self, checking: Checking) -> None:
         """Emit the whole function."""
@@ -116,9 +116,9 @@ class KernelFrame(Frame, ABC):
             return
         self.record = Record(self.builder.inttoptr(self.header(abi.STATUS), PTR))
         if checking is not Checking.NONE:
-            self.checks = Checks(checking, self.module, self.builder, self.record)
+            self.checks = CheckEmitter(checking, self.module, self.builder, self.record)
         if prints:
-            self.output = Output(self.module, self.builder, self.record)
+            self.output = OutputEmitter(self.module, self.builder, self.record)
 
     @abstractmethod
     def thread(self) -> BodyEmitter:

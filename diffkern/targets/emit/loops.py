@@ -57,11 +57,11 @@ def trip_count(b: Builder, t: Scalar, lo: Any, hi: Any, step: Any) -> Any:
     known = step.constant if isinstance(step, ir.Constant) else None
     if known is not None and isinstance(lo, ir.Constant) and isinstance(hi, ir.Constant):
         return i64(wrapped(INT64, trips.trip_count(trips.PYTHON, lo.constant, hi.constant, known, known)))
-    return trips.trip_count(_Numbers(b, t, t.kind is Kind.INT), lo, hi, step, known)
+    return trips.trip_count(_CountType(b, t, t.kind is Kind.INT), lo, hi, step, known)
 
 
 @dataclass(frozen=True, slots=True)
-class _Numbers:
+class _CountType:
     """Values of a type, and counts of 64 bits: for narrower types, no difference of two of its values wraps."""
 
     b: Builder

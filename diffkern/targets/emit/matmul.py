@@ -20,7 +20,7 @@ from diffkern.targets.emit.types import I32, I64, PTR, VOID, Builder, i64, value
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ProductShape:
     """A product ``c = a @ b``: rows, columns, inner size; whether a is stored transposed, and c is added to."""
 
     m: int
@@ -30,7 +30,7 @@ class Shape:
     add: bool
 
 
-def matmul_function(module: Any, dtype: Scalar, shape: Shape, flags: tuple[str, ...], vector_bytes: int) -> Any:
+def matmul_function(module: Any, dtype: Scalar, shape: ProductShape, flags: tuple[str, ...], vector_bytes: int) -> Any:
     """Return the function ``void(c, a, b)`` for a shape, made once per module."""
     letters = ("t" if shape.trans_a else "n") + ("a" if shape.add else "")
     name = f"matmul.{dtype}.{shape.m}x{shape.n}x{shape.k}.{letters}"
@@ -49,7 +49,9 @@ def matmul_function(module: Any, dtype: Scalar, shape: Shape, flags: tuple[str, 
 
 
 class _Emitter:
-    def __init__(self, b: Builder, dtype: Scalar, shape: Shape, flags: tuple[str, ...], vector_bytes: int) -> None:
+    def __init__(
+        self, b: Builder, dtype: Scalar, shape: ProductShape, flags: tuple[str, ...], vector_bytes: int
+    ) -> None:
         self.b, self.shape, self.flags = b, shape, flags
         self.t = value_type(dtype)
         self.itemsize = dtype.itemsize

@@ -17,12 +17,12 @@ from diffkern.ir.types import Kind, Scalar
 from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.types import F64, I64, PTR, Builder, i64
 
-__all__ = ["Output"]
+__all__ = ["OutputEmitter"]
 
 _ROOM = "dk_room"
 
 
-class Output:
+class OutputEmitter:
     """Emits prints.
 
     Parameters

@@ -23,7 +23,7 @@ from diffkern.errors import CompileError
 from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, Type, Vec, scalar_of
 from diffkern.process.forks import free_in_child
 from diffkern.targets.cuda.libdevice import INSTALL
-from diffkern.targets.numba_cuda.entry import KERNEL, Entry
+from diffkern.targets.numba_cuda.entry import KERNEL, KernelEntry
 from diffkern.targets.numba_cuda.finish import finish
 from diffkern.targets.numba_cuda.forms import forms, product
 
@@ -122,7 +122,7 @@ def compiling_for(architecture: tuple[int, int]) -> Iterator[None]:
 def to_llvm(
     source: str,
     name: str,
-    entry: Entry,
+    entry: KernelEntry,
     *,
     architecture: tuple[int, int],
     flags: tuple[str, ...] = (),
@@ -207,7 +207,7 @@ def _modules(library: Any) -> list[Any]:
     return [library._module, *(one._module for one in library.linking_libraries)]
 
 
-def _describe(kernel: Any, entry: Entry, no_alias: bool, alignments: Mapping[int, int]) -> None:
+def _describe(kernel: Any, entry: KernelEntry, no_alias: bool, alignments: Mapping[int, int]) -> None:
     """Attach to the kernel's pointers the properties that the launch ensures."""
     for slot, parameter in entry.pointers:
         attributes = kernel.args[slot].attributes
@@ -235,7 +235,7 @@ def _array(found: Any, t: Array) -> Any:
     return found.types.Array(_scalar(found, scalar_of(t)), axes, "C" if t.layout == "C" else "A")
 
 
-def _slot_types(found: Any, entry: Entry) -> list[Any]:
+def _slot_types(found: Any, entry: KernelEntry) -> list[Any]:
     types: list[Any] = [found.types.int64] * entry.slots
     for slot, parameter in entry.pointers:
         types[slot] = found.types.CPointer(_scalar(found, scalar_of(entry.made[parameter].type)))

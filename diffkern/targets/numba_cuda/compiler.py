@@ -29,7 +29,7 @@ from diffkern.targets.numba_cuda.bindings import to_llvm
 from diffkern.targets.numba_cuda.entry import entry_of
 from diffkern.targets.numba_cuda.ptx import without_old_values
 from diffkern.targets.numba_cuda.symbols import canonical
-from diffkern.targets.target import USUAL, Compiled, Settings
+from diffkern.targets.target import USUAL, CompiledKernel, Settings
 
 __all__ = ["NumbaCudaTarget", "target"]
 
@@ -42,7 +42,7 @@ TAKE_LLVM = 'take compiler="llvm"'
 class NumbaCudaTarget(CudaArchitecture):
     """An architecture of NVIDIA's GPUs, by numba-cuda."""
 
-    def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Printed:
+    def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> PrintedProgram:
         low = self.lowered(fn, settings)
         _check(low, settings)
         multiplies = any(op.name in BUFFER_PRODUCTS for op in walk(low.body))
@@ -57,13 +57,13 @@ class NumbaCudaTarget(CudaArchitecture):
                 remedy="use smaller tiles, or a loop over parts of them",
             )
         if settings.checking is Checking.NONE:
-            return Printed(to_cuda_python(low), (symbol,), len(plan.sums), (), (), low, fixed, dynamic)
+            return PrintedProgram(to_cuda_python(low), (symbol,), len(plan.sums), (), (), low, fixed, dynamic)
         writer = CheckedWriter(low, arithmetic=settings.checking is Checking.ALL)
         text = writer.module()
         sites, stamps = tuple(writer.sites), tuple(writer.stamps)
-        return Printed(text, (symbol,), len(plan.sums), sites, stamps, low, fixed, dynamic)
+        return PrintedProgram(text, (symbol,), len(plan.sums), sites, stamps, low, fixed, dynamic)
 
-    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> Compiled:
+    def compile(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CompiledKernel:
         printed = self.emit(fn, symbol, settings)
         low, bounds = printed.fn, settings.launch_bounds
         if printed.block_dim:
@@ -98,7 +98,7 @@ class NumbaCudaTarget(CudaArchitecture):
             return made.text, ptx, toolchain.assemble(ptx, self.name, symbol)
 
         text, ptx, cubin = interruptible(machine_code)
-        return Compiled(
+        return CompiledKernel(
             cubin,
             (symbol,),
             lambda: text,
@@ -153,7 +153,7 @@ def _lto_code(
 
 
 @dataclass(frozen=True, slots=True)
-class Printed(KernelModule):
+class PrintedProgram(KernelModule):
     """A program as numba-cuda is given it.
 
     Attributes

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from diffkern.contracts import abi
 from diffkern.ir.types import INT64, Array, Type
 
-__all__ = ["Entry", "Made", "entry_of"]
+__all__ = ["KernelEntry", "Made", "entry_of"]
 
 _RECORD = 2**31
 """Elements of the record, as far as its reader is concerned: it ends with the stamps of all arrays."""
@@ -42,7 +42,7 @@ class Made:
 
 
 @dataclass(frozen=True)
-class Entry:
+class KernelEntry:
     """A kernel's entry.
 
     Attributes
@@ -66,7 +66,7 @@ class Entry:
     slots: int
 
 
-def entry_of(types: Sequence[Type], name: str = "entry", *, record: bool = False) -> Entry:
+def entry_of(types: Sequence[Type], name: str = "entry", *, record: bool = False) -> KernelEntry:
     """Return the entry for a kernel with parameters of some types, and before them the record of a debug program."""
     fields, size = abi.layout(list(types))
     slots = [f"slot_{k}" for k in range(size // 8)]
@@ -86,4 +86,4 @@ def entry_of(types: Sequence[Type], name: str = "entry", *, record: bool = False
     dims = slots[abi.DIMS // 8 : abi.DIMS // 8 + abi.MAX_DIMS]
     call = ", ".join([f"({', '.join(dims)})", *arguments])
     source = f"def {name}({', '.join(slots)}):\n    {KERNEL}({call})\n"
-    return Entry(name, source, tuple(made), tuple(pointers), len(slots))
+    return KernelEntry(name, source, tuple(made), tuple(pointers), len(slots))

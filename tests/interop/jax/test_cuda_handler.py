@@ -147,7 +147,7 @@ class Machine:
 
     def __init__(self):
         self.driver = FakeDriver()
-        self.gpu = cuda.Gpu(self.driver, 90)
+        self.gpu = cuda.ArchitectureGpus(self.driver, 90)
         addresses = self.gpu.registry.addresses()
         self.gpu.registry.attach(addresses[REGISTRY])
         self.handler = ctypes.CFUNCTYPE(P, P)(addresses[HANDLER])
@@ -458,13 +458,13 @@ class Older(FakeDriver):
 )
 def test_the_driver_compiles_what_it_cannot_run(driver, arch, tried):
     entry = load_entry(Specialization(shifted.func, shifted.argument_types()), "sm_90")
-    assert cuda.Gpu(driver, arch).code(entry).kernel == 77
+    assert cuda.ArchitectureGpus(driver, arch).code(entry).kernel == 77
     assert driver.tried == tried
 
 
 def test_drivers_that_cannot_compile_it_are_named():
     entry = load_entry(Specialization(shifted.func, shifted.argument_types()), "sm_90")
     with pytest.raises(dk.CudaError, match=r"supports CUDA 12\.0.*needs CUDA 12\.1"):
-        cuda.Gpu(Older(12000), 90).code(entry)
+        cuda.ArchitectureGpus(Older(12000), 90).code(entry)
     with pytest.raises(dk.CudaError, match="cuLibraryLoadData"):
-        cuda.Gpu(Older(13000, refusal=2), 90).code(entry)
+        cuda.ArchitectureGpus(Older(13000, refusal=2), 90).code(entry)

@@ -12,7 +12,7 @@ from conftest import require
 require("jax")
 
 from diffkern.interop.jax import layout
-from diffkern.interop.jax.call import Bound, Buffer, Call, Clear, Copy, Launch
+from diffkern.interop.jax.call import BoundBuffer, BufferCopy, Clear, ProgramLaunch, XlaBuffer, XlaCall
 from diffkern.interop.jax.registry import Registry, key_words
 from diffkern.ir.types import BFLOAT16, FLOAT32, INT64, Array, Mat, Vec, parse_type
 
@@ -41,17 +41,22 @@ def test_unknown_spelling():
 
 def example(**more):
     steps = (
-        Copy(0, 2),
+        BufferCopy(0, 2),
         Clear(3, 1, 0),
-        Launch("a" * 64, "", 2, (Bound("view", 0, 1, 4, 8, (5, 16)), Bound("constant", 0, 4, constant="0000803f"))),
+        ProgramLaunch(
+            "a" * 64,
+            "",
+            2,
+            (BoundBuffer("view", 0, 1, 4, 8, (5, 16)), BoundBuffer("constant", 0, 4, constant="0000803f")),
+        ),
     )
-    fields = {"name": "k", "operands": (Buffer("float32", 1, 4),), "results": (Buffer("float32", 1, 4),) * 3}
-    return Call(**{**fields, "steps": steps, **more})
+    fields = {"name": "k", "operands": (XlaBuffer("float32", 1, 4),), "results": (XlaBuffer("float32", 1, 4),) * 3}
+    return XlaCall(**{**fields, "steps": steps, **more})
 
 
 def test_calls_survive_json():
     call = example()
-    again = Call.from_json(json.loads(json.dumps(call.to_json())))
+    again = XlaCall.from_json(json.loads(json.dumps(call.to_json())))
     assert again == call
     assert again.key == call.key
 
@@ -60,9 +65,9 @@ def test_every_part_of_a_call_is_in_its_key():
     calls = [
         example(),
         example(name="j"),
-        example(operands=(Buffer("float64", 1, 8),)),
+        example(operands=(XlaBuffer("float64", 1, 8),)),
         example(steps=example().steps[:2]),
-        example(steps=(Copy(0, 3), *example().steps[1:])),
+        example(steps=(BufferCopy(0, 3), *example().steps[1:])),
         example(steps=(*example().steps[:1], Clear(3, 0, 0), example().steps[2])),
     ]
     assert len({call.key for call in calls}) == len(calls)
@@ -71,7 +76,7 @@ def test_every_part_of_a_call_is_in_its_key():
 @pytest.mark.parametrize(("change", "error"), [({"format": 2}, ValueError), ({"steps": [{"do": "Jump"}]}, ValueError)])
 def test_foreign_calls_are_refused(change, error):
     with pytest.raises(error):
-        Call.from_json({**example().to_json(), **change})
+        XlaCall.from_json({**example().to_json(), **change})
 
 
 def test_table_finds_what_was_entered():

@@ -177,7 +177,7 @@ class _Run:
         self.seconds = max(self.seconds, _processor_time() - before)
 
     def run(self, dim: object, args: list[np.ndarray], chunk: int | None = None) -> None:
-        """As :class:`diffkern.testing.programs.Program`: from the first argument to the second."""
+        """As :class:`diffkern.testing.programs.GridProgram`: from the first argument to the second."""
         arrays = self.arrays(args[0])
         for step in self.program.steps:
             step.run(self.module, arrays, self.values)

@@ -11,7 +11,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.ad.activity import Activity
-from diffkern.ad.cotangents import Cotangents
+from diffkern.ad.cotangents import CotangentMap
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.loops import StackBudget
 from diffkern.compiler import pipeline
@@ -330,7 +330,7 @@ def test_activity_reaches_a_fixpoint_round_a_loop() -> None:
 def test_components_are_collected_without_zero_vectors() -> None:
     b = Builder()
     v = Value(Vec(FLOAT32, 2), "v")
-    cts = Cotangents(b)
+    cts = CotangentMap(b)
     one = b.const(1.0, FLOAT32)
     cts.add_component(v, 0, one)
     cts.add_component(v, 1, one)

@@ -8,7 +8,7 @@ import random
 import pytest
 
 import diffkern as dk
-from diffkern.contracts.manifest import Box, Form, Monomial, Span
+from diffkern.contracts.manifest import Box, IntegerForm, IntegerRange, Monomial
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import _Numbers
 
@@ -119,10 +119,10 @@ def test_a_column_that_is_computed_from_floats():
 
 def test_numbers_beyond_32_bits_say_nothing():
     def form(c, *terms):
-        return Form((Monomial(c),), terms)
+        return IntegerForm((Monomial(c),), terms)
 
     known = _Numbers((4,), {})
-    thread = Span("thread")
+    thread = IntegerRange("thread")
     assert known.region([Box((form(1, (0, (Monomial(2),))),), (False,), (thread,))], (97,)) == (((1, 8),),)
     assert known.region([Box((form(2**31),), (False,))], (97,)) is None
     assert known.region([Box((form(2**31 - 1, (0, (Monomial(1),))),), (False,), (thread,))], (97,)) is None

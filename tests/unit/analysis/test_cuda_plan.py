@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import diffkern as dk
-from diffkern.analysis.cuda_plan import Update, cuda_plan, finalize_updates
+from diffkern.analysis.cuda_plan import UpdateWay, cuda_plan, finalize_updates
 from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import Function
@@ -24,9 +24,9 @@ def adjoint(kernel: dk.Kernel, accumulate: str = "plain") -> Function:
     return d.fn
 
 
-def updates(fn: Function) -> dict[str, set[Update]]:
+def updates(fn: Function) -> dict[str, set[UpdateWay]]:
     plan = cuda_plan(fn)
-    found: dict[str, set[Update]] = {}
+    found: dict[str, set[UpdateWay]] = {}
     for op, how in plan.updates.items():
         found.setdefault(op.operands[0].name, set()).add(how)
     return found
@@ -53,25 +53,25 @@ def first_and_own(x: f1, y: f1):
 
 def test_own_elements_are_plain_and_uniform_ones_are_summed() -> None:
     fn = adjoint(elementwise)
-    assert updates(fn) == {"ct_x": {Update.PLAIN}, "ct_a": {Update.SUM}}
+    assert updates(fn) == {"ct_x": {UpdateWay.PLAIN}, "ct_a": {UpdateWay.SUM}}
     assert [op.operands[0].name for op in cuda_plan(fn).sums] == ["ct_a"]
 
 
 def test_neighbours_meet() -> None:
-    assert updates(adjoint(stencil)) == {"ct_x": {Update.RED}}
+    assert updates(adjoint(stencil)) == {"ct_x": {UpdateWay.RED}}
 
 
 def test_a_buffer_with_a_sum_has_no_plain_updates() -> None:
     """A block that has ended adds its sum to ``ct_x[0]`` while thread 0 of another may still run."""
-    assert updates(adjoint(first_and_own)) == {"ct_x": {Update.SUM, Update.RED}}
+    assert updates(adjoint(first_and_own)) == {"ct_x": {UpdateWay.SUM, UpdateWay.RED}}
 
 
 def test_overlapping_buffers_are_atomic_throughout() -> None:
-    assert updates(adjoint(elementwise, "atomic"))["ct_x"] == {Update.RED}
+    assert updates(adjoint(elementwise, "atomic"))["ct_x"] == {UpdateWay.RED}
 
 
-@pytest.mark.parametrize(("uses_result", "expected"), [(True, Update.ATOMIC), (False, Update.RED)])
-def test_an_atomic_whose_old_value_is_read(uses_result: bool, expected: Update) -> None:
+@pytest.mark.parametrize(("uses_result", "expected"), [(True, UpdateWay.ATOMIC), (False, UpdateWay.RED)])
+def test_an_atomic_whose_old_value_is_read(uses_result: bool, expected: UpdateWay) -> None:
     def reads(x: f1, k: dk.array(dtype=int), y: f1):  # type: ignore[valid-type]
         i = dk.tid()
         old = dk.atomic_add(y, k[i], x[i])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from diffkern.analysis.dependence import Source, classify_loads
-from diffkern.analysis.inequalities import Row, unsolvable
+from diffkern.analysis.dependence import LoadSource, classify_loads
+from diffkern.analysis.inequalities import Inequality, unsolvable
 from diffkern.frontend.statements import lowering
 from diffkern.ir.types import FLOAT64, INT32, Array
 from diffkern.opt.ranges import clear_wraps
@@ -91,7 +91,7 @@ def events(function: Any, n: int, m: int) -> list[tuple[str, int, Any]]:
     return a.events
 
 
-def check(path: Path, seed: int) -> list[Source]:
+def check(path: Path, seed: int) -> list[LoadSource]:
     writer = Writer(seed)
     path.write_text(writer.source())
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -108,23 +108,23 @@ def check(path: Path, seed: int) -> list[Source]:
             for place, (what, line, index) in enumerate(found):
                 if what != "load" or line not in facts:
                     continue
-                if facts[line] is Source.ENTRY:
+                if facts[line] is LoadSource.ENTRY:
                     assert not [e for e in found[:place] if e[0] == "store" and e[2] == index], (line, n, m)
-                if facts[line] is Source.FINAL:
+                if facts[line] is LoadSource.FINAL:
                     assert not [e for e in found[place:] if e[0] == "store" and e[2] == index], (line, n, m)
     return list(facts.values())
 
 
 def test_random_loops(tmp_path: Path, request: pytest.FixtureRequest) -> None:
-    total: list[Source] = []
+    total: list[LoadSource] = []
     for seed in range(4000 if request.config.getoption("--full") else 150):
         total += check(tmp_path / f"made_{seed}.py", seed)
-    proved = [source for source in total if source is not Source.UNKNOWN]
+    proved = [source for source in total if source is not LoadSource.UNKNOWN]
     assert len(proved) > 0.4 * len(total)
 
 
-def row(const: int, **terms: int) -> Row:
-    return Row(terms, const)
+def row(const: int, **terms: int) -> Inequality:
+    return Inequality(terms, const)
 
 
 def test_integers_are_counted_on() -> None:

@@ -12,7 +12,7 @@ from passes_harness import D1, D2, I1, after, assert_same, body, lowered, names,
 import diffkern as dk
 from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.conflicts import Conflict
-from diffkern.analysis.dependence import Source, classify_loads
+from diffkern.analysis.dependence import LoadSource, classify_loads
 from diffkern.analysis.threads import Distance, Never, relate
 from diffkern.compiler import pipeline
 from diffkern.ir.builder import Builder
@@ -387,7 +387,7 @@ def test_long_straight_code_does_not_exhaust_the_interpreter() -> None:
 # -- dependence --------------------------------------------------------------------------------------------------------
 
 
-def sources(function: Callable[..., Any], *types: Any, array: str = "y") -> list[Source]:
+def sources(function: Callable[..., Any], *types: Any, array: str = "y") -> list[LoadSource]:
     fn = pipeline.prepare(lowered(function, *types))
     facts = classify_loads(fn)
     return [facts[op].source for op in walk(fn.body) if op.name == "load" and op.operands[0].name == array]
@@ -409,9 +409,9 @@ def test_recurrences_read_final_contents_and_reading_ahead_reads_entry_contents(
         for k in range(n, 0, -1):
             y[i, k] = dk.sin(y[i, k - 1]) * x[i]
 
-    assert sources(forward, D1, D2, INT32) == [Source.FINAL]
-    assert sources(ahead, D1, D2, INT32) == [Source.ENTRY]
-    assert sources(backward, D1, D2, INT32) == [Source.ENTRY]
+    assert sources(forward, D1, D2, INT32) == [LoadSource.FINAL]
+    assert sources(ahead, D1, D2, INT32) == [LoadSource.ENTRY]
+    assert sources(backward, D1, D2, INT32) == [LoadSource.ENTRY]
 
 
 def test_a_step_of_two_separates_elements_only_from_a_common_start() -> None:
@@ -428,8 +428,8 @@ def test_a_step_of_two_separates_elements_only_from_a_common_start() -> None:
                 x[i] += dk.sin(y[i, k + 1])
                 y[i, k] = x[i]
 
-    assert sources(same, D1, D2, INT32) == [Source.ENTRY]
-    assert sources(varying, D1, D2, INT32) == [Source.UNKNOWN]
+    assert sources(same, D1, D2, INT32) == [LoadSource.ENTRY]
+    assert sources(varying, D1, D2, INT32) == [LoadSource.UNKNOWN]
 
 
 def test_exclusive_branches_within_one_iteration() -> None:
@@ -451,8 +451,8 @@ def test_exclusive_branches_within_one_iteration() -> None:
                 x[i] += dk.sin(y[i, k])
             k += 1
 
-    assert sources(f, D1, D2, INT32) == [Source.ENTRY]
-    assert sources(across, D1, D2, INT32) == [Source.UNKNOWN]
+    assert sources(f, D1, D2, INT32) == [LoadSource.ENTRY]
+    assert sources(across, D1, D2, INT32) == [LoadSource.UNKNOWN]
 
 
 def test_other_threads() -> None:
@@ -468,9 +468,9 @@ def test_other_threads() -> None:
         i = dk.tid()
         y[i, 1] = x[i] * y[i, 0]
 
-    assert sources(neighbour, D1, D1) == [Source.RACING]
-    assert sources(atomically, D1, D1) == [Source.RACING]
-    assert sources(rows, D1, D2) == [Source.ENTRY]
+    assert sources(neighbour, D1, D1) == [LoadSource.RACING]
+    assert sources(atomically, D1, D1) == [LoadSource.RACING]
+    assert sources(rows, D1, D2) == [LoadSource.ENTRY]
 
 
 # -- threads and conflicts ---------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from diffkern.compiler.products import Products, generated, obtain, product_key
 from diffkern.errors import CompileError
 from diffkern.process import wheels
 from diffkern.runtime.observe.config import config
-from diffkern.shipping.ahead import Work, make, specializations
+from diffkern.shipping.ahead import BuildTask, make, specializations
 from diffkern.targets.cuda import mathdx
 from diffkern.targets.cuda.mathdx import Product
 
@@ -278,10 +278,10 @@ def test_a_build_makes_the_products_of_all_programs_together(monkeypatch: pytest
     asked: list[Product] = []
     monkeypatch.setattr("diffkern.compiler.products.obtain", lambda wanted, **options: asked.extend(wanted))
     programs = [s.for_block(32, True) for s in specializations(gemm, [half] * 3, True, None)]
-    make([Work(s, s.fields(), "sm_90", Store(tmp_path)) for s in programs], 1, False)
+    make([BuildTask(s, s.fields(), "sm_90", Store(tmp_path)) for s in programs], 1, False)
     product = Product(16, 16, 16, "float16", "float16", "float32", threads=32, arch="sm_90")
     turned = [dataclasses.replace(product, columns_b=True), dataclasses.replace(product, columns_a=True)]
     assert asked == [product, *turned]
     asked.clear()
-    make([Work(s, s.fields(), "native", Store(tmp_path)) for s in programs], 1, False)
+    make([BuildTask(s, s.fields(), "native", Store(tmp_path)) for s in programs], 1, False)
     assert asked == []

@@ -20,7 +20,7 @@ from diffkern.cache.entries import LOCK_PREFIX, WORK_PREFIX, contents, publish, 
 from diffkern.cache.key import digest, key
 from diffkern.cache.lock import exclusive
 from diffkern.cache.maintenance import artifacts, copy_artifacts, prune
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.place import UnsafeError
 from diffkern.cache.store import Store
 from diffkern.cli.command import main
@@ -37,8 +37,10 @@ OTHER = 54321
 LONG_AGO = 1e9
 
 
-def entry(title: str) -> Entry:
-    return Entry(b"object of " + title.encode(), ("f",), "source", Manifest(1, 1.0, (), title=title), {"types": title})
+def entry(title: str) -> StoredArtifact:
+    return StoredArtifact(
+        b"object of " + title.encode(), ("f",), "source", Manifest(1, 1.0, (), title=title), {"types": title}
+    )
 
 
 def snapshot(*roots: Path) -> dict[str, object]:

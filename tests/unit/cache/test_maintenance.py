@@ -12,13 +12,15 @@ from diffkern.cache.compare import differences, nearest, shown
 from diffkern.cache.entries import publish, sweep
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts, copy_artifacts, find, prune, remove
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.store import Store
 from diffkern.contracts.manifest import Manifest
 
 
-def entry(title: str, size: int = 1000) -> Entry:
-    return Entry(b"o" * size, ("f",), "source", Manifest(1, 1.0, (), title=title, target="native"), {"types": title})
+def entry(title: str, size: int = 1000) -> StoredArtifact:
+    return StoredArtifact(
+        b"o" * size, ("f",), "source", Manifest(1, 1.0, (), title=title, target="native"), {"types": title}
+    )
 
 
 @pytest.fixture

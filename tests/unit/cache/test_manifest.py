@@ -11,38 +11,38 @@ from conftest import require
 
 import diffkern as dk
 from diffkern.cache.key import digest, key
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.store import Store
 from diffkern.contracts.manifest import (
-    Access,
+    AxisAccess,
     Checks,
     Conflict,
     Destination,
     GpuResources,
     Linear,
     Manifest,
-    Parameter,
+    ProgramParameter,
     Shared,
     Site,
     SortedSum,
-    Stamp,
+    StampedParameter,
     from_json,
     to_json,
 )  # fmt: skip
 from diffkern.errors import Loc
 
-X = Parameter("x", "array1d<float32,C>", "param", 0, 0, align=16, fully_overwritten=1, shape_read=True)
-CT = Parameter("ct_x", "array1d<float32,C>", "cotangent", 0, 0, conflict=Conflict("bounded", ((-1, 2),), False))
+X = ProgramParameter("x", "array1d<float32,C>", "param", 0, 0, align=16, fully_overwritten=1, shape_read=True)
+CT = ProgramParameter("ct_x", "array1d<float32,C>", "cotangent", 0, 0, conflict=Conflict("bounded", ((-1, 2),), False))
 FULL = Manifest(
     1, 2.5, (X, replace(X, role="saved"), CT), reads=(0,), writes=(0,), updated=(0,), post=(0,),
     steering=(0,),
-    accesses=(Access(0, 0, True, ((0, 2),), Linear(-1), Linear(3, ((0, 0, 1),)), (Linear(1),), ((0, 1),)),),
+    accesses=(AxisAccess(0, 0, True, ((0, 2),), Linear(-1), Linear(3, ((0, 0, 1),)), (Linear(1),), ((0, 1),)),),
     alone="x", blockwise=True, rows=True, tiled=True, block_dim=64, block_dim_fixed=True, launch_bounds=(64, 2),
     sites=3,
     gpu=GpuResources(20, 0, 0, 128, 64, ("product",)),
     sums=(SortedSum(0, (Destination(1, ((3, -1),), (True,), False), Destination(None, ((1, 0),), (False,), True))),),
-    checks=Checks("k", (Site(Loc("f.py", 3, 4, text="x"), 0), Site(None, None, Shared("s", 2))), (Stamp(0, 8, False),)),
-    title="adjoint of k", target="sm_90",
+    checks=Checks("k", (Site(Loc("f.py", 3, 4, text="x"), 0), Site(None, None, Shared("s", 2))), (StampedParameter(0, 8,
+    False),)), title="adjoint of k", target="sm_90",
 )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def test_anything_else_is_refused(value: Any) -> None:
 def test_an_artifact_whose_manifest_is_another_is_not_there(tmp_path) -> None:
     """Its digests are right: a version of diffkern with other facts may have written it."""
     name = key([("a", b"b")])
-    Store(tmp_path / "cache").put(name, Entry(b"\x7fELF", ("k",), "", FULL))
+    Store(tmp_path / "cache").put(name, StoredArtifact(b"\x7fELF", ("k",), "", FULL))
     path = tmp_path / "cache" / name[:2] / name / "manifest.json"
     content = json.loads(path.read_text())
     assert Store(tmp_path / "cache").get(name) is not None

@@ -14,11 +14,11 @@ import pytest
 
 from diffkern.cache.entries import contents
 from diffkern.cache.key import digest, key
-from diffkern.cache.manifest import Entry, parse
+from diffkern.cache.manifest import StoredArtifact, parse
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.contracts.manifest import Manifest
 
-ENTRY = Entry(
+ENTRY = StoredArtifact(
     b"\x7fELF object", ("dk_a", "dk_a_finish"), "def f(): …\n", Manifest(1, 2.5, (), sites=1), {"types": "float32"}
 )
 KEY = key([("a", b"b")])
@@ -42,7 +42,7 @@ def test_nothing_there(directory):
     assert not directory.exists()
 
 
-CUBIN = Entry(
+CUBIN = StoredArtifact(
     b"\x7fELF cubin",
     ("dk_a",),
     "",

@@ -17,7 +17,7 @@ from diffkern.ir import verify as verifier
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, walk
-from diffkern.ir.passes import Context, Pass, run
+from diffkern.ir.passes import Pass, PassOptions, run
 from diffkern.ir.stages import PRIMAL, Stage
 
 
@@ -46,7 +46,7 @@ def test_a_pass_is_added_by_its_line_in_a_list() -> None:
         seen.append((name, stage))
         assert any(op.name == "mul" for op in walk(after.body)) == (name in ("rules", "fold"))
 
-    after = run(changed, clone_function(fn), Context(verify=True, watch=watch))
+    after = run(changed, clone_function(fn), PassOptions(verify=True, watch=watch))
     assert [name for name, _ in seen] == ["rules", "fold", "twice", "cse", "ranges", "dce"]
     assert not any(op.name == "const" and op.attrs["value"] == 2.0 for op in walk(after.body))
     assert_same(fn, after, (8,), [[float(k) for k in range(8)], [0.0] * 8])
@@ -70,7 +70,7 @@ def test_what_a_pass_leaves_is_verified_where_that_is_asked_for(monkeypatch: pyt
     monkeypatch.setattr(verifier, "ALWAYS", False)
     run(passes, lowered(doubled, D1, D1))
     with pytest.raises(verifier.InvalidIR, match="never defined"):
-        run(passes, lowered(doubled, D1, D1), Context(verify=True))
+        run(passes, lowered(doubled, D1, D1), PassOptions(verify=True))
     monkeypatch.setattr(verifier, "ALWAYS", True)
     with pytest.raises(verifier.InvalidIR, match="never defined"):
         run(passes, lowered(doubled, D1, D1))

@@ -16,7 +16,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Value
 from diffkern.ir.ops.table import all_ops
-from diffkern.ir.passes import Context, run
+from diffkern.ir.passes import PassOptions, run
 from diffkern.ir.stages import (
     ADJOINT,
     CPU,
@@ -80,7 +80,7 @@ def test_lists_follow_each_other() -> None:
 @pytest.mark.parametrize("name", sorted(CASES))
 def test_a_kernel_of_the_corpus(name: str) -> None:
     """Both programs of it, up to what either target emits."""
-    case, context = CASES[name], Context(verify=True)
+    case, context = CASES[name], PassOptions(verify=True)
     for target in TARGETS:
         fn, variant = clone_function(lower(case)), Variant(target=target)
         prepared = pipeline.prepare(fn, context)
@@ -92,7 +92,7 @@ def test_a_kernel_of_the_corpus(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(BLOCKS))
 def test_a_kernel_whose_threads_work_together(name: str) -> None:
-    kernel, context = BLOCKS[name].kernel, Context(verify=True)
+    kernel, context = BLOCKS[name].kernel, PassOptions(verify=True)
     for target in TARGETS:
         fn = pipeline.lower_kernel(kernel.func, kernel.argument_types(), Variant(target=target), context)
         low = run(target_named(target).lowering(Settings()), pipeline.optimise(fn, context), context)

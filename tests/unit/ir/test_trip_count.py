@@ -13,7 +13,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Region, Value
 from diffkern.ir.trip_count import PYTHON, count_trips, index_of_trip, is_last_trip, trip_count, trip_of
 from diffkern.ir.types import INT32, INT64, Array, Scalar
-from diffkern.testing.programs import Compiled
+from diffkern.testing.programs import CompiledFunction
 
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64")
 STEPS = (None, 1, -1, 2, -3)
@@ -59,7 +59,7 @@ def test_ops(type_: str) -> None:
         rows = ranges(type_, step)
         given = [rows[:, k].astype(type_) for k in range(3)]
         found = [np.zeros(len(rows), np.int64) for _ in range(4)]
-        Compiled(function(getattr(types, type_.upper()), step)).run((len(rows),), [*given, *found])
+        CompiledFunction(function(getattr(types, type_.upper()), step)).run((len(rows),), [*given, *found])
         for row, trips, last, number, ends in zip(rows, *found, strict=True):
             assert trips == trips_of(*row), (type_, row)
             if trips:
@@ -91,7 +91,7 @@ def test_llvm(type_: str) -> None:
         rows = np.array([r for r in ranges(type_, step) if trips_of(*r) <= 300], object)
         found = np.zeros(len(rows), np.int32)
         given = [rows[:, k].astype(type_) for k in range(3)]
-        Compiled(counting(getattr(types, type_.upper()), step)).run((len(rows),), [*given, found])
+        CompiledFunction(counting(getattr(types, type_.upper()), step)).run((len(rows),), [*given, found])
         assert found.tolist() == [trips_of(*r) for r in rows]
 
 

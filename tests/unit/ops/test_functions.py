@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from diffkern.frontend.tiles import tiles
 from diffkern.ir.ops import buffer, composite, memory, scalar
-from diffkern.ir.ops.function import NONE, Family, FunctionRow, RowParameter, TileFunction
+from diffkern.ir.ops.function import NONE, FunctionRow, RowParameter, Subject, TileFunction
 from diffkern.ir.ops.tile_functions import TILE_FUNCTIONS
 
 
@@ -30,7 +30,7 @@ def test_an_index_has_as_many_parameters_as_axes() -> None:
 
 
 def test_functions_without_parameters() -> None:
-    made = FunctionRow("f", "", "A function.", "int", NONE, "f()", family=Family.THREADS)
+    made = FunctionRow("f", "", "A function.", "int", NONE, "f()", family=Subject.THREADS)
     assert made.signature == made.entry.takes == ""
     assert made.listed() == []
     assert made.in_kernels_alone

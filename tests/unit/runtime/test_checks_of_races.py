@@ -10,7 +10,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.contracts.integer_systems import Row, narrowed, search
-from diffkern.contracts.manifest import Form, Monomial, Order, RaceCheck, Touch
+from diffkern.contracts.manifest import IntegerForm, Monomial, Order, RaceCheck, Touch
 from diffkern.contracts.race_search import needed
 from diffkern.errors import AutodiffError
 from diffkern.runtime.launch import race_checks
@@ -19,12 +19,12 @@ from diffkern.runtime.launch.race_checks import check_races
 INT32 = (-(2**31), 2**31 - 1)
 
 
-def form(const: int, *coefficients: int) -> Form:
+def form(const: int, *coefficients: int) -> IntegerForm:
     terms = ((k, (Monomial(c),)) for k, c in enumerate(coefficients) if c)
-    return Form((Monomial(const),) if const else (), tuple(terms))
+    return IntegerForm((Monomial(const),) if const else (), tuple(terms))
 
 
-def value(f: Form, point: tuple[int, ...]) -> int:
+def value(f: IntegerForm, point: tuple[int, ...]) -> int:
     return sum(m.factor for m in f.const) + sum(c[0].factor * point[k] for k, c in f.terms)
 
 
@@ -107,14 +107,14 @@ def test_a_launch_is_searched_once(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_numbers_that_are_looked_at():
-    n = Form((Monomial(1, ((1, -1),)),), ((0, (Monomial(1, ((1, -1), (2, 0))),)),))
+    n = IntegerForm((Monomial(1, ((1, -1),)),), ((0, (Monomial(1, ((1, -1), (2, 0))),)),))
     check = RaceCheck(0, Touch(None, (n,), (True,)), Touch(None, (form(1),), (False,)), (INT32,))
     assert needed([check]) == ((0, 0), (1, -1), (2, 0))
 
 
 def test_wrapped_around():
     """Indices beyond 32 bits say nothing."""
-    far = Form((Monomial(2**31),), ((0, (Monomial(2**31),)),))
+    far = IntegerForm((Monomial(2**31),), ((0, (Monomial(2**31),)),))
     check = RaceCheck(0, Touch(None, (far,), (False,)), Touch(None, (form(0),), (False,)), (INT32,))
     with pytest.raises(AutodiffError, match="another thread of the same launch may write"):
         check_races("k", [check], ["x"], (2,), {})

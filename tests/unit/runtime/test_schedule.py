@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from diffkern.contracts.manifest import Conflict, Manifest, Parameter
+from diffkern.contracts.manifest import Conflict, Manifest, ProgramParameter
 from diffkern.runtime.launch.derivative import DerivativePlan
 from diffkern.runtime.launch.partition import MAX_CHUNKS, MAX_GROUPS
 from diffkern.runtime.launch.schedule import Conflicts, cut, normalize_dim, plan_adjoint
@@ -44,7 +44,9 @@ def test_chunks_are_whole_registers():
 
 def manifest(arity, **conflicts):
     params = [
-        Parameter(f"ct_{name}", "array2d<float32,C>", "cotangent", int(name[1:]), int(name[1:]), conflict=conflict)
+        ProgramParameter(
+            f"ct_{name}", "array2d<float32,C>", "cotangent", int(name[1:]), int(name[1:]), conflict=conflict
+        )
         for name, conflict in conflicts.items()
     ]
     return Manifest(arity, 1.0, tuple(params))
@@ -71,7 +73,7 @@ def test_plain_accumulation_may_race_where_dims_are_not_known():
 
 
 def test_residuals_of_a_derivative():
-    saved = (Parameter(f"saved_{k}", "array1d<float32,C>", "saved", k, k) for k in (1, 3))
+    saved = (ProgramParameter(f"saved_{k}", "array1d<float32,C>", "saved", k, k) for k in (1, 3))
     plan = DerivativePlan.of(Manifest(1, 1.0, tuple(saved), post=(0, 3)))
     assert (plan.after, plan.before, plan.zeros((2, 3))) == ((0, 3), (1, 3), (3,))
 

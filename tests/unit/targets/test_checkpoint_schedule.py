@@ -12,7 +12,7 @@ from support.ptx.programs import PtxProgram
 
 from diffkern.ir.types import INT32, Array
 from diffkern.printing.prims import schedule
-from diffkern.testing.programs import Compiled
+from diffkern.testing.programs import CompiledFunction
 
 MOST = 2**31 - 1
 
@@ -47,11 +47,11 @@ def boundaries():
 
 
 def test_every_short_length():
-    agrees(Compiled(program()), [(n, s) for n in range(1, 400) for s in range(42)])
+    agrees(CompiledFunction(program()), [(n, s) for n in range(1, 400) for s in range(42)])
 
 
 def test_lengths_at_which_the_number_of_sweeps_changes():
-    agrees(Compiled(program()), list(boundaries()))
+    agrees(CompiledFunction(program()), list(boundaries()))
 
 
 @pytest.mark.parametrize("compiler", ["llvm", "numba"])

@@ -29,7 +29,7 @@ def loading(scalar, count, lanes, masked):
     source, mask, target = made.args
     on = b.plain.trunc(b.plain.load(mask, typ=b.wide_type(I8), align=1), b.wide_type(I1)) if masked else None
     element = scalar if count == 1 else Vec(scalar, count)
-    for part in memory.load(b, element, memory.Places(source, True), on):
+    for part in memory.load(b, element, memory.LanePlaces(source, True), on):
         b.plain.store(part, target, align=scalar.itemsize)
         target = b.plain.gep(target, [ir.Constant(I64, lanes * scalar.itemsize)], source_etype=I8)
     b.plain.ret_void()
@@ -93,8 +93,8 @@ def moving(scalar, count, lanes, step, masked):
     on = b.plain.trunc(b.plain.load(mask, typ=b.wide_type(I8), align=1), b.wide_type(I1)) if masked else None
     element = scalar if count == 1 else Vec(scalar, count)
     apart = given if step is None else ir.Constant(I64, step)
-    parts = memory.load(b, element, memory.Places(source, False, step=apart), on)
-    memory.store(b, element, memory.Places(target, False, step=apart), parts, on)
+    parts = memory.load(b, element, memory.LanePlaces(source, False, step=apart), on)
+    memory.store(b, element, memory.LanePlaces(target, False, step=apart), parts, on)
     b.plain.ret_void()
     return str(module)
 

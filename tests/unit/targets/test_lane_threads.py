@@ -15,7 +15,7 @@ from diffkern.compiler import pipeline
 from diffkern.ir.types import FLOAT32, INT32, Array
 from diffkern.runtime.native.loader import load_object
 from diffkern.targets.cpu import object_code
-from diffkern.targets.cpu.lanes.choice import Form, chosen
+from diffkern.targets.cpu.lanes.choice import LaneForm, chosen
 from diffkern.targets.emit.types import Isa
 from diffkern.targets.target import Settings
 
@@ -79,14 +79,14 @@ def branching(x, n, y):
 def test_threads_that_are_left_run_under_a_mask_where_registers_have_masks(function, vector_bytes, forms):
     fn = lowered(function, F32, INT32, F32)
     isa = Isa("x86_64-unknown-linux-gnu", "e", None, True, vector_bytes=vector_bytes, vector_registers=32)
-    assert chosen(fn, Settings(lanes=True), isa).forms == tuple(Form(*form) for form in forms)
+    assert chosen(fn, Settings(lanes=True), isa).forms == tuple(LaneForm(*form) for form in forms)
     assert chosen(fn, Settings(lanes=False), isa).forms == ()
 
 
 def test_one_register_has_an_unmasked_loop_besides_where_a_thread_has_none():
     fn = lowered(branching, F32, INT32, F32)
     isa = Isa("x86_64-unknown-linux-gnu", "e", None, True, vector_bytes=256, vector_registers=32)
-    assert chosen(fn, Settings(lanes=True), isa).forms == (Form(64, False, False), Form(64, True, True))
+    assert chosen(fn, Settings(lanes=True), isa).forms == (LaneForm(64, False, False), LaneForm(64, True, True))
 
 
 def test_one_register_where_a_thread_holds_many_numbers_and_there_is_but_one():

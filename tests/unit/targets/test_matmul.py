@@ -12,7 +12,7 @@ from llvmlite import ir
 from diffkern.ir.types import FLOAT32, FLOAT64, Scalar
 from diffkern.runtime.native.loader import load_code
 from diffkern.targets.cpu import object_code
-from diffkern.targets.emit.matmul import Shape, matmul_function
+from diffkern.targets.emit.matmul import ProductShape, matmul_function
 from diffkern.targets.emit.types import PTR, VOID, TargetModule
 
 _GUARD = 40
@@ -20,12 +20,14 @@ _GUARD = 40
 _EACH = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
-def shapes(lanes: int) -> list[Shape]:
+def shapes(lanes: int) -> list[ProductShape]:
     """Each width up to three vectors and more, with heights and inner sizes that leave remainders too."""
     sizes = [(width, 1 + 5 * width % 14, 1 + width % 3) for width in range(1, 3 * lanes + 2)]
-    found = [Shape(m, n, k, trans_a=bool(n % 2), add=bool(n // 2 % 2)) for n, m, k in sizes]
+    found = [ProductShape(m, n, k, trans_a=bool(n % 2), add=bool(n // 2 % 2)) for n, m, k in sizes]
     # Those of two vectors that overlap in both ways.
-    return found + [Shape(m, n, k, trans_a=not n % 2, add=not n // 2 % 2) for n, m, k in sizes[lanes : 2 * lanes - 1]]
+    return found + [
+        ProductShape(m, n, k, trans_a=not n % 2, add=not n // 2 % 2) for n, m, k in sizes[lanes : 2 * lanes - 1]
+    ]
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])

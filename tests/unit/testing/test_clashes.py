@@ -6,13 +6,13 @@ import pytest
 from support.clashes import ClashCollector, undeclared
 
 from diffkern.contracts.manifest import Conflict
-from diffkern.printing.executor import Access
+from diffkern.printing.executor import ElementAccess
 
 
 def _collect(*accesses: tuple[int, str, int]) -> ClashCollector:
     collector = ClashCollector()
     for thread, kind, element in accesses:
-        collector(Access(thread, "ct_x", (element,), kind, 8 * element))
+        collector(ElementAccess(thread, "ct_x", (element,), kind, 8 * element))
     return collector
 
 

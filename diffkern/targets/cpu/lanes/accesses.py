@@ -12,10 +12,10 @@ from llvmlite import ir
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.ops.memory import ELEMENT_LOADS
 from diffkern.ir.types import BOOL, Element, Scalar, Stack, Tile, scalar_of
-from diffkern.ir.views import Access, Slot
+from diffkern.ir.views import Access, StackSlot
 from diffkern.targets.cpu.lanes import memory
 from diffkern.targets.cpu.lanes.builder import is_wide, zeros
-from diffkern.targets.cpu.lanes.memory import Places
+from diffkern.targets.cpu.lanes.memory import LanePlaces
 from diffkern.targets.cpu.lanes.notes import How
 from diffkern.targets.cpu.lanes.sums import add_up
 from diffkern.targets.cpu.lanes.values import LaneValues
@@ -44,7 +44,7 @@ __all__ = ["LaneAccesses"]
 class LaneAccesses(LaneValues):
     """Emits loads, stores and updates of neighbouring threads."""
 
-    def places(self, op: Op) -> tuple[ArrayRef, Places]:
+    def places(self, op: Op) -> tuple[ArrayRef, LanePlaces]:
         """Return the places of the elements of an access."""
         array = self.arrays[Access(op).array]
         index = Access(op).index
@@ -58,13 +58,13 @@ class LaneAccesses(LaneValues):
         strides = [s for _, s in forms]
         # An index that may count from the end is not affine across lanes: some may wrap and others not.
         if len(forms) < len(index) or not any(strides) or any(s and w for s, w in zip(strides, wrap, strict=True)):
-            return array, Places(self.every(array, index, wrap), False, tagged)
+            return array, LanePlaces(self.every(array, index, wrap), False, tagged)
         # The first lane may be off, and its element then outside the array.
         first = address(self.b.plain, array, [f for f, _ in forms], wrap, inbounds=self.mask is self.present)
         # The last index grows by one per lane and the array is contiguous: a vector load or store.
         if array.type.layout != "A" and strides[-1] == 1 and not any(strides[:-1]):
-            return array, Places(first, True, tagged)
-        return array, Places(first, False, tagged, self.step(array, strides))
+            return array, LanePlaces(first, True, tagged)
+        return array, LanePlaces(first, False, tagged, self.step(array, strides))
 
     def step(self, array: ArrayRef, strides: Sequence[int]) -> Any:
         """Return the bytes from each lane's element to the next one's; `strides` are those of its indices."""
@@ -106,7 +106,7 @@ class LaneAccesses(LaneValues):
             return
         self.values[op.result] = tuple(memory.load(self.b, array.type.dtype, places, self.mask))
 
-    def note(self, op: Op, places: Places, apart: How) -> None:
+    def note(self, op: Op, places: LanePlaces, apart: How) -> None:
         """Note the form of a load or a store for reports."""
         if places.is_shared and op.name in ELEMENT_LOADS:
             self.notes.add(How.SHARED, op)
@@ -150,7 +150,7 @@ class LaneAccesses(LaneValues):
         self.one_by_one(op, array, places, op.attrs["kind"])
         self.values[op.result] = self.values[Access(op).value]  # never used
 
-    def exchanged(self, op: Op, array: ArrayRef, places: Places) -> tuple[Any, ...]:
+    def exchanged(self, op: Op, array: ArrayRef, places: LanePlaces) -> tuple[Any, ...]:
         """Update the elements of the lanes in their order; return the old values."""
         self.notes.add(How.BY_LANE, op)
         b, plain, s, kind = self.b, self.b.plain, scalar_of(array.type.dtype), op.attrs["kind"]
@@ -180,7 +180,7 @@ class LaneAccesses(LaneValues):
         memory.each_lane(b, self.mask, update)
         return tuple(from_memory(b, s, plain.load(row, typ=b.wide_type(t))) for row in old)
 
-    def one_by_one(self, op: Op, array: ArrayRef, places: Places, kind: str) -> None:
+    def one_by_one(self, op: Op, array: ArrayRef, places: LanePlaces, kind: str) -> None:
         """Update the elements of the lanes in their order; additions to one shared element are summed before."""
         # All lanes add to one element: one update of their sum.
         if places.is_shared and kind in ("plain", "add", "sub") and scalar_of(array.type.dtype) != BOOL:
@@ -251,7 +251,7 @@ class LaneAccesses(LaneValues):
 
     # -- loop stacks -------------------------------------------------------------------------------------------------
 
-    def stack_places(self, stack: StackRef, k: int, slot: Any) -> Places:
+    def stack_places(self, stack: StackRef, k: int, slot: Any) -> LanePlaces:
         """Return the places of a field of a slot."""
         t = stack.type.fields[k]
         assert not isinstance(t, Tile)
@@ -260,29 +260,29 @@ class LaneAccesses(LaneValues):
         start = self.b.plain.gep(stack.base, [i64(before * self.b.lanes)], inbounds=True, source_etype=I8)
         return self.own_places(start, t, self.builder.sext(slot, I64))
 
-    def own_places(self, start: Any, t: Element, index: Any) -> Places:
+    def own_places(self, start: Any, t: Element, index: Any) -> LanePlaces:
         """Return the places of an element of the lanes' own memory: per component, the lanes one after the other."""
         b = self.builder
         # Component by component, so that a component of all lanes is contiguous.
         offset = b.mul(index, i64(t.itemsize * self.b.lanes), flags=("nsw",))
         if not is_wide(offset):
-            return Places(b.gep(start, [offset], inbounds=True, source_etype=I8), True)
+            return LanePlaces(b.gep(start, [offset], inbounds=True, source_etype=I8), True)
         lanes = self.b.steps(I64, scalar_of(t).itemsize)
-        return Places(b.inttoptr(b.add(b.add(b.ptrtoint(start, I64), offset), lanes), PTR), False)
+        return LanePlaces(b.inttoptr(b.add(b.add(b.ptrtoint(start, I64), offset), lanes), PTR), False)
 
-    def own_load(self, t: Element, places: Places) -> tuple[Any, ...]:
+    def own_load(self, t: Element, places: LanePlaces) -> tuple[Any, ...]:
         s = scalar_of(t)
         count = element_size(t)
         # Integers of lanes without a thread must be some number, not undefined: they may be divisors.
         mask = self.own_mask(places) if s.is_float else self.mask
         return tuple(memory.load(self.b, s, self.component(s, places, n), mask)[0] for n in range(count))
 
-    def own_store(self, t: Element, places: Places, values: Sequence[Any]) -> None:
+    def own_store(self, t: Element, places: LanePlaces, values: Sequence[Any]) -> None:
         s = scalar_of(t)
         for n, part in enumerate(values):
             memory.store(self.b, s, self.component(s, places, n), [part], self.own_mask(places))
 
-    def own_mask(self, places: Places) -> Any:
+    def own_mask(self, places: LanePlaces) -> Any:
         """Return the lanes that may access their own memory: at their own row, those without a thread as well."""
         return None if places.is_run and self.mask is self.present else self.mask
 
@@ -297,11 +297,11 @@ class LaneAccesses(LaneValues):
         self.own_store(t, self.own_places(self.buffers[buffer], t, self.index(index)), self.values[value])
 
     def stack_get(self, op: Op) -> None:
-        stack, k, slot = self.stack_refs[Slot(op).stack], op.attrs["field"], self.scalar(Slot(op).slot)
+        stack, k, slot = self.stack_refs[StackSlot(op).stack], op.attrs["field"], self.scalar(StackSlot(op).slot)
         t = stack.type.fields[k]
         assert not isinstance(t, Tile)
         # A field that is the same for all lanes is stored once.
-        if (Slot(op).stack, k) in self.common:
+        if (StackSlot(op).stack, k) in self.common:
             self.values[op.result] = tuple(load_element(self.b.plain, t, self.stack_places(stack, k, slot).pointer))
             return
 
@@ -311,18 +311,18 @@ class LaneAccesses(LaneValues):
         self.values[op.result] = self.at_slot(slot, read, lambda: self.load_each(stack, k, slot))
 
     def stack_set(self, op: Op) -> None:
-        stack, slot = self.stack_refs[Slot(op).stack], self.scalar(Slot(op).slot)
+        stack, slot = self.stack_refs[StackSlot(op).stack], self.scalar(StackSlot(op).slot)
 
         def write(at: Any) -> tuple[Any, ...]:
-            for k, v in enumerate(Slot(op).values):
+            for k, v in enumerate(StackSlot(op).values):
                 places = self.stack_places(stack, k, at)
-                if (Slot(op).stack, k) in self.common:
+                if (StackSlot(op).stack, k) in self.common:
                     store_element(self.b.plain, v.type, places.pointer, self.values[v])  # type: ignore[arg-type]
                     continue
                 self.own_store(v.type, places, self.values[v])  # type: ignore[arg-type]
             return ()
 
-        self.at_slot(slot, write, lambda: self.store_each(stack, slot, Slot(op).values))
+        self.at_slot(slot, write, lambda: self.store_each(stack, slot, StackSlot(op).values))
 
     def at_slot(
         self, slot: Any, at_one: Callable[[Any], tuple[Any, ...]], at_each: Callable[[], tuple[Any, ...]]
@@ -388,8 +388,8 @@ class LaneAccesses(LaneValues):
         memory.each_lane(b, self.mask, write, rarely=True)
         return ()
 
-    def component(self, s: Scalar, places: Places, n: int) -> Places:
+    def component(self, s: Scalar, places: LanePlaces, n: int) -> LanePlaces:
         b, offset = self.builder, i64(n * s.itemsize * self.b.lanes)
         if places.is_run:
-            return Places(b.gep(places.pointer, [offset], inbounds=True, source_etype=I8), True)
-        return Places(b.inttoptr(b.add(b.ptrtoint(places.pointer, I64), offset), PTR), False)
+            return LanePlaces(b.gep(places.pointer, [offset], inbounds=True, source_etype=I8), True)
+        return LanePlaces(b.inttoptr(b.add(b.ptrtoint(places.pointer, I64), offset), PTR), False)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
 from diffkern.analysis.cost import usual_trips, usual_ways
 from diffkern.analysis.liveness import most_alive
-from diffkern.analysis.scopes import Scope, Uniformity, uniformity
+from diffkern.analysis.scopes import ThreadScope, VaryingValues, uniformity
 from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -43,7 +43,7 @@ from diffkern.targets.emit.memory import element_size
 from diffkern.targets.emit.types import Isa
 from diffkern.targets.target import Settings
 
-__all__ = ["Choice", "Form", "chosen", "lane_count", "refusal"]
+__all__ = ["Choice", "LaneForm", "chosen", "lane_count", "refusal"]
 
 STACK_BYTES = 32 * 1024 * 1024
 """The most memory for the loop stacks and buffers of all lanes."""
@@ -158,7 +158,7 @@ def lane_count(fn: Function, vector_bytes: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class LaneForm:
     """A loop over threads in lanes.
 
     Attributes
@@ -207,7 +207,7 @@ class Choice:
     masked: bool = False
     always: bool = False
     by_itself: bool = False
-    uniformity: Uniformity | None = field(default=None, repr=False, compare=False)
+    uniformity: VaryingValues | None = field(default=None, repr=False, compare=False)
 
     @property
     def groups(self) -> tuple[int, ...]:
@@ -217,15 +217,15 @@ class Choice:
         return tuple(sorted({n * self.lanes for n in (1, self.registers)} - {1}, reverse=True))
 
     @property
-    def forms(self) -> tuple[Form, ...]:
+    def forms(self) -> tuple[LaneForm, ...]:
         """The loops over threads in lanes, one after the other."""
         # Without masks the last threads run one by one.
         if not self.masked:
-            return tuple(Form(n, masked=False, rest=k > 0) for k, n in enumerate(self.groups))
+            return tuple(LaneForm(n, masked=False, rest=k > 0) for k, n in enumerate(self.groups))
         if self.always:
-            return (Form(self.registers * self.lanes, masked=True, rest=False),)
-        whole = Form(self.registers * self.lanes, masked=False, rest=False)
-        return whole, Form(self.lanes, masked=True, rest=True)
+            return (LaneForm(self.registers * self.lanes, masked=True, rest=False),)
+        whole = LaneForm(self.registers * self.lanes, masked=False, rest=False)
+        return whole, LaneForm(self.lanes, masked=True, rest=True)
 
     def __str__(self) -> str:
         if self.lanes == 1:
@@ -370,7 +370,7 @@ class _Work:
 
     def __init__(self, fn: Function, lanes: int) -> None:
         self.fn, self.lanes = fn, lanes
-        self.uniformity = uniformity(fn, Scope.VECTOR)
+        self.uniformity = uniformity(fn, ThreadScope.VECTOR)
         self.varying = self.uniformity.varying
         self.summed = set(uniform_sums(fn, launch_values(fn), used_values(fn)))
 

@@ -21,7 +21,7 @@ from diffkern.vecmath import literals
 
 __all__ = [
     "MOST_SHUFFLED",
-    "Places",
+    "LanePlaces",
     "each_lane",
     "each_of_first",
     "every",
@@ -39,7 +39,7 @@ _PART = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class LanePlaces:
     """The places of the first scalars of the lanes' elements.
 
     Attributes
@@ -71,7 +71,7 @@ def _name(t: Any, lanes: int) -> str:
     return f"v{lanes}{t.intrinsic_name}"
 
 
-def load(b: LaneBuilder, t: Element, places: Places, mask: Any) -> list[Any]:
+def load(b: LaneBuilder, t: Element, places: LanePlaces, mask: Any) -> list[Any]:
     """Return the components of the lanes' elements; 0 or the element in lanes that are off."""
     s, count = scalar_of(t), element_size(t)
     if places.is_run and count <= MOST_SHUFFLED:
@@ -82,7 +82,7 @@ def load(b: LaneBuilder, t: Element, places: Places, mask: Any) -> list[Any]:
     return [from_memory(b, s, one) for one in raw]
 
 
-def _load_run(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any) -> list[Any]:
+def _load_run(b: LaneBuilder, s: Scalar, count: int, places: LanePlaces, mask: Any) -> list[Any]:
     """Load the components of a contiguous run in parts whose lengths are powers of two, and shuffle them.
 
     LLVM splits a vector of another length into scalars where it is live in another block.
@@ -100,7 +100,7 @@ def _load_run(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any) 
     return [plain.shuffle_vector(loaded, rest, _chosen(range(k, total, count))) for k in range(count)]
 
 
-def _load_part(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any, part: range) -> Any:
+def _load_part(b: LaneBuilder, s: Scalar, count: int, places: LanePlaces, mask: Any, part: range) -> Any:
     """Load some of the numbers of a contiguous run; `count` is how many an element has."""
     plain, held, pointer = b.plain, memory_type(s), places.pointer
     t = ir.VectorType(held, len(part))
@@ -157,7 +157,7 @@ def _scatter(
         tag(b.plain.store(b.element(values, lane), component(b.plain, s, pointer, k), align=s.itemsize))
 
 
-def _pointers(b: LaneBuilder, s: Scalar, count: int, places: Places, mask: Any, off: str) -> Sequence[Any]:
+def _pointers(b: LaneBuilder, s: Scalar, count: int, places: LanePlaces, mask: Any, off: str) -> Sequence[Any]:
     """Return the addresses of the lanes' elements; for lanes that are off, that of zeros, or of memory nobody reads."""
     # A regular stride needs no vector of addresses, but scalar additions.
     if mask is None and not is_wide(places.pointer):
@@ -187,7 +187,7 @@ def _in_steps(b: LaneBuilder, first: Any, step: Any) -> Sequence[Any]:
 def store(
     b: LaneBuilder,
     t: Element,
-    places: Places,
+    places: LanePlaces,
     values: Sequence[Any],
     mask: Any,
     only: Collection[int] | None = None,
@@ -206,7 +206,7 @@ def store(
         _scatter(b, s, pointers, k, value, places.tag)
 
 
-def _store_run(b: LaneBuilder, s: Scalar, places: Places, raw: Sequence[Any], mask: Any) -> None:
+def _store_run(b: LaneBuilder, s: Scalar, places: LanePlaces, raw: Sequence[Any], mask: Any) -> None:
     whole, count = _interleaved(b, raw), len(raw)
     if mask is None:
         places.tag(b.plain.store(whole, places.pointer, align=s.itemsize))
@@ -233,7 +233,7 @@ def _order(lanes: int, count: int) -> Any:
     return _chosen([k * lanes + lane for lane in range(lanes) for k in range(count)])
 
 
-def every(b: LaneBuilder, s: Scalar, count: int, places: Places) -> Any:
+def every(b: LaneBuilder, s: Scalar, count: int, places: LanePlaces) -> Any:
     """Return the address of each lane's element."""
     if is_wide(places.pointer):
         return places.pointer

@@ -12,7 +12,7 @@ from diffkern.ir.nodes import Op
 from diffkern.ir.ops.memory import ELEMENTS
 from diffkern.ir.views import Access
 
-__all__ = ["How", "Notes"]
+__all__ = ["How", "LaneNotes"]
 
 
 class How(Enum):
@@ -29,7 +29,7 @@ class How(Enum):
 
 
 @dataclass(slots=True)
-class Notes:
+class LaneNotes:
     """The forms of the operations of a kernel.
 
     Attributes

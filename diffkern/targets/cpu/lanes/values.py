@@ -16,7 +16,7 @@ from diffkern.ir.types import Kind, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.targets.cpu.lanes import memory
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
-from diffkern.targets.cpu.lanes.notes import How, Notes
+from diffkern.targets.cpu.lanes.notes import How, LaneNotes
 from diffkern.targets.cpu.lanes.scalars import LaneScalars
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.memory import (
@@ -66,7 +66,7 @@ class LaneValues(BodyEmitter):
     forms: dict[Value, Form] = field(default_factory=dict)
     buffers: dict[Value, Any] = field(default_factory=dict)
     totals: dict[int, list[Any]] = field(default_factory=dict)
-    notes: Notes = field(default_factory=Notes)
+    notes: LaneNotes = field(default_factory=LaneNotes)
     used: set[Value] = field(default_factory=set)
 
     @property

@@ -12,7 +12,7 @@ from runtime_cuda_kernels import square
 from support.fake_driver.driver import FakeDriver, fake_cuda
 
 import diffkern as dk
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.compiler import specialize, stores
 from diffkern.compiler.specialize import Specialization, load_entry
 from diffkern.contracts.platforms import ARCHITECTURES, platform_named
@@ -129,7 +129,7 @@ def test_gpus_that_are_too_old_are_named() -> None:
         assert driver.calls == []
 
 
-def program(target: str = "sm_90") -> Entry:
+def program(target: str = "sm_90") -> StoredArtifact:
     return load_entry(Specialization(square.func, square.argument_types()), target)
 
 
@@ -163,7 +163,7 @@ def test_shipped_ptx_serves_where_nothing_can_be_compiled(tmp_path: Path, monkey
     monkeypatch.setenv("DIFFKERN_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(specialize, "_entries", {})
 
-    def missing(*_: object) -> Entry:
+    def missing(*_: object) -> StoredArtifact:
         raise CompileError("the CUDA compilers are not installed")
 
     monkeypatch.setattr(stores, "_directories", [])

@@ -10,7 +10,7 @@ from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
 from diffkern.contracts.argument_block import Layout
-from diffkern.contracts.manifest import Manifest, Parameter
+from diffkern.contracts.manifest import Manifest, ProgramParameter
 from diffkern.errors import KernelRuntimeError, LaunchError
 from diffkern.ir.types import FLOAT32, Array
 from diffkern.runtime.cuda.preconditions import ArrayRules
@@ -75,7 +75,7 @@ def test_descriptors_are_read_by_words():
     """The launch checks that elements lie where the code takes them to lie, whatever the arrays in them are of."""
     t = Array(FLOAT32, 2, "P1")
     assert alignment(t) == 8
-    manifest = Manifest(1, 1.0, (Parameter("x", str(t), "param", 0, 0, align=alignment(t)),), (), ())
+    manifest = Manifest(1, 1.0, (ProgramParameter("x", str(t), "param", 0, 0, align=alignment(t)),), (), ())
     rules = ArrayRules("energy", manifest, Layout(manifest))
     rules.check((0x1000, 2, 64))
     with pytest.raises(LaunchError, match="no multiple of 8"):

@@ -12,11 +12,11 @@ from runtime_cuda_kernels import Particle, drift, neighbours, square, total
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.store import Store
 from diffkern.compiler import specialize, stores
 from diffkern.contracts.argument_block import Layout
-from diffkern.contracts.manifest import GpuResources, Manifest, Parameter
+from diffkern.contracts.manifest import GpuResources, Manifest, ProgramParameter
 from diffkern.errors import LaunchError
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.program import executable
@@ -215,12 +215,12 @@ def test_refused_launch_changes_no_version():
 # -- grids -------------------------------------------------------------------------------------------------------------
 
 
-X = Parameter("x", "array1d<float32,C>", "param", 0, 0)
+X = ProgramParameter("x", "array1d<float32,C>", "param", 0, 0)
 FACTS = Manifest(1, 1.0, (X,), reads=(0,), writes=(0,), target="sm_90", title="forward of made_up")
 
 
 def made(**more):
-    entry = Entry(b"\x7fELF", ("made_up",), program=replace(FACTS, **more))
+    entry = StoredArtifact(b"\x7fELF", ("made_up",), program=replace(FACTS, **more))
     return executable(dk.get_device(G), entry, "made_up")
 
 
@@ -323,7 +323,7 @@ def test_records_without_arrays_stay_where_they_are(driver):
 
 
 def rules(*types, writes=(1,)):
-    params = tuple(Parameter(f"p{k}", t, "param", k, k) for k, t in enumerate(types))
+    params = tuple(ProgramParameter(f"p{k}", t, "param", k, k) for k, t in enumerate(types))
     manifest = Manifest(1, 1.0, params, writes=writes)
     return ArrayRules("k", manifest, Layout(manifest))
 

@@ -14,12 +14,12 @@ from support.fake_driver.driver import fake_cuda
 import diffkern as dk
 from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.compiler.compilation import Compilation
-from diffkern.targets.target import Compiled
+from diffkern.targets.target import CompiledKernel
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
 
-def compiled(name: str, arch: str = "sm_90") -> Compiled:
+def compiled(name: str, arch: str = "sm_90") -> CompiledKernel:
     kernel = BLOCKS[name].kernel
     return compile_function(Compilation(kernel.func, kernel.argument_types()).forward, "kernel", arch)
 

@@ -128,7 +128,7 @@ def compiled(product: Product, **options: Any) -> dk.Compiled:
     return dk.compile(item, target=product.arch, block_dim=product.threads, enable_mathdx_gemm=True, **options)
 
 
-def check_kernel(found: dk.Compiled, *products: Product) -> sass.Code:
+def check_kernel(found: dk.Compiled, *products: Product) -> sass.MachineCode:
     """All products are inlined, and use tensor cores where they know the type."""
     assert len(found.cubin) < 100_000  # without thousands of unused constants: they are two megabytes
     assert found.manifest.resources.products == tuple(product.symbol for product in products)

@@ -14,7 +14,7 @@ from diffkern.contracts.options import Variant
 from diffkern.kernels.kernel import Kernel
 from diffkern.process import wheels
 from diffkern.targets.cuda import cubin, disassembler
-from diffkern.targets.cuda.sass import CLASSES, Code, Instruction, join, parse, parse_raw
+from diffkern.targets.cuda.sass import CLASSES, Instruction, MachineCode, join, parse, parse_raw
 
 require("cuda.bindings.nvjitlink", "nvidia")
 
@@ -136,7 +136,7 @@ def test_called_functions_are_laid_behind_the_kernel() -> None:
     ],
 )
 def test_classes(opcode: str, classes: set[str]) -> None:
-    code = Code("f", (Instruction(0, opcode, ""),))
+    code = MachineCode("f", (Instruction(0, opcode, ""),))
     assert {name for name in CLASSES if code.count(name)} == classes
 
 
