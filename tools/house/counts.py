@@ -213,9 +213,11 @@ def single_tests(package: Package, singles: Collection[str]) -> list[str]:
     found = []
     for module in _elsewhere(package):
         for node in ast.walk(module.tree):
-            if isinstance(node, ast.Compare) and isinstance(node.left, ast.Attribute) and node.left.attr == "name":
-                if any(isinstance(side, ast.Name) and side.id in singles for side in node.comparators):
-                    found.append(f"{module.name}:{node.lineno}  {ast.unparse(node)[:70]}")
+            if not isinstance(node, ast.Compare) or not isinstance(node.left, ast.Attribute):
+                continue
+            sides = {side.id for side in node.comparators if isinstance(side, ast.Name)}
+            if node.left.attr == "name" and not sides.isdisjoint(singles):
+                found.append(f"{module.name}:{node.lineno}  {ast.unparse(node)[:70]}")
     return found
 
 
