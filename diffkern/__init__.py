@@ -73,7 +73,9 @@ _MODULES: Final[Mapping[str, str]] = {
     "interop.jax": "jax_callable jax_kernel",
     "spatial.bvh": "Bvh",
     "spatial.hash_grid": "HashGrid",
+    "spatial.isosurface": "MarchingCubes SurfaceNets",
     "spatial.mesh": "Mesh",
+    "spatial.sparse_surface": "lipschitz_octree sparse_marching_cubes sparse_marching_cubes_from_cells",
 }
 """Public names by module, imported when first used, with ``name=public`` where they differ. Built-in functions are
 imported in the same way, with the operation table that lists them."""
