@@ -53,9 +53,10 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.occupancy": "get_suggested_block_size",
     "diffkern.warp.mapping": "map_arrays=map",
     "diffkern.warp.opaque": (
-        "GLTextureResource MarchingCubes RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
+        "GLTextureResource RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
         "fabricarrayarray indexedfabricarray indexedfabricarrayarray"
     ),
+    "diffkern.warp.isosurfaces": "IsoSurfaceMarchingCubes=MarchingCubes",
     "diffkern.warp.pools": (
         "ScopedMempool ScopedMempoolAccess ScopedPeerAccess can_access get_mempool_release_threshold "
         "get_mempool_used_mem_current get_mempool_used_mem_high is_mempool_access_enabled is_mempool_access_supported "
@@ -77,6 +78,9 @@ _SUBMODULES: Final = frozenset({
 _NATIVE: Final = frozenset({"ANY", "Sequence", "bool_", "compile", "cuda", "jax", "load", "record", "testing"})
 """Names of :mod:`diffkern` that Warp does not have."""
 
+_RENAMED: Final = {"MarchingCubes": "wp.geometry.IsoSurfaceMarchingCubes"}
+"""Older names, which warn when they are asked for, and what Warp calls them now."""
+
 _PLACES: Final = {
     public or name: (module, name)
     for module, names in _MODULES.items()
@@ -86,10 +90,14 @@ _PLACES: Final = {
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        value: Any = sorted({*_PLACES, *_of_diffkern()})
+        value: Any = sorted({*_PLACES, *_of_diffkern()} - {*_RENAMED})
     elif name in _PLACES:
         module, inside = _PLACES[name]
         value = getattr(importlib.import_module(module), inside)
+        if (now := _RENAMED.get(name)) is not None:
+            loggers = importlib.import_module(f"{__name__}.loggers")
+            loggers.log_warning(f"wp.{name} is deprecated. Use {now} instead.", DeprecationWarning, stacklevel=2)
+            return value
     elif name in _SUBMODULES:
         value = importlib.import_module(f"{__name__}.{name}")
     elif name == "__version__":
@@ -122,4 +130,4 @@ def _of_diffkern() -> list[str]:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_PLACES, *_SUBMODULES, *_of_diffkern()})
+    return sorted({*globals(), *_PLACES, *_SUBMODULES, *_of_diffkern()} - {*_RENAMED})

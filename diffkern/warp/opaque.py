@@ -1,4 +1,4 @@
-"""Types of Warp that can be named but have no values here: volumes, textures, surfaces.
+"""Types of Warp that can be named but have no values here: volumes, textures.
 
 The classes may stand in annotations, in fields of structs, in ``isinstance`` and as base classes. Constructing a value
 raises an error that names a replacement. In kernels, those that Warp passes by value are structs that begin as zeros.
@@ -21,7 +21,6 @@ TEXTURES: Final = "interpolate between elements of an array, as in a[i] * (1.0 -
 VOLUMES: Final = "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values"
 FABRIC: Final = "copy the attributes into arrays of their own"
 OPENGL: Final = "register the buffer with the CUDA driver, and wrap it by __cuda_array_interface__"
-SURFACES: Final = "take the triangles of a level set from another library"
 
 
 _ABSENT: Final = "is not part of diffkern"
@@ -128,7 +127,6 @@ indexedfabricarrayarray = missing("indexedfabricarrayarray", FABRIC, of=FabricAr
 
 GLTextureResource = missing("GLTextureResource", OPENGL)
 RegisteredGLBuffer = missing("RegisteredGLBuffer", OPENGL)
-MarchingCubes = missing("MarchingCubes", SURFACES)
 
 TYPES: Final[Mapping[str, str]] = {
     name: value.remedy for name, value in list(globals().items()) if isinstance(value, Missing)
