@@ -126,7 +126,12 @@ from diffkern.shipping.ahead import force_load as force_load
 from diffkern.shipping.ship import load_directory as load
 from diffkern.spatial.bvh import Bvh as Bvh
 from diffkern.spatial.hash_grid import HashGrid as HashGrid
+from diffkern.spatial.isosurface import MarchingCubes as MarchingCubes
+from diffkern.spatial.isosurface import SurfaceNets as SurfaceNets
 from diffkern.spatial.mesh import Mesh as Mesh
+from diffkern.spatial.sparse_surface import lipschitz_octree as lipschitz_octree
+from diffkern.spatial.sparse_surface import sparse_marching_cubes as sparse_marching_cubes
+from diffkern.spatial.sparse_surface import sparse_marching_cubes_from_cells as sparse_marching_cubes_from_cells
 from diffkern.transforms.higher import grad as grad
 from diffkern.transforms.higher import hvp as hvp
 from diffkern.transforms.higher import jvp as jvp
@@ -7742,6 +7747,7 @@ __all__ = [
     "LOG2E",
     "Launch",
     "LaunchError",
+    "MarchingCubes",
     "Mesh",
     "MeshQuery",
     "MeshQueryAABBTiled",
@@ -7760,6 +7766,7 @@ __all__ = [
     "ScopedTrace",
     "Sequence",
     "Stream",
+    "SurfaceNets",
     "TAU",
     "Tangents",
     "Tape",
@@ -7939,6 +7946,7 @@ __all__ = [
     "lerp",
     "lgamma",
     "linear_solve",
+    "lipschitz_octree",
     "ln10",
     "ln2",
     "load",
@@ -8069,6 +8077,8 @@ __all__ = [
     "skew",
     "smooth_normalize",
     "smoothstep",
+    "sparse_marching_cubes",
+    "sparse_marching_cubes_from_cells",
     "spatial_adjoint",
     "spatial_bottom",
     "spatial_cross",

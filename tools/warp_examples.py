@@ -86,6 +86,14 @@ with wp.ScopedDevice("cpu"):
     example = Example(1)
     example.train_warp()
 """
+SURFACES = """
+with wp.ScopedDevice("cpu"):
+    cubes, nets = Example(stage_path=None), Example(stage_path=None, method="surface_nets")
+    for example in (cubes, nets):
+        example.frame = 7
+        example.step()
+    of_cubes, of_nets = cubes.iso.verts, nets.iso.verts
+"""
 TRANSFORMS = """
 rng = np.random.default_rng(42)
 given = [wp.array2d(rng.standard_normal((TILE_M, TILE_N, 2)), dtype=wp.vec2d, device="cpu") for _ in range(%d)]
@@ -154,6 +162,12 @@ EXAMPLES = (
     Example("tile.example_tile_fft", call=TRANSFORMS % (1, "fft_tiled")),
     Example("tile.example_tile_convolution", call=TRANSFORMS % (1, "conv_tiled")),
     Example("tile.example_tile_filtering", call=TRANSFORMS % (2, "conv_tiled")),
+    Example(
+        "geometry.example_isosurface",
+        call=SURFACES,
+        unordered=True,
+        note="vertices are numbered in another order, so that they are compared sorted and faces are not",
+    ),
     Example("interop.example_jax_kernel", functions=" ".join(f"example{k}" for k in range(1, 9))),
     Example("interop.example_jax_callable", functions="example1 example2 example3"),
 )

@@ -2,10 +2,10 @@
 
 The tables are derived here. On each face of the cube, each run of outside corners is cut off by a segment between the
 two edges at its ends; so of an ambiguous face, where corners that are diagonal are on one side, the inside corners are
-joined and the outside ones separated. Both cubes at a face see the same corners and draw the same segments, hence neither
-holes nor overlaps between cubes. The segments of a cube close to loops, which are filled by triangles. No side of a
-triangle inside a loop joins two edges of one face: the neighbour might have the same side there, and four triangles would
-meet in it.
+joined and the outside ones separated. Both cubes at a face see the same corners and draw the same segments, hence
+neither holes nor overlaps between cubes. The segments of a cube close to loops, which are filled by triangles. No
+side of a triangle inside a loop joins two edges of one face: the neighbour might have the same side there, and four
+triangles would meet in it.
 
 Surface nets take a vertex for each loop. Where one loop has both segments of a face, in both cubes at it, four
 quadrilaterals would meet in the side between the two vertices. The inside corners of such a face are separated instead,
@@ -122,9 +122,7 @@ def _on_one_face(a: int, b: int) -> bool:
 @functools.cache
 def _distance(a: int, b: int) -> int:
     """Return the square of the distance of two edges' middles, in quarters."""
-    middles = [
-        [sum(CUBE_CORNER_OFFSETS[c][axis] for c in EDGE_TO_CORNERS[e]) for axis in range(3)] for e in (a, b)
-    ]
+    middles = [[sum(CUBE_CORNER_OFFSETS[c][axis] for c in EDGE_TO_CORNERS[e]) for axis in range(3)] for e in (a, b)]
     return sum((p - q) ** 2 for p, q in zip(*middles, strict=True))
 
 
@@ -189,8 +187,8 @@ def loop_table() -> tuple[tuple[int, ...], tuple[int, ...]]:
     Returns
     -------
     tuple
-        Four masks for each case, and four more for it where the corners of its :func:`split_face` are separated: eight in all, 0 where
-        there are fewer loops. The face of each case, or -1.
+        Four masks for each case, and four more for it where the corners of its :func:`split_face` are separated:
+        eight in all, 0 where there are fewer loops. The face of each case, or -1.
     """
     masks: list[int] = []
     faces = [split_face(case) for case in range(256)]

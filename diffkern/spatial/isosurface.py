@@ -1,8 +1,8 @@
 """Surfaces where a field on a grid has a value: marching cubes, and surface nets.
 
-The faces are found by kernels, from which edges of the grid are cut; they are integers without derivatives. Where on these
-edges the vertices lie is a formula of the field and the threshold in one launch, which tapes and transforms record like
-any other.
+The faces are found by kernels, from which edges of the grid are cut; they are integers without derivatives. Where on
+these edges the vertices lie is a formula of the field and the threshold in one launch, which tapes and transforms
+record like any other.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from diffkern.runtime.arrays.create import full
 from diffkern.runtime.effects.no_grad import no_grad
 from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.memory.device import Device
+from diffkern.runtime.memory.state import current
 from diffkern.spatial import kernels, net_kernels, surface_kernels
 from diffkern.spatial.cube_cases import CUBE_CORNER_OFFSETS, EDGES_OF_FACES, LOWER_NODES, loop_table, triangle_table
 
@@ -106,9 +107,9 @@ class IsoSurface(abc.ABC):
 class MarchingCubes(IsoSurface):
     """Triangles of the surface where a field on a dense grid has a value.
 
-    Each cut edge of the grid has one vertex. Nodes less than the threshold are inside, all others, NaN too, outside. The
-    triangles are counterclockwise seen from outside. The surface is closed but for the border of the grid, and two triangles
-    meet in each side.
+    Each cut edge of the grid has one vertex. Nodes less than the threshold are inside, all others, NaN too, outside.
+    The triangles are counterclockwise seen from outside. The surface is closed but for the border of the grid, and
+    two triangles meet in each side.
 
     The vertices have derivatives with respect to the field and the threshold, of any order; see :doc:`/isosurfaces`.
 
@@ -139,9 +140,7 @@ class MarchingCubes(IsoSurface):
 
     CUBE_CORNER_OFFSETS = CUBE_CORNER_OFFSETS
 
-    def __init__(
-        self, nx: int, ny: int, nz: int, lower: Corner | None = None, upper: Corner | None = None
-    ) -> None:
+    def __init__(self, nx: int, ny: int, nz: int, lower: Corner | None = None, upper: Corner | None = None) -> None:
         super().__init__(nx, ny, nz, lower=lower, upper=upper)
 
     @classmethod
@@ -169,8 +168,8 @@ class MarchingCubes(IsoSurface):
         LaunchError
             If the field has other elements or axes, or fewer than two nodes along an axis.
         """
-        grid = Grid(field, threshold, lower, upper)
-        (nx, ny, nz), device = field.shape, field._memory.device
+        grid = GridField(field, threshold, lower, upper)
+        (_, ny, nz), device = field.shape, field._memory.device
         begins, triangles = (table(values, device) for values in triangle_table())
         columns = ny * nz
         with no_grad():
@@ -180,9 +179,7 @@ class MarchingCubes(IsoSurface):
             # As many triangles as five in each cube.
             vertices, corners = scanned(starts, 3 * columns, 15 * field.size)
             edges, indices = new((vertices,), Vec(INT32, 4), False, device), new((corners,), INT32, False, device)
-            launch(
-                surface_kernels.fill_columns, (ny, nz), [*inputs, triangles, starts, edges, indices], device=device
-            )
+            launch(surface_kernels.fill_columns, (ny, nz), [*inputs, triangles, starts, edges, indices], device=device)
         return grid.placed(surface_kernels.place, vertices, [edges]), indices
 
     def _extract(self, field: array, threshold: float | array) -> Surface:
@@ -193,9 +190,9 @@ class SurfaceNets(IsoSurface):
     """Quadrilaterals or triangles of the surface where a field on a dense grid has a value, with vertices in the cubes.
 
     A vertex is the mean of the places where a sheet of the surface cuts the edges of a cube; so faces are of more even
-    shape than those of :class:`MarchingCubes`, and there are fewer slivers. Nodes less than the threshold are inside; faces are
-    counterclockwise seen from outside, and two meet in each side. Where the surface leaves the grid it ends at the last
-    vertices within.
+    shape than those of :class:`MarchingCubes`, and there are fewer slivers. Nodes less than the threshold are inside;
+    faces are counterclockwise seen from outside, and two meet in each side. Where the surface leaves the grid it ends
+    at the last vertices within.
 
     The vertices have derivatives with respect to the field and the threshold, of any order; see :doc:`/isosurfaces`.
 
@@ -270,17 +267,18 @@ class SurfaceNets(IsoSurface):
         Raises
         ------
         LaunchError
-            If the field has other elements or axes, or fewer than two nodes along an axis, or there is no such topology.
+            If the field has other elements or axes, or fewer than two nodes along an axis, or there is no such
+            topology.
         """
         _check_topology(topology)
-        grid = Grid(field, threshold, lower, upper)
+        grid = GridField(field, threshold, lower, upper)
         device, nodes = field._memory.device, field.size
         loops, split_faces = (table(values, device) for values in loop_table())
         of_faces = table(EDGES_OF_FACES, device)
         corners = 6 if topology == "triangle" else 4
         with no_grad():
             variants, starts = new((nodes,), INT32, False, device), new((2 * nodes + 1,), INT32, True, device)
-            inputs = [field, grid.threshold, split_faces, loops, of_faces, variants, starts]
+            inputs: list[Any] = [field, grid.threshold, split_faces, loops, of_faces, variants, starts]
             launch(net_kernels.count_cubes, field.shape, inputs, device=device)
             vertices, faces = scanned(starts, nodes, 3 * corners * nodes)
             cubes = new((vertices,), Vec(INT32, 4), False, device)
@@ -299,7 +297,7 @@ def _check_topology(topology: Any) -> None:
         raise LaunchError(f"there are no faces of the topology {topology!r}", remedy='pass "triangle" or "quad"')
 
 
-class Grid:
+class GridField:
     """A checked field with its threshold and its place in space.
 
     Parameters
@@ -408,7 +406,8 @@ def _as_numpy(values: tuple[int, ...]) -> np.ndarray[Any, Any]:
 
 def table(values: tuple[int, ...], device: Device) -> array:
     """Return a table of integers as an array on a device."""
-    return array(_as_numpy(values), dtype=INT32, device=device)
+    made: array = array(_as_numpy(values), dtype=INT32, device=device)
+    return made
 
 
 def scanned(counts: array, split: int, most: int) -> tuple[int, int]:
@@ -426,8 +425,13 @@ def scanned(counts: array, split: int, most: int) -> tuple[int, int]:
     Raises
     ------
     LaunchError
-        If the sums are no int32.
+        If the sums are no int32, or work is recorded.
     """
+    if current.recorder is not None:
+        raise LaunchError(
+            "how many vertices a surface has depends on the field, and a recording has the same sizes in each replay",
+            remedy="find the surface outside of the recorded block",
+        )
     device = counts._memory.device
     # A sum that is too large is looked for only where there may be one.
     if most > _MOST and (total := int(counts.numpy().sum(dtype=np.int64))) > _MOST:

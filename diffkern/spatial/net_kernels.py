@@ -1,8 +1,8 @@
 """The kernels of surface nets on a dense grid: counts for each cube, the faces, and the vertices.
 
 A cube has a vertex for each loop of cut edges, in the middle of the places where the surface cuts them. Around each cut
-edge within the grid is a quadrilateral of the vertices of its four cubes. Loops with edges on the border of the grid alone
-have no part in any, and no vertex. Which loops there are is data; only :func:`place_in_middle` has derivatives.
+edge within the grid is a quadrilateral of the vertices of its four cubes. Loops with edges on the border of the grid
+alone have no part in any, and no vertex. Which loops there are is data; only :func:`place_in_middle` has derivatives.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ def sparse_marching_cubes_from_cells(
 ) -> Surface:
     """Return the surface within some cubes of a grid, whose corners have values.
 
-    Cubes share the vertices on their edges, so the surface is closed where all cubes that it passes through are given. It is that
-    of :class:`MarchingCubes`. The vertices have derivatives with respect to `corner_values` and the threshold, of any
-    order; those with respect to a corner that several cubes share go to the values of one of them.
+    Cubes share the vertices on their edges, so the surface is closed where all cubes that it passes through are
+    given. It is that of :class:`MarchingCubes`. The vertices have derivatives with respect to `corner_values` and the
+    threshold, of any order; those with respect to a corner that several cubes share go to the values of one of them.
 
     Parameters
     ----------
@@ -69,7 +69,8 @@ def sparse_marching_cubes_from_cells(
     Raises
     ------
     LaunchError
-        If the arguments do not fit together, `cell_width` is not positive, or the cubes are too far apart for 64-bit keys.
+        If the arguments do not fit together, `cell_width` is not positive, or the cubes are too far apart for 64-bit
+        keys.
 
     Examples
     --------
@@ -122,15 +123,16 @@ def sparse_marching_cubes(
 ) -> Any:
     """Return the surface of a function of space, which is evaluated near the surface alone.
 
-    An octree is refined where the function may have the value (:func:`lipschitz_octree`), and marching cubes run on its smallest
-    cells. The surface is that of :class:`MarchingCubes` on the same grid. The vertices have derivatives with respect to what
-    `field` returns and the threshold, and so, on a tape, with respect to all that it was computed from.
+    An octree is refined where the function may have the value (:func:`lipschitz_octree`), and marching cubes run on
+    its smallest cells. The surface is that of :class:`MarchingCubes` on the same grid. The vertices have derivatives
+    with respect to what `field` returns and the threshold, and so, on a tape, with respect to all that it was
+    computed from.
 
     Parameters
     ----------
     field : callable
-        Takes an array of vec3, and returns an array of float32 with the function's value at each: a function that launches
-        a kernel, for example.
+        Takes an array of vec3, and returns an array of float32 with the function's value at each: a function that
+        launches a kernel, for example.
     nx, ny, nz : int
         The nodes of the grid along each axis, at least two.
     lower, upper : vec3 or sequence of float, optional
@@ -148,8 +150,9 @@ def sparse_marching_cubes(
     Returns
     -------
     tuple
-        The vertices, of vec3, and three vertices for each triangle, of int32. With `return_stats` also a dictionary with
-        ``leaf_cells``, ``unique_corners``, ``field_evaluations``, ``resolution``, ``requested_ncells`` and ``culled_cells``.
+        The vertices, of vec3, and three vertices for each triangle, of int32. With `return_stats` also a dictionary
+        with ``leaf_cells``, ``unique_corners``, ``field_evaluations``, ``resolution``, ``requested_ncells`` and
+        ``culled_cells``.
 
     Raises
     ------
@@ -215,8 +218,8 @@ def lipschitz_octree(
 ) -> tuple[array, float]:
     """Return the smallest cells of an octree that the surface of a function may pass through.
 
-    A cell is divided where the function at its centre is nearer to the threshold than it can change within the cell. Nothing of
-    this has derivatives, and nothing is recorded.
+    A cell is divided where the function at its centre is nearer to the threshold than it can change within the cell.
+    Nothing of this has derivatives, and nothing is recorded.
 
     Parameters
     ----------
@@ -255,9 +258,7 @@ def lipschitz_octree(
     (80, 0.25)
     """
     if not 0 <= max_depth <= _DEEPEST:
-        raise LaunchError(
-            f"an octree has up to {_DEEPEST} levels, not {max_depth}", remedy="pass a lower max_depth"
-        )
+        raise LaunchError(f"an octree has up to {_DEEPEST} levels, not {max_depth}", remedy="pass a lower max_depth")
     where, size = get_device(device), 1 << max_depth
     width = root_width / size
     low, spacing = corner_of(origin, "origin"), np.full(3, width)
@@ -322,10 +323,14 @@ class _Search:
     def cells(self) -> array:
         """Return the smallest cells that the surface may pass through."""
         device, offsets = self.device, _offsets(self.device)
-        cells, culled = array(np.zeros((1, 3), np.int32), dtype=_CELLS, device=device), new((1,), INT32, True, device)
+        cells: array = array(np.zeros((1, 3), np.int32), dtype=_CELLS, device=device)
+        culled = new((1,), INT32, True, device)
         for level in itertools.count():
             size = 1 << (self.depth - level)
-            points, counts = new(cells.shape, Vec(FLOAT32, 3), False, device), new((cells.size + 1,), INT32, True, device)
+            points, counts = (
+                new(cells.shape, Vec(FLOAT32, 3), False, device),
+                new((cells.size + 1,), INT32, True, device),
+            )
             launch(kernels.centres, cells.size, [cells, *self.vectors(size), points], device=device)
             values = self.values(points)
             # No place of a cell is farther from its centre than this.
@@ -357,9 +362,10 @@ def _surface(
     """Return the surface within cells, whose corners are places in an array of values."""
     device, n = values._memory.device, cells.size
     at_most = math.prod(map(int, spans))
-    if 3 * at_most >= 1 << 63:
+    # A key is of 64 bits, and an index relative to the first one of 32.
+    if 3 * at_most >= 1 << 63 or max(spans) > _MOST:
         raise LaunchError(
-            f"the cells reach over {tuple(map(int, spans))} nodes, more than 64-bit keys count",
+            f"the cells reach over {tuple(map(int, spans))} nodes, more than their keys count",
             remedy="extract distant parts on their own",
         )
     given = threshold_of(threshold, values)
@@ -414,21 +420,28 @@ def _cells_of(cells: Any, device: Device) -> array:
             raise LaunchError(
                 f"cells are integers of the shape (N, 3), not {described(given)}", remedy="pass three for each cell"
             )
-        return array(given.astype(np.int32), dtype=_CELLS, device=device)
+        if given.size and not -_MOST <= given.min() <= given.max() < _MOST:
+            raise LaunchError(
+                f"cells are of int32, and there are {given.min()} to {given.max()}", remedy="count from a nearer origin"
+            )
+        made: array = array(given.astype(np.int32), dtype=_CELLS, device=device)
+        return made
     if cells._element == INT32 and cells.ndim == 2 and cells.shape[1] == 3:
-        return cells.contiguous().view(COMPOSITES["vec3i"])
+        packed: array = cells.contiguous().view(COMPOSITES["vec3i"])
+        return packed
     if cells._element != _CELLS or cells.ndim != 1:
         raise LaunchError(f"cells are an array of vec3i, not {described(cells)}", remedy="pass three indices for each")
     return cells.contiguous()
 
 
 def _device_of(device: Any, *given: Any) -> Device:
-    lying = [one._memory.device for one in given if isinstance(one, array)]
+    lying: list[Device] = [one._memory.device for one in given if isinstance(one, array)]
     return lying[0] if device is None and lying else get_device(device)
 
 
 def _offsets(device: Device) -> array:
-    return array(np.array(CUBE_CORNER_OFFSETS, np.int32), dtype=_CELLS, device=device)
+    made: array = array(np.array(CUBE_CORNER_OFFSETS, np.int32), dtype=_CELLS, device=device)
+    return made
 
 
 def _vec3f(values: np.ndarray[Any, Any]) -> Any:

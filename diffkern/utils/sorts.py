@@ -8,7 +8,7 @@ import numpy as np
 
 from diffkern.errors import LaunchError, described
 from diffkern.ir.types import INT32, UINT32, UINT64, Kind, Scalar
-from diffkern.runtime.arrays.array import _make, array, new
+from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.create import full
 from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch import launch
@@ -184,7 +184,7 @@ def _sort(keys: array, values: array, count: int, starts: array, ends: array, be
     assert isinstance(t, Scalar)
     # Keys are sorted by their bits as unsigned integers, over the same memory.
     element = UINT32 if t.bits == 32 else UINT64
-    plain = _make(keys._data.view(np.dtype(element.name)), element, keys._memory, True)
+    plain = keys.view(element)
     # The second halves are scratch: a pass cannot sort in place and stay stable.
     halves = [(plain[:count], values[:count]), (plain[count : 2 * count], values[count : 2 * count])]
     word = np.dtype(element.name).type

@@ -46,6 +46,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.exchange": (
         "clear_jax_callable_graph_cache from_dlpack from_jax from_torch jax_callable jax_kernel"
     ),
+    "diffkern.warp.isosurfaces": "IsoSurfaceMarchingCubes=MarchingCubes",
     "diffkern.warp.launching": "launch launch_tiled",
     "diffkern.warp.levels": "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING ScopedLogLevel",
     "diffkern.warp.loggers": "Logger ScopedLogger get_logger set_logger",
@@ -56,7 +57,6 @@ _MODULES: Final[Mapping[str, str]] = {
         "GLTextureResource RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
         "fabricarrayarray indexedfabricarray indexedfabricarrayarray"
     ),
-    "diffkern.warp.isosurfaces": "IsoSurfaceMarchingCubes=MarchingCubes",
     "diffkern.warp.pools": (
         "ScopedMempool ScopedMempoolAccess ScopedPeerAccess can_access get_mempool_release_threshold "
         "get_mempool_used_mem_current get_mempool_used_mem_high is_mempool_access_enabled is_mempool_access_supported "
@@ -75,7 +75,10 @@ _SUBMODULES: Final = frozenset({
 })  # fmt: skip
 """Modules of this package that programs know."""
 
-_NATIVE: Final = frozenset({"ANY", "Sequence", "bool_", "compile", "cuda", "jax", "load", "record", "testing"})
+_NATIVE: Final = frozenset({
+    "ANY", "Sequence", "SurfaceNets", "bool_", "compile", "cuda", "jax", "lipschitz_octree", "load", "record",
+    "sparse_marching_cubes", "sparse_marching_cubes_from_cells", "testing",
+})  # fmt: skip
 """Names of :mod:`diffkern` that Warp does not have."""
 
 _RENAMED: Final = {"MarchingCubes": "wp.geometry.IsoSurfaceMarchingCubes"}

@@ -1,26 +1,21 @@
-"""``wp.geometry``: Warp's surfaces, and the names of its triangulations and swept volumes, which diffkern does not have."""
+"""``wp.geometry``: Warp's surfaces, and the names of its triangulations and swept volumes, which are not there."""
 
 from __future__ import annotations
 
 from diffkern.warp.absent_modules import named
 from diffkern.warp.isosurfaces import (
-    IsoSurfaceBase as IsoSurfaceBase,
+    IsoSurfaceBase,
+    IsoSurfaceMarchingCubes,
+    IsoSurfaceNets,
+    lipschitz_octree,
+    sparse_marching_cubes,
+    sparse_marching_cubes_from_cells,
 )
-from diffkern.warp.isosurfaces import (
-    IsoSurfaceMarchingCubes as IsoSurfaceMarchingCubes,
-)
-from diffkern.warp.isosurfaces import (
-    IsoSurfaceNets as IsoSurfaceNets,
-)
-from diffkern.warp.isosurfaces import (
-    lipschitz_octree as lipschitz_octree,
-)
-from diffkern.warp.isosurfaces import (
-    sparse_marching_cubes as sparse_marching_cubes,
-)
-from diffkern.warp.isosurfaces import (
-    sparse_marching_cubes_from_cells as sparse_marching_cubes_from_cells,
-)
+
+__all__ = [
+    "IsoSurfaceBase", "IsoSurfaceMarchingCubes", "IsoSurfaceNets", "lipschitz_octree", "sparse_marching_cubes",
+    "sparse_marching_cubes_from_cells",
+]  # fmt: skip
 
 __getattr__ = named(
     __name__,

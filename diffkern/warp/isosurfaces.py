@@ -155,7 +155,7 @@ def _in_warp(field: Any) -> Callable[[array], array]:
     """Return a field that is called with points in Warp's dialect."""
     if isinstance(field, Func) or not callable(field):
         return field  # type: ignore[no-any-return]  # refused with a reason where it is taken
-    return lambda points: field(in_dialect(points))  # type: ignore[no-any-return]
+    return lambda points: field(in_dialect(points))
 
 
 def _warn(message: str) -> None:
