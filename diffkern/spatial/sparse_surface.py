@@ -47,11 +47,11 @@ def sparse_marching_cubes_from_cells(
 
     Parameters
     ----------
-    cells : array of vec3i, or array_like of shape (N, 3)
-        The cubes, each once: the integer indices of their first corners, which may be negative.
-    corner_values : array of float32 or float64, or array_like of shape (N, 8)
-        The field at the corners of each cube, in the order of ``MarchingCubes.CUBE_CORNER_OFFSETS``. Cubes that share a
-        corner have the same value there.
+    cells : array of vec3i or array_like of int
+        The cubes, each once: three integers for each, the indices of its first corner, which may be negative.
+    corner_values : array of float32 or float64, or array_like
+        The field at the eight corners of each cube, in the order of ``MarchingCubes.CUBE_CORNER_OFFSETS``. Cubes that
+        share a corner have the same value there.
     origin : vec3 or sequence of float, optional
         The place of the indices (0, 0, 0).
     cell_width : float, optional
@@ -166,8 +166,8 @@ def sparse_marching_cubes(
     ...     return dk.array(np.linalg.norm(points.numpy(), axis=1).astype(np.float32))
     >>> corners = dict(lower=(-1, -1, -1), upper=(1, 1, 1))
     >>> vertices, indices = dk.sparse_marching_cubes(distance, 33, 33, 33, threshold=0.5, **corners)
-    >>> np.linalg.norm(vertices.numpy(), axis=1).round(2).min()
-    0.5
+    >>> bool(np.allclose(np.linalg.norm(vertices.numpy(), axis=1), 0.5, atol=0.01))
+    True
     """
     if min(nx, ny, nz) < 2:
         raise LaunchError(

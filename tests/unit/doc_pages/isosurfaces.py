@@ -1,0 +1,1 @@
+"""What the programs of the page on surfaces of fields take for granted: nothing."""
