@@ -77,7 +77,7 @@ def test_separated_corners_split_a_loop() -> None:
 @BOTH
 def test_surfaces_of_random_fields_are_closed(kind: Any) -> None:
     rng = np.random.default_rng(5)
-    for _ in range(250):
+    for _ in range(150):
         points, faces = surface(kind, random_field(rng))
         check_manifold(faces, len(points), closed=True)
         assert np.isfinite(points).all()
@@ -122,7 +122,7 @@ def test_surfaces_are_warps() -> None:
     geometry = require("warp.geometry")
     rng = np.random.default_rng(9)
     bounds = {"lower": (-1.0, 0.5, 2.0), "upper": (2.0, 1.5, 7.0)}
-    for trial in range(12):
+    for trial in range(9):
         field = random_field(rng, closed=trial % 3 > 0, most=10).astype(np.float32)
         theirs = [a.numpy() for a in geometry.IsoSurfaceMarchingCubes.extract(warp.array(field), 0.25, **bounds)]
         points, faces = surface(dk.MarchingCubes, field, 0.25, **bounds)
@@ -233,6 +233,11 @@ def test_great_and_small_fields() -> None:
         points, same = surface(dk.MarchingCubes, field * np.float32(factor))
         np.testing.assert_allclose(points, expected, atol=1e-5)
         assert np.array_equal(faces, same)
+    for inside, outside in ((-3e38, 1e38), (-1e38, 3e38), (-3e38, 3e38)):  # whose difference is infinite in float32
+        steps = np.where(field < 0.0, inside, outside)
+        points, same = surface(dk.MarchingCubes, np.float32(steps))
+        np.testing.assert_allclose(points, surface(dk.MarchingCubes, steps)[0], rtol=1e-6)
+        assert np.array_equal(faces, same)
 
 
 def test_the_smallest_grid() -> None:
@@ -316,7 +321,7 @@ def on_grid(kind: Any) -> Any:
     return lambda field, threshold: energy_of(kind.extract(field, threshold, lower=(0, 1, 2), upper=(3, 3, 3)))
 
 
-CELLS = np.argwhere(np.ones((5, 4, 6))).astype(np.int32)
+CELLS = np.argwhere(np.ones((4, 3, 4))).astype(np.int32)
 
 
 def on_cells(field: Any, threshold: Any) -> Any:
@@ -347,7 +352,7 @@ DERIVED = pytest.mark.parametrize(
 
 
 def arguments() -> tuple[np.ndarray, np.ndarray]:
-    field = np.random.default_rng(1).normal(size=(6, 5, 7))
+    field = np.random.default_rng(1).normal(size=(5, 4, 5))
     assert np.abs(field - 0.1).min() > 1e-3  # no difference changes which edges are cut
     return field, np.array([0.1])
 
@@ -428,8 +433,8 @@ def test_the_gradient_of_a_radius() -> None:
 
 
 def test_executed_ptx() -> None:
-    field, threshold = np.random.default_rng(2).normal(size=(3, 4, 2)).astype(np.float32), np.float32([0.1])
-    cells = np.argwhere(np.ones((2, 3, 1))).astype(np.int32)
+    field, threshold = np.random.default_rng(2).normal(size=(3, 3, 3)).astype(np.float32), np.float32([0.1])
+    cells = np.argwhere(np.ones((2, 2, 2))).astype(np.int32)
     corners = cells[:, None] + np.array(dk.MarchingCubes.CUBE_CORNER_OFFSETS)
     values = field[corners[..., 0], corners[..., 1], corners[..., 2]]
 

@@ -100,7 +100,7 @@ def test_all_cells_of_a_grid_give_its_surface(first: tuple[int, ...], dtype: Any
     field = np.pad(rng.normal(size=(5, 4, 6)), 1, constant_values=2.0).astype(dtype)
     cells = np.argwhere(np.ones(np.array(field.shape) - 1)) + first
     rng.shuffle(cells)
-    values, width = corners_of(cells, field, first), 0.5
+    values, width = corners_of(cells, field, first), 0.3
     origin = -np.array(first) * width
     vertices, indices = dk.sparse_marching_cubes_from_cells(cells, values, origin, width, 0.1)
     upper = (np.array(field.shape) - 1) * width

@@ -9,7 +9,7 @@ from diffkern.opt import sink
 from diffkern.runtime.effects import tape_steps
 from diffkern.runtime.launch import resources
 from diffkern.runtime.rollouts import step_objects
-from diffkern.spatial import bvh
+from diffkern.spatial import bvh, cube_cases, sparse_surface, surface_kernels
 
 from .edits import Fault, edit, func_edit
 
@@ -17,6 +17,8 @@ _GRADIENTS = "tests/e2e/test_mesh_gradients.py"
 _IDS = "tests/e2e/test_ids_of_objects.py"
 _CHANGED = "tests/e2e/test_changed_meshes.py"
 _BOXES = "tests/e2e/test_bvh.py"
+_SURFACES = "tests/e2e/test_isosurfaces.py"
+_CELLS = "tests/e2e/test_sparse_isosurfaces.py"
 _READ = f"{_GRADIENTS}::test_what_is_read_of_a_mesh_has_a_gradient[False]"
 
 # fmt: off
@@ -79,5 +81,20 @@ GEOMETRY = [
     Fault("boxes that take the place of others fit",
           edit(bvh, "Bvh.refit", "self._check()", "pass"),
           (f"{_BOXES}::test_boxes_that_take_the_place_of_others_are_checked",)),
+    Fault("sides of triangles may lie on a face of a cube",
+          edit(cube_cases, "_fillings", "if any(", "if False and any("),
+          (f"{_SURFACES}::test_triangles_fill_the_loops_without_sides_on_faces",)),
+    Fault("diagonal inside corners are separated",
+          edit(cube_cases, "_segments", "step = 1 if is_separated else -1", "step = 1"),
+          (f"{_SURFACES}::test_surfaces_are_warps",)),
+    Fault("a place on an edge is taken from its lower end alone",
+          func_edit(surface_kernels, "between", "t = 1.0 / (1.0 + high / low)", "t = low / (low + high)"),
+          (f"{_SURFACES}::test_great_and_small_fields",)),
+    Fault("the origin of cells is of float32",
+          edit(sparse_surface, "sparse_marching_cubes_from_cells", "width * low", "np.float32(width * low)"),
+          (f"{_CELLS}::test_all_cells_of_a_grid_give_its_surface[float32-first2]",)),
+    Fault("cells of an octree end at the nodes",
+          edit(sparse_surface, "_Search.cells", "0.5 * self._bound", "0.4 * self._bound"),
+          (f"{_CELLS}::test_cells_of_an_octree_hold_the_surface",)),
 ]
 # fmt: on

@@ -51,6 +51,20 @@ def meshes(trace: Trace) -> None:
     tape.backward(s)
 
 
+def surfaces(trace: Trace) -> None:
+    """The surface of a field is found on a tape: what finds it is not recorded, and what places its vertices is."""
+    values = np.ones((3, 3, 3), np.float32)
+    values[1, 1, 1] = -1.0
+    field, threshold = dk.array(values, requires_grad=True), dk.array(np.zeros(1, np.float32), requires_grad=True)
+    trace.arrays(field=field, threshold=threshold)
+    trace.note("tape")
+    with dk.Tape() as tape:
+        vertices, indices = dk.MarchingCubes.extract(field, threshold)
+    trace.arrays(vertices=vertices, indices=indices)
+    trace.note("sweep")
+    tape.backward(grads={vertices: np.ones((6, 3), np.float32)})
+
+
 def trees(trace: Trace) -> None:
     """A tree of boxes is built and refitted."""
     low, high = points(), points()
@@ -227,7 +241,7 @@ def warp(trace: Trace) -> None:
 PROGRAMS: Programs = {
     f.__name__: f
     for f in (
-        hash_grids, meshes, trees, arrays_in_elements, looked_at, tiles, indexed, operators, sums, sorts, optimizers,
+        hash_grids, meshes, surfaces, trees, arrays_in_elements, looked_at, tiles, indexed, operators, sums, sorts, optimizers,
         array_functions, made_on_a_tape, pickles, line_search, warp,
     )
 }  # fmt: skip
