@@ -20,9 +20,9 @@ from diffkern.ir.types import FLOAT32, FLOAT64, INT32, Element, Vec
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.create import full
 from diffkern.runtime.effects.no_grad import no_grad
-from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.state import current
+from diffkern.runtime.records.launch import launch
 from diffkern.spatial import kernels, net_kernels, surface_kernels
 from diffkern.spatial.cube_cases import CUBE_CORNER_OFFSETS, EDGES_OF_FACES, LOWER_NODES, loop_table, triangle_table
 

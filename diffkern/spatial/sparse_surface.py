@@ -15,8 +15,8 @@ from diffkern.lang import COMPOSITES
 from diffkern.lang.func import Func
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.effects.no_grad import no_grad
-from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.memory.device import Device, get_device
+from diffkern.runtime.records.launch import launch
 from diffkern.spatial import sparse_kernels as kernels
 from diffkern.spatial.cube_cases import CUBE_CORNER_OFFSETS, EDGE_TO_CORNERS, LOWER_NODES, triangle_table
 from diffkern.spatial.isosurface import Corner, Surface, corner_of, element_of, placed, scanned, table, threshold_of

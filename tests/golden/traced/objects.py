@@ -241,7 +241,7 @@ def warp(trace: Trace) -> None:
 PROGRAMS: Programs = {
     f.__name__: f
     for f in (
-        hash_grids, meshes, surfaces, trees, arrays_in_elements, looked_at, tiles, indexed, operators, sums, sorts, optimizers,
-        array_functions, made_on_a_tape, pickles, line_search, warp,
+        hash_grids, meshes, surfaces, trees, arrays_in_elements, looked_at, tiles, indexed, operators, sums, sorts,
+        optimizers, array_functions, made_on_a_tape, pickles, line_search, warp,
     )
 }  # fmt: skip
