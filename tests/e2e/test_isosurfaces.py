@@ -429,6 +429,35 @@ def test_the_gradient_of_a_radius() -> None:
     assert gradient.numpy()[0] == pytest.approx(4 * np.pi * 0.49, rel=0.01)
 
 
+@dk.kernel
+def relax(field: dk.array3d(dtype=dk.float64), rate: dk.array(dtype=dk.float64)):
+    i, j, k = dk.tid()
+    field[i, j, k] = field[i, j, k] * rate[0] + dk.float64(0.05)
+
+
+def test_steps_that_are_run_again() -> None:
+    def run(slots: int | None) -> list[np.ndarray]:
+        field = dk.array(np.random.default_rng(0).normal(size=(5, 5, 5)), requires_grad=True)
+        rate, e = dk.array(np.array([0.9]), requires_grad=True), dk.zeros(1, dtype=dk.float64, requires_grad=True)
+
+        def step(number: int) -> None:
+            dk.launch(relax, field.shape, [field, rate])
+            points, indices = dk.MarchingCubes.extract(field)
+            dk.launch(energy, indices.size // 3, [points, indices], [e])
+
+        with dk.Tape() as tape:
+            if slots is None:
+                for number in range(6):
+                    step(number)
+            else:
+                dk.checkpoint(step, 6, slots)
+        tape.backward(e)
+        return [a.numpy() for a in (e, rate.grad, field.grad)]
+
+    for one, other in zip(run(2), run(None), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
 # -- on a GPU ----------------------------------------------------------------------------------------------------------
 
 
