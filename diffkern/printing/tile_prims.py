@@ -13,8 +13,13 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.ir.ops.tile import ROWS as _ROWS
+
 Tile = Any
 Index = Sequence[Any]
+
+# Twins of one line stand in the rows of the operations.
+globals().update({_row.name: _row.twin for _row in _ROWS if _row.twin is not None})
 
 float16 = np.float16
 

@@ -17,7 +17,9 @@ def test_paths_exist():
     assert not [path for path in sorted(named) if not (ROOT / path).exists()]
 
 
-@pytest.mark.parametrize("recipe", ["operation", "derivative rule", "effect", "pass", "target", "dialect"])
+@pytest.mark.parametrize(
+    "recipe", ["operation", "operation on tiles", "derivative rule", "effect", "pass", "target", "dialect"]
+)
 def test_recipes_are_there(recipe):
     assert re.search(rf"^- \*\*An? {recipe}\*\*", TEXT, re.MULTILINE)
     internals = (ROOT / "docs" / "internals.rst").read_text(encoding="utf-8")

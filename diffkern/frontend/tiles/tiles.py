@@ -428,12 +428,18 @@ _CALLS: Final[Mapping[str, Call]] = {
 
 def is_function(key: str) -> bool:
     """Return whether a built-in is one of these."""
-    return key in _CALLS
+    return key in TILE_FUNCTIONS
+
+
+def _operation(cx: Context, call: TileCall) -> Term:
+    """Lower a call to the operation on tiles of the same name, whose operands are the arguments."""
+    tiles = (call.tile(cx, parameter.name) for parameter in call.row.listed())
+    return Val(cx.b.one(call.row.name, *tiles))
 
 
 def call(cx: Context, key: str, name: str, node: ast.Call) -> Term:
     """Lower a call of one of these built-ins."""
-    row, lower = TILE_FUNCTIONS[key], _CALLS[key]
+    row, lower = TILE_FUNCTIONS[key], _CALLS.get(key, _operation)
     # A stack holds structs as a whole: its arguments are not taken apart.
     if row.structs is StructFields.WHOLE:
         return lower(cx, bound(cx, row, name, node))
