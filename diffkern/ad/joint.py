@@ -17,8 +17,7 @@ from diffkern.ir.ops.memory import ACCUMULATES, ATOMICS, LOADS, WRITES
 from diffkern.ir.ops.rule import COTANGENT_ARRAYS
 from diffkern.ir.types import Array, Tile
 from diffkern.ir.views import Access
-from diffkern.opt.reports import without_reports
-from diffkern.opt.rules import remove_rules
+from diffkern.opt.removals import remove_rules, without_reports
 
 __all__ = ["can_join", "joined"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 
 from diffkern.analysis.blocks import check_blocks
-from diffkern.analysis.thread_free import check_thread_free
+from diffkern.analysis.refusals import check_thread_free
 from diffkern.ir.passes import Pass, run
 from diffkern.ir.stages import ADJOINT, NORMAL, PRIMAL, PROGRAM, WRITTEN
 from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
@@ -26,7 +26,7 @@ from diffkern.opt.hoist import hoist_integers
 from diffkern.opt.promote import promote
 from diffkern.opt.ranges import clear_wraps
 from diffkern.opt.reciprocals import share_reciprocals
-from diffkern.opt.rules import remove_rules
+from diffkern.opt.removals import remove_rules
 from diffkern.opt.sink import guard_singular, sink_into_branches
 from diffkern.opt.terms import collect_terms
 from diffkern.opt.unroll import unroll

@@ -32,10 +32,8 @@ from diffkern.ad.stamps import StampedFunction, stamp_accesses
 from diffkern.analysis.blocks import check_adjoint
 from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.coverage import keep_taken
-from diffkern.analysis.deposits import check_no_deposits
-from diffkern.analysis.pointed import check_not_pointed
+from diffkern.analysis.refusals import check_no_deposits, check_no_warps, check_not_pointed
 from diffkern.analysis.sorted_updates import store_contributions
-from diffkern.analysis.warps import check_no_warps
 from diffkern.compiler import passes
 from diffkern.compiler.adjoint_strategies import (
     copied,
@@ -55,7 +53,7 @@ from diffkern.ir.structs import Argument
 from diffkern.ir.types import is_differentiable
 from diffkern.lower.batch import with_examples
 from diffkern.lower.nulls import has_nulls
-from diffkern.opt.reports import without_assertions, without_breakpoints, without_reports
+from diffkern.opt.removals import without_assertions, without_breakpoints, without_reports
 from diffkern.targets import target_named
 
 

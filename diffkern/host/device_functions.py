@@ -40,7 +40,7 @@ from diffkern.ir.types import Array, Scalar, Stack, Type, is_differentiable, val
 from diffkern.lang import DType
 from diffkern.lang.called import RequestedForm
 from diffkern.lang.library import Composed
-from diffkern.opt.reports import without_assertions, without_breakpoints
+from diffkern.opt.removals import without_assertions, without_breakpoints
 from diffkern.printing.functions import Structure, to_cuda_function, to_python_function
 from diffkern.targets import target_named
 from diffkern.targets.target import Settings

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from diffkern.ad import atomic_log as slots
 from diffkern.ad import load_log as overwritten
-from diffkern.analysis import blocks, scopes, tile_threads, warps
+from diffkern.analysis import blocks, refusals, scopes, tile_threads
 from diffkern.targets.cuda import registers
 from diffkern.warp.c import c_gpu, c_statements, c_warps
 
@@ -45,7 +45,7 @@ WARP_LANES = [
           edit(blocks, "_check_region", '{**op.attrs, "unproved": True}', "op.attrs"),
           (f"{_HERE}::test_a_derivative_on_a_gpu_is_refused",)),
     Fault("work of a warp is differentiated as if it were that of a thread",
-          edit(warps, "check_no_warps", 'lookup(op.name).family == "warp" or alone', "alone"),
+          edit(refusals, "check_no_warps", 'lookup(op.name).family == "warp" or alone', "alone"),
           (f"{_HERE}::test_forward_mode_and_batches_are_refused",)),
     Fault("how often a thread goes round is never believed",
           edit(slots, "counted", "classify_loads(named, stamped=stamped)", "classify_loads(named)"),
