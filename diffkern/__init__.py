@@ -90,6 +90,7 @@ _PACKAGES: Final = {
     "cuda": "diffkern.cuda",
     "jax": "diffkern.interop.jax",
     "optim": "diffkern.optim",
+    "sparse": "diffkern.sparse",
     "testing": "diffkern.testing",
     "types": "diffkern.types",
     "utils": "diffkern.utils",

@@ -151,6 +151,7 @@ from diffkern.transforms.mapping import map_arrays as map
 from diffkern import cuda as cuda
 from diffkern.interop import jax as jax
 from diffkern import optim as optim
+from diffkern import sparse as sparse
 from diffkern import testing as testing
 from diffkern import types as types
 from diffkern import utils as utils

@@ -25,6 +25,7 @@ LIST = ROOT / "tests" / "golden" / "public_api.txt"
 MODULES = {
     "diffkern.interop.jax": "diffkern.jax",
     "diffkern.optim": "diffkern.optim",
+    "diffkern.sparse": "diffkern.sparse",
     "diffkern.testing": "diffkern.testing",
     "diffkern.types": "diffkern.types",
     "diffkern.utils": "diffkern.utils",

@@ -12,8 +12,9 @@ from typing import Any
 
 __all__ = [
     "ARRAY", "ARRAY_AT", "ARRAY_FROM_DATA", "ARRAY_OF_STRUCTS", "CONVERTED", "CUDA_KERNEL", "ELEMENTWISE", "EVALUATE",
-    "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GPU", "GRAPH", "INDEXED_ARRAY", "NUMBA_TYPE", "OPERATED",
-    "OUTLINE", "TOTAL", "Late",
+    "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GPU", "GRAPH", "INDEXED_ARRAY", "LINEAR_OPERATOR",
+    "NUMBA_TYPE", "OPERATED", "OUTLINE", "SPARSE_AXPY", "SPARSE_COPY", "SPARSE_OPERATOR", "SPARSE_PRODUCT",
+    "SPARSE_SCALE", "SPARSE_SUM", "SPARSE_TRANSPOSED", "SPARSE_VECTOR", "TOTAL", "Late",
 ]  # fmt: skip
 
 
@@ -84,6 +85,19 @@ GRAPH = Late("diffkern.runtime.records.graph:Graph")
 
 INDEXED_ARRAY = Late("diffkern.transforms.indexed:indexedarray")
 """An array viewed through index arrays, for indexing of arrays."""
+
+LINEAR_OPERATOR = Late("diffkern.optim.linear:LinearOperator")
+"""Operators of solvers, which sparse matrices become."""
+
+SPARSE_AXPY = Late("diffkern.sparse.sums:bsr_axpy")
+SPARSE_COPY = Late("diffkern.sparse.structure:bsr_copy")
+SPARSE_OPERATOR = Late("diffkern.sparse.operators:operator_of")
+SPARSE_PRODUCT = Late("diffkern.sparse.products:bsr_mm")
+SPARSE_SCALE = Late("diffkern.sparse.sums:bsr_scale")
+SPARSE_SUM = Late("diffkern.sparse.sums:added")
+SPARSE_TRANSPOSED = Late("diffkern.sparse.structure:bsr_transposed")
+SPARSE_VECTOR = Late("diffkern.sparse.products:bsr_mv")
+"""The operators and methods of sparse matrices."""
 
 TOTAL = Late("diffkern.utils.sums:total")
 """The sum of an array, for its methods."""

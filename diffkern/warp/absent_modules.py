@@ -1,4 +1,4 @@
-"""Modules of Warp that exist here by name only: ``warp.fem``, ``warp.sparse``, ``warp.optim.linear``, ….
+"""Modules of Warp that exist here by name only: ``warp.fem``, ``warp.optim.linear``, ``warp.render``, ….
 
 Programs may import such a module, annotate with its types and derive classes from them. Constructing or calling
 anything of it raises an error. A module's ``__getattr__`` returns the placeholders that are made here.

@@ -12,7 +12,7 @@ from diffkern.frontend.terms import merge
 from diffkern.frontend.tiles import tile_terms
 from diffkern.library import tiled_queries
 from diffkern.runtime.launch import schedule
-from diffkern.warp import blocks
+from diffkern.sparse import indexing
 from diffkern.warp.c import c_expressions, c_statements
 from diffkern.warp.fem import eigenvalues, mappers
 
@@ -32,7 +32,7 @@ NEWTON = [
           func_edit(mappers, "_mean", "val.dtype(0.5)", "val.dtype(1.0)"),
           (f"{_MATRICES}::test_matrices_as_vectors_of_their_free_components",)),
     Fault("blocks of a row beyond those that count are found",
-          func_edit(blocks, "_row_end", "if row_counts:", "if False:"),
+          func_edit(indexing, "_row_end", "if row_counts is not None:", "if False:"),
           (f"{_MATRICES}::test_places_of_blocks",)),
     Fault("a tile of an array of an address goes on in the next row",
           edit(folded, "places", 'below = cx.b.one("lt", index, given[n + k])',

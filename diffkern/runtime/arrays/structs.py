@@ -68,14 +68,17 @@ def struct(cls: _Class) -> _Class:
         return declared(cls, sys._getframe(1))
 
 
-def declared(cls: _Class, frame: FrameType, dialect: Dialect = NATIVE) -> _Class:
-    """Make a class of structs; annotations as text mean names of its module and of the frame that defines it."""
+def declared(cls: _Class, frame: FrameType, dialect: Dialect = NATIVE, base: type = object) -> _Class:
+    """Make a class of structs; annotations as text mean names of its module and of the frame that defines it.
+
+    A class of diffkern's own may have a base, whose methods are the host's alone.
+    """
     if not isinstance(cls, type):
         raise MisuseError(
             f"@dk.struct decorates a class, not {cls!r}",
             remedy="write @dk.struct above class S: with a type for each field",
         )
-    if cls.__bases__ != (object,):
+    if cls.__bases__ != (base,):
         raise _error(cls, None, f"the struct {cls.__name__} is derived from another class", "nest the other struct")
     fields: list[tuple[str, FieldType]] = []
     defaults: dict[str, Any] = {}

@@ -1,0 +1,310 @@
+"""Products of sparse matrices with vectors and with one another."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from diffkern.ir.types import INT64, UINT32, Mat, Scalar, Vec
+from diffkern.lang.dtypes import SCALARS
+from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.create import empty_like
+from diffkern.runtime.arrays.type_keys import dtype_of
+from diffkern.runtime.records.launch import launch
+from diffkern.sparse import pattern_kernels as kernels
+from diffkern.sparse import value_kernels as values_of
+from diffkern.sparse.assembly import bsr_zeros
+from diffkern.sparse.matrix import BsrMatrix, MatrixLike, split
+from diffkern.sparse.patterns import Contributions, Placed, checked, place, prefix_sums, target, total
+from diffkern.sparse.storage import as_parts, as_vectors, integers, new_values, numbers_of
+from diffkern.sparse.sums import bsr_scale
+
+__all__ = ["bsr_mm", "bsr_mm_work_arrays", "bsr_mv"]
+
+_ALONE: Final[Any] = SCALARS[UINT32.name](0xFFFFFFFF)
+"""In the place of the right factor's number: a block of the matrix that is added to the product."""
+_UNROLLED: Final = 36
+"""The most numbers in blocks that one thread multiplies; those of larger blocks are threads of their own."""
+
+
+def bsr_mv(
+    A: MatrixLike,
+    x: array,
+    y: array | None = None,
+    alpha: Any = 1.0,
+    beta: Any = 0.0,
+    transpose: bool = False,
+    work_buffer: array | None = None,
+    tile_size: int = 0,
+) -> array:
+    """Multiply a matrix and a vector: ``y := alpha * A @ x + beta * y``.
+
+    Parameters
+    ----------
+    A : BsrMatrix or expression
+        The matrix.
+    x : array
+        Vectors as long as a block has columns, or numbers.
+    y : array, optional
+        Vectors as long as a block has rows, or numbers; it takes the result. A new array without it. It may be `x`,
+        which is copied then.
+    alpha, beta : float, optional
+        Factors. With ``beta=0`` the old numbers of `y` are not read, with ``alpha=0`` those of `x`.
+    transpose : bool, optional
+        Whether to multiply by the transposed matrix. Where several threads run, its sums may
+        depend on the order of atomic additions.
+    work_buffer : array, optional
+        Takes the copy of `x` if that is `y`.
+    tile_size : int, optional
+        Accepted, with no effect.
+
+    Returns
+    -------
+    array
+        The result, `y`.
+
+    Raises
+    ------
+    ValueError
+        If types, extents or devices do not fit together.
+    """
+    A, factor = split(A)
+    alpha = alpha * factor
+    values = A.values
+    device = values._memory.device
+    if x.device is not device or (y is not None and y.device is not device):
+        raise ValueError(f"matrix and vectors must be on the same device, {device} here")
+    if y is None:
+        scalar = numbers_of(values)
+        n, length = (A.ncol, A.block_shape[1]) if transpose else (A.nrow, A.block_shape[0])
+        element: Any = scalar if length == 1 else Vec(scalar, length)
+        y = new_values(n, element, values, bool(x.requires_grad or values.requires_grad))
+        beta = 0.0
+    elif y._memory is x._memory:
+        x = _copied(x, work_buffer)
+    product(A, x, y, y, alpha, beta, transpose)
+    return y
+
+
+def product(A: BsrMatrix, x: array, y: array, z: array, alpha: Any, beta: Any, transpose: bool) -> None:
+    """Let z be ``alpha * A @ x + beta * y``, where z may be y, but not x.
+
+    Raises
+    ------
+    ValueError
+        If the vectors do not fit the matrix.
+    """
+    values, scalar_type = A.values, A.scalar_type
+    blocks = isinstance(values._element, Mat)
+    rows, columns = A.block_shape
+    into, out_of = (A.nrow, rows), (A.ncol, columns)
+    if transpose:
+        into, out_of = out_of, into
+    given = _vectors(x, "x", *out_of, values)
+    out = _vectors(z, "y", *into, values)
+    added = out if y is z else _vectors(y, "y", *into, values)
+    is_zero = alpha == 0.0 or not A.nnz
+    if transpose or is_zero:
+        _scale_vector(added, beta, scalar_type, out)
+        if is_zero:
+            return
+    starts, ends, unsigned_columns = A._rows()
+    inputs = [starts, ends, unsigned_columns, values, given, scalar_type(alpha)]
+    if transpose:
+        kernel = values_of.add_transposed_blocks if blocks else values_of.add_transposed
+    elif beta == 0.0:
+        kernel = values_of.multiply_vector_blocks if blocks else values_of.multiply_vector
+    else:
+        kernel = values_of.add_product_blocks if blocks else values_of.add_product
+        inputs += [scalar_type(beta), added]
+    launch(kernel, dim=A.nrow, inputs=[*inputs, out])
+
+
+def _vectors(given: array, name: str, count: int, length: int, values: array) -> array:
+    """View an operand as the vectors that blocks multiply."""
+    block = values._element
+    # The usual case first: the rest takes longer than the product of a small matrix.
+    if given._element == block and isinstance(block, Scalar) and given._data.shape == (count,):
+        return given
+    try:
+        found = as_vectors(given, length, count, isinstance(block, Mat))
+        if numbers_of(found) != numbers_of(values):
+            raise ValueError(f"its numbers are {found._element}, the matrix has {block}")
+    except ValueError as error:
+        raise ValueError(f"Incompatible {name!r} vector of a product with a sparse matrix: {error}") from None
+    return found
+
+
+def _copied(x: array, buffer: array | None) -> array:
+    """Return a copy of a vector, in a buffer if one is given."""
+    if buffer is None:
+        buffer = empty_like(x)
+    elif buffer._element != x._element:
+        raise ValueError(f"the work buffer has elements {x._element}, as the vector, not {buffer._element}")
+    elif buffer.size < x.size:
+        raise ValueError(f"the work buffer has at least {x.size} elements, not {buffer.size}")
+    else:
+        buffer = buffer[: x.size]
+    buffer.assign(x)
+    return buffer
+
+
+def _scale_vector(y: array, beta: Any, scalar_type: Any, z: array) -> None:
+    """Let z be ``beta * y``."""
+    if beta == 0.0:
+        z.zero_()
+    elif beta != 1.0 or y is not z:
+        launch(values_of.scale_values, dim=y.shape[0], inputs=[y, scalar_type(beta), z])
+
+
+# -- matrices ----------------------------------------------------------------------------------------------------------
+
+
+class bsr_mm_work_arrays:
+    """What :func:`bsr_mm` found about the pattern of a product, for the next one with the same patterns."""
+
+    def __init__(self) -> None:
+        self._found: tuple[Placed, array, array, int, int] | None = None
+
+
+def bsr_mm(
+    x: MatrixLike,
+    y: MatrixLike,
+    z: BsrMatrix | None = None,
+    alpha: Any = 1.0,
+    beta: Any = 0.0,
+    work_arrays: bsr_mm_work_arrays | None = None,
+    reuse_topology: bool = False,
+    tile_size: int = 0,
+    max_new_nnz: int | None = None,
+    topology: str | None = None,
+) -> BsrMatrix:
+    """Multiply two matrices: ``z := alpha * x @ y + beta * z``.
+
+    The products of blocks are counted, and the host waits for the number, unless `reuse_topology` is set.
+
+    Parameters
+    ----------
+    x, y : BsrMatrix or expression
+        The factors.
+    z : BsrMatrix, optional
+        Takes the product; a new matrix without it. It may be one of the factors.
+    alpha, beta : float, optional
+        Numbers. With ``beta=0`` the blocks of `z` are dropped.
+    work_arrays : bsr_mm_work_arrays, optional
+        Keeps what was found about the pattern.
+    reuse_topology : bool, optional
+        Whether to take the pattern that `work_arrays` kept, since those of all matrices are the same as then.
+    tile_size : int, optional
+        Accepted, with no effect.
+    max_new_nnz : int, optional
+        The greatest number of blocks that the product may add to those of `z`; the others are left out, with a
+        message.
+    topology : str, optional
+        ``"compact"``; ``"masked"`` leaves out what is not in the pattern of `z`; ``"padded"`` uses the room of its
+        rows.
+
+    Returns
+    -------
+    BsrMatrix
+        The product, `z`.
+
+    Raises
+    ------
+    ValueError
+        If types, extents, devices or options do not fit together.
+    """
+    x, factor = split(x)
+    y, factor2 = split(y)
+    alpha = alpha * factor * factor2
+    topology = checked(topology)
+    if topology != "compact" and reuse_topology:
+        raise ValueError("reuse_topology is only supported with topology='compact'")
+    if z is None:
+        if topology != "compact":
+            raise ValueError(f"topology={topology!r} is about the pattern of z: pass a matrix")
+        z, beta = _empty_product(x, y), 0.0
+    _check(x, y, z)
+    if topology == "masked" and (z is x or z is y):
+        raise ValueError("topology='masked' is not supported for a product that is one of its factors")
+    if alpha == 0.0 or not x.nnz or not y.nnz:
+        return bsr_scale(z, beta)
+    if reuse_topology:
+        if work_arrays is None or work_arrays._found is None:
+            raise ValueError("reuse_topology needs the work_arrays of a product before")
+        placed, left, right, old_nnz, z.nnz = work_arrays._found
+        old = z.values
+    else:
+        old = z.values
+        placed, left, right, old_nnz = _product_pattern(x, y, z, beta != 0.0, max_new_nnz, topology)
+        if work_arrays is not None:
+            work_arrays._found = placed, left, right, old_nnz, z.nnz
+    sources = (x.values, y.values, *((old,) if beta != 0.0 else ()))
+    out = target(z, placed.count, any(one.requires_grad for one in sources), *sources)
+    _multiply(placed, left, right, x, y, alpha, old, beta, out)
+    z.values = out
+    return z
+
+
+def _empty_product(x: BsrMatrix, y: BsrMatrix) -> BsrMatrix:
+    shape = x.block_shape[0], y.block_shape[1]
+    scalar = numbers_of(x.values)
+    made = bsr_zeros(x.nrow, y.ncol, dtype_of(scalar if shape == (1, 1) else Mat(scalar, *shape)), x.device)
+    made.values._speak(x.values.in_warps_dialect)
+    return made
+
+
+def _check(x: BsrMatrix, y: BsrMatrix, z: BsrMatrix) -> None:
+    if not x.device is y.device is z.device:
+        raise ValueError(f"all matrices must be on the same device, not {x.device}, {y.device} and {z.device}")
+    if not x.scalar_type is y.scalar_type is z.scalar_type:
+        raise ValueError(f"blocks have the same numbers, not {x.scalar_type}, {y.scalar_type} and {z.scalar_type}")
+    a, b, c = x.block_shape, y.block_shape, z.block_shape
+    if (a[0], b[1]) != c or a[1] != b[0]:
+        raise ValueError(f"Incompatible block sizes: {a} times {b} is no {c}")
+    if (x.nrow, y.ncol) != (z.nrow, z.ncol) or x.ncol != y.nrow:
+        raise ValueError(
+            f"Incompatible number of rows/columns: {x.nrow} x {x.ncol} times {y.nrow} x {y.ncol} is no "
+            f"{z.nrow} x {z.ncol}"
+        )
+
+
+def _product_pattern(
+    x: BsrMatrix, y: BsrMatrix, z: BsrMatrix, added: bool, max_new_nnz: int | None, topology: str
+) -> tuple[Placed, array, array, int]:
+    """Find the pattern of a product, and the numbers of the factors of each product of blocks."""
+    n, extra = x.nrow, int(added)
+    xs, xe, xc = x._rows()
+    ys, ye, _ = y._rows()
+    zs, ze, _ = z._rows()
+    counts, starts = integers(n, z), integers(n + 1, z)
+    launch(kernels.count_products, dim=n, inputs=[xs, xe, xc, ys, ye, zs, ze, extra, counts])
+    prefix_sums(counts, starts, n)
+    room = max(total(starts, n), 1)
+    old_nnz = z.nnz_sync() if added and max_new_nnz is not None else z.nnz
+    keys = new((room,), INT64, False, z.values._memory.device)
+    left, right = integers(room, z, element=UINT32), integers(room, z, element=UINT32)
+    lists = [xs, xe, xc, ys, ye, y.columns, zs, ze, z.columns, extra, _ALONE, starts, keys, left, right]
+    launch(kernels.list_products, dim=n, inputs=lists)
+    most = None if max_new_nnz is None else max_new_nnz + (old_nnz if added else 0)
+    placed = place(Contributions(starts, keys, n), z, z.ncol, topology, most)
+    return placed, left, right, old_nnz
+
+
+def _multiply(
+    placed: Placed, left: array, right: array, x: BsrMatrix, y: BsrMatrix, alpha: Any, z: array, beta: Any, out: array
+) -> None:
+    """Add up products of blocks."""
+    scalar = x.scalar_type
+    where = [placed.first, placed.last, placed.order, left, right, _ALONE]
+    kinds = {isinstance(one._element, Mat) for one in (x.values, y.values, out)}
+    size = x.block_size * y.block_shape[1]
+    if beta == 0.0 and len(kinds) == 1 and size <= _UNROLLED:
+        kernel = values_of.multiply_blocks if kinds == {True} else values_of.multiply
+        launch(kernel, dim=placed.count, inputs=[*where, x.values, y.values, scalar(alpha), out])
+        return
+    if not z.size or beta == 0.0:
+        z = new_values(1, out._element, out, False)
+        z.zero_()
+    parts = as_parts(out)
+    inputs = [*where, x.scalar_values, y.scalar_values, scalar(alpha), as_parts(z), scalar(beta), parts]
+    launch(values_of.multiply_parts, dim=(placed.count, *parts.shape[1:]), inputs=inputs)

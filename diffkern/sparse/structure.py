@@ -1,0 +1,505 @@
+"""Copies, transposed and diagonal matrices, and other shapes of blocks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from diffkern.ir.types import UINT32, Mat, Scalar, scalar_of
+from diffkern.lang.dtypes import element_of_value
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array_copy import copy
+from diffkern.runtime.arrays.type_keys import dtype_of
+from diffkern.runtime.records.launch import launch
+from diffkern.sparse import pattern_kernels as kernels
+from diffkern.sparse import value_kernels as values_of
+from diffkern.sparse.assembly import bsr_set_zero, bsr_zeros, resize
+from diffkern.sparse.matrix import BsrMatrix, MatrixLike, block_type, split
+from diffkern.sparse.patterns import (
+    Placed,
+    checked,
+    from_blocks,
+    place,
+    place_triplets,
+    prefix_sums,
+    target,
+)
+from diffkern.sparse.storage import as_parts, grown, integers, new_values
+from diffkern.sparse.sums import bsr_scale
+from diffkern.utils.sums import array_cast
+
+__all__ = [
+    "bsr_assign",
+    "bsr_copy",
+    "bsr_diag",
+    "bsr_get_diag",
+    "bsr_identity",
+    "bsr_set_diag",
+    "bsr_set_identity",
+    "bsr_set_transpose",
+    "bsr_transposed",
+]
+
+
+# -- copies and shapes of blocks ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Reshaping:
+    """How blocks of one shape become blocks of another: each is split into parts, of which blocks are joined.
+
+    Attributes
+    ----------
+    split, joined : tuple of int
+        Number of parts of an old and of a new block, along rows and columns.
+    nrow, ncol : int
+        Rows and columns of new blocks.
+    """
+
+    split: tuple[int, int]
+    joined: tuple[int, int]
+    nrow: int
+    ncol: int
+
+    @property
+    def is_plain(self) -> bool:
+        """True if the blocks keep their shape."""
+        return self.split == self.joined == (1, 1)
+
+
+def _reshaping(source: BsrMatrix, shape: tuple[int, int]) -> _Reshaping:
+    old = source.block_shape
+    pairs = [(max(a // b, 1), max(b // a, 1)) for a, b in zip(old, shape, strict=True)]
+    (row_parts, rows_joined), (column_parts, columns_joined) = pairs
+    nrow, ncol = source.nrow * row_parts // rows_joined, source.ncol * column_parts // columns_joined
+    whole = nrow * shape[0] == source.shape[0] and ncol * shape[1] == source.shape[1]
+    if any(a * joined != b * parts for a, b, (parts, joined) in zip(old, shape, pairs, strict=True)):
+        raise ValueError(
+            f"Incompatible dest and src block shapes: {shape} and {old}; rows and columns of one must be multiples of "
+            "the other's"
+        )
+    if not whole:
+        raise ValueError(
+            f"The requested block shape {tuple(shape)} does not evenly divide the source matrix of total size "
+            f"{source.shape}"
+        )
+    return _Reshaping((row_parts, column_parts), (rows_joined, columns_joined), nrow, ncol)
+
+
+def bsr_copy(
+    A: MatrixLike,
+    scalar_type: Any = None,
+    block_shape: tuple[int, int] | None = None,
+    structure_only: bool = False,
+    topology: str = "compact",
+) -> BsrMatrix:
+    """Copy a matrix, perhaps with other numbers or another shape of blocks.
+
+    Parameters
+    ----------
+    A : BsrMatrix or expression
+        The matrix.
+    scalar_type : type, optional
+        The type of numbers.
+    block_shape : (int, int), optional
+        Rows and columns of blocks: multiples or divisors of those of the matrix.
+    structure_only : bool, optional
+        Whether to copy the pattern alone.
+    topology : str, optional
+        ``"compact"``, or ``"padded"`` to copy the room of rows as well.
+
+    Returns
+    -------
+    BsrMatrix
+        A new matrix.
+
+    Raises
+    ------
+    ValueError
+        If the matrix cannot be divided into such blocks.
+    """
+    source, _ = split(A)
+    topology = checked(topology, "compact", "padded")
+    shape = source.block_shape if block_shape is None else (int(block_shape[0]), int(block_shape[1]))
+    element: Any = source.values._element
+    if block_shape is not None or scalar_type is not None:
+        scalar = scalar_of(element) if scalar_type is None else block_type(scalar_type)
+        assert isinstance(scalar, Scalar)
+        element = scalar if shape == (1, 1) else Mat(scalar, *shape)
+    how = _reshaping(source, shape)
+    made = bsr_zeros(how.nrow, how.ncol, dtype_of(element), source.device)
+    made.values._speak(source.values.in_warps_dialect)
+    if topology == "padded":
+        _copy_room(made, source, how)
+    bsr_assign(made, A, structure_only, topology)
+    return made
+
+
+def _copy_room(made: BsrMatrix, source: BsrMatrix, how: _Reshaping) -> None:
+    """Let rows have room for all that those of another matrix have room for."""
+    n = made.nrow
+    if how.is_plain:
+        made.offsets.assign(source.offsets[: n + 1])
+    else:
+        counts = integers(n, made)
+        offsets, ends = source.offsets, source.offsets[1:]
+        inputs = [offsets, ends, how.split[0], how.split[1], how.joined[0], counts]
+        launch(kernels.scaled_capacities, dim=n, inputs=inputs)
+        prefix_sums(counts, made.offsets, n)
+    made.row_counts = integers(n, made, zero=True)
+    made.notify_nnz_changed(source.nnz * how.split[0] * how.split[1])
+    made._ensure_status()
+
+
+def bsr_assign(dest: BsrMatrix, src: MatrixLike, structure_only: bool = False, topology: str | None = None) -> None:
+    """Copy the blocks of a matrix to another one, which may have other numbers and another shape of blocks.
+
+    Parameters
+    ----------
+    dest : BsrMatrix
+        Takes the blocks.
+    src : BsrMatrix or expression
+        The matrix to copy.
+    structure_only : bool, optional
+        Whether to copy the pattern alone.
+    topology : str, optional
+        ``"compact"``; ``"masked"`` leaves out what is not in the pattern of `dest`; ``"padded"`` uses the room of its
+        rows, and sets the status if there is too little.
+
+    Raises
+    ------
+    ValueError
+        If extents, shapes of blocks or devices do not fit together.
+    """
+    source, factor = split(src)
+    topology = checked(topology)
+    if dest.device is not source.device:
+        raise ValueError(f"both matrices must be on the same device, not {dest.device} and {source.device}")
+    how = _reshaping(source, dest.block_shape)
+    if topology != "compact" and (how.nrow, how.ncol) != (dest.nrow, dest.ncol):
+        raise ValueError(f"the matrix must have {how.nrow} x {how.ncol} blocks, not {dest.nrow} x {dest.ncol}")
+    if dest is source and topology != "masked":
+        if not structure_only:
+            bsr_scale(dest, factor)
+        return
+    if dest is source:
+        return
+    values, places = source.values, None
+    if how.is_plain and topology == "compact" and source.row_counts is None:
+        _copy_compact(dest, source, factor, structure_only)
+        return
+    if how.is_plain:
+        placed = place(from_blocks(source), dest, how.ncol, topology)
+    else:
+        rows, columns, places = _parts(source, how)
+        placed = place_triplets(rows, columns, dest, how.nrow, how.ncol, topology)
+    if structure_only:
+        dest.values = grown(dest.values, placed.count)
+        return
+    if not values.size:
+        dest.values = grown(dest.values, placed.count)
+        dest.values.zero_()
+        return
+    out = target(dest, placed.count, bool(values.requires_grad), values)
+    _copy_values(placed, places, source, factor, how, out)
+    dest.values = out
+
+
+def _copy_compact(dest: BsrMatrix, source: BsrMatrix, factor: float, structure_only: bool) -> None:
+    """Copy arrays as they are, and convert or scale values."""
+    n, nnz, values = source.nrow, source.nnz, source.values
+    dest.nrow, dest.ncol, dest.nnz, dest.row_counts = n, source.ncol, nnz, None
+    dest.offsets, dest.columns = grown(dest.offsets, n + 1), grown(dest.columns, nnz)
+    copy(dest.offsets, source.offsets, count=n + 1)
+    if nnz:
+        copy(dest.columns, source.columns, count=nnz)
+    out = target(dest, nnz, bool(values.requires_grad) and not structure_only)
+    if nnz and not structure_only:
+        if out._element != values._element:
+            array_cast(values, out, nnz)
+            if factor != 1.0:
+                launch(values_of.scale_values, dim=nnz, inputs=[out, dest.scalar_type(factor), out])
+        elif factor == 1.0:
+            copy(out, values, count=nnz)
+        else:
+            launch(values_of.scale_values, dim=nnz, inputs=[values, source.scalar_type(factor), out])
+    dest.values = out
+
+
+def _parts(source: BsrMatrix, how: _Reshaping) -> tuple[array, array, array]:
+    """Return the rows and columns that parts of blocks have in new blocks, and their places in these."""
+    n = source.nnz * how.split[0] * how.split[1]
+    rows, columns = integers(n, source), integers(n, source)
+    places = integers(n, source, element=UINT32)
+    rows.fill_(-1)
+    starts, ends, _ = source._rows()
+    inputs = [starts, ends, source.columns, source.ncol, *how.split, *how.joined, rows, columns, places]
+    launch(kernels.list_parts, dim=source.nrow, inputs=inputs)
+    return rows, columns, places
+
+
+def _copy_values(
+    placed: Placed, places: array | None, source: BsrMatrix, factor: float, how: _Reshaping, out: array
+) -> None:
+    scale, parts = source.scalar_type(factor), as_parts(out)
+    where = [placed.first, placed.last, placed.order]
+    dim = (placed.count, *parts.shape[1:])
+    same = places is None and out._element == source.values._element
+    if same and factor == 1.0:
+        launch(values_of.gather, dim=placed.count, inputs=[*where, source.values, out])
+    elif same:
+        launch(values_of.gather_scaled, dim=placed.count, inputs=[*where, source.values, scale, out])
+    elif places is None:
+        launch(values_of.gather_converted, dim=dim, inputs=[*where, source.scalar_values, scale, parts])
+    else:
+        height, width = (old // n for old, n in zip(source.block_shape, how.split, strict=True))
+        shapes = [*how.split, how.joined[1], height, width]
+        inputs = [*where, places, source.scalar_values, scale, *shapes, parts]
+        launch(values_of.gather_joined, dim=dim, inputs=inputs)
+
+
+# -- transposed --------------------------------------------------------------------------------------------------------
+
+
+def bsr_set_transpose(dest: BsrMatrix, src: MatrixLike, topology: str | None = None) -> None:
+    """Let a matrix be the transposed of another.
+
+    Parameters
+    ----------
+    dest : BsrMatrix
+        Takes the blocks, with rows and columns exchanged.
+    src : BsrMatrix or expression
+        The matrix to transpose.
+    topology : str, optional
+        ``"compact"``; ``"masked"`` leaves out what is not in the pattern of `dest`; ``"padded"`` uses the room of its
+        rows.
+
+    Raises
+    ------
+    ValueError
+        If types, extents or devices do not fit together.
+    """
+    source, factor = split(src)
+    topology = checked(topology)
+    if dest.device is not source.device:
+        raise ValueError(f"both matrices must be on the same device, not {dest.device} and {source.device}")
+    if dest.scalar_type is not source.scalar_type:
+        raise ValueError(f"both matrices have the same numbers, not {dest.scalar_type} and {source.scalar_type}")
+    if dest.block_shape != source.block_shape[::-1]:
+        raise ValueError(f"Destination block shape must be {source.block_shape[::-1]}, not {dest.block_shape}")
+    if topology != "compact" and (dest.nrow, dest.ncol) != (source.ncol, source.nrow):
+        raise ValueError(f"the matrix must have {source.ncol} x {source.nrow} blocks, not {dest.nrow} x {dest.ncol}")
+    n = source.nnz
+    if n == 0:
+        if topology == "compact":
+            resize(dest, source.ncol, source.nrow)
+        bsr_set_zero(dest, topology=topology)
+        return
+    rows, columns = integers(n, source), integers(n, source)
+    rows.fill_(-1)
+    starts, ends, _ = source._rows()
+    launch(kernels.list_transposed, dim=source.nrow, inputs=[starts, ends, source.columns, rows, columns])
+    old = source.values
+    placed = place_triplets(rows, columns, dest, source.ncol, source.nrow, topology)
+    out = target(dest, placed.count, bool(old.requires_grad), old)
+    kernel = values_of.gather_transposed if isinstance(old._element, Mat) else values_of.gather
+    launch(kernel, dim=placed.count, inputs=[placed.first, placed.last, placed.order, old, out])
+    dest.values = out
+    if factor != 1.0:
+        bsr_scale(dest, factor)
+
+
+def bsr_transposed(A: MatrixLike) -> BsrMatrix:
+    """Return the transposed of a matrix.
+
+    Parameters
+    ----------
+    A : BsrMatrix or expression
+        The matrix.
+
+    Returns
+    -------
+    BsrMatrix
+        A new matrix.
+    """
+    source, _ = split(A)
+    element = source.values._element
+    if isinstance(element, Mat):
+        element = Mat(element.dtype, element.cols, element.rows)
+    made = bsr_zeros(source.ncol, source.nrow, dtype_of(element), source.device)  # type: ignore[arg-type]
+    made.values._speak(source.values.in_warps_dialect)
+    bsr_set_transpose(made, A)
+    return made
+
+
+# -- diagonals ---------------------------------------------------------------------------------------------------------
+
+
+def bsr_get_diag(A: MatrixLike, out: array | None = None) -> array:
+    """Return the blocks on the diagonal; zeros where there is none.
+
+    Parameters
+    ----------
+    A : BsrMatrix or expression
+        The matrix.
+    out : array, optional
+        Takes the blocks; at least as many elements.
+
+    Returns
+    -------
+    array
+        The blocks.
+
+    Raises
+    ------
+    ValueError
+        If `out` has another type, device or too few elements.
+    """
+    matrix, factor = split(A)
+    n = min(matrix.nrow, matrix.ncol)
+    values = matrix.values
+    if out is None:
+        out = new_values(n, values._element, values, bool(values.requires_grad))
+    elif out._element != values._element or out.device is not matrix.device or out.shape[0] < n:
+        raise ValueError(f"the diagonal is {n} blocks {values._element} on {matrix.device}, not {out._summary()}")
+    else:
+        out.zero_()
+    if not values.size:
+        out.zero_()
+        return out
+    starts, ends, columns = matrix._rows()
+    launch(values_of.diagonal, dim=n, inputs=[starts, ends, columns, values, matrix.scalar_type(factor), out])
+    return out
+
+
+def bsr_set_diag(A: BsrMatrix, diag: Any, rows_of_blocks: int | None = None, cols_of_blocks: int | None = None) -> None:
+    """Let a matrix have blocks on the diagonal alone.
+
+    Parameters
+    ----------
+    A : BsrMatrix
+        The matrix.
+    diag : array, block or None
+        The blocks, or the one block; None for the pattern alone.
+    rows_of_blocks, cols_of_blocks : int, optional
+        New extents; one of them means both. Otherwise they are those of the array, or the old ones.
+    """
+    rows, columns = _extents(diag, rows_of_blocks, cols_of_blocks)
+    if rows is not None:
+        A.row_counts = None
+        resize(A, rows, columns)
+    n = min(A.nrow, A.ncol)
+    values = A.values
+    A.columns = grown(A.columns, n)
+    launch(kernels.set_diagonal, dim=A.nrow + 1, inputs=[n, A.offsets, A.columns])
+    A.nnz, A.row_counts = n, None
+    if isinstance(diag, array):
+        if diag._element != values._element or diag.shape[0] < n:
+            raise ValueError(f"a diagonal is {n} blocks {values._element}, not {diag._summary()}")
+        A.values = target(A, n, bool(diag.requires_grad), diag)
+        if n:
+            copy(A.values, diag, count=n)
+        return
+    A.values = grown(values, n)
+    if diag is not None and n:
+        A.values[:n].fill_(diag)
+
+
+def _extents(diag: Any, rows: int | None, columns: int | None) -> tuple[int | None, int | None]:
+    if rows is None and columns is None and isinstance(diag, array):
+        return diag.shape[0], diag.shape[0]
+    return (columns if rows is None else rows), (rows if columns is None else columns)
+
+
+def bsr_diag(
+    diag: Any = None,
+    rows_of_blocks: int | None = None,
+    cols_of_blocks: int | None = None,
+    block_type: Any = None,
+    device: Any = None,
+) -> BsrMatrix:
+    """Make a matrix with blocks on the diagonal alone.
+
+    Parameters
+    ----------
+    diag : array, block or None, optional
+        The blocks, or the one block; None for the pattern alone.
+    rows_of_blocks, cols_of_blocks : int, optional
+        Extents; one of them means both. They may be left out with an array.
+    block_type : type, optional
+        The type of blocks, without `diag`.
+    device : str or diffkern.Device, optional
+        Where its arrays are, unless `diag` is an array.
+
+    Returns
+    -------
+    BsrMatrix
+        The matrix.
+
+    Raises
+    ------
+    ValueError
+        If extents or the type of blocks are not known.
+    """
+    rows, columns = _extents(diag, rows_of_blocks, cols_of_blocks)
+    if rows is None or columns is None:
+        raise ValueError("the extents of a matrix with one block everywhere: pass rows_of_blocks or cols_of_blocks")
+    if isinstance(diag, array):
+        block_type, device = diag.dtype, diag.device
+    elif block_type is None:
+        if diag is None:
+            raise ValueError("without diag pass block_type, the type of blocks")
+        block_type = _type_of_block(diag)
+    made = bsr_zeros(rows, columns, block_type, device)
+    if isinstance(diag, array):
+        made.values._speak(diag.in_warps_dialect)
+    bsr_set_diag(made, diag, rows, columns)
+    return made
+
+
+def _type_of_block(block: Any) -> Any:
+    if isinstance(block, np.ndarray) and block.ndim == 2:
+        found = element_of_value(block.dtype.type(0))
+        return dtype_of(Mat(found, *block.shape)) if isinstance(found, Scalar) else block.dtype
+    return type(block)
+
+
+def bsr_set_identity(A: BsrMatrix, rows_of_blocks: int | None = None) -> None:
+    """Let a matrix be the identity.
+
+    Parameters
+    ----------
+    A : BsrMatrix
+        The matrix, whose blocks have as many rows as columns.
+    rows_of_blocks : int, optional
+        New number of rows and columns of blocks.
+    """
+    rows, columns = A.block_shape
+    if rows != columns:
+        raise ValueError(f"an identity has blocks with as many rows as columns, not {rows} x {columns}")
+    one = np.eye(rows) if isinstance(A.values._element, Mat) else 1.0
+    bsr_set_diag(A, one, rows_of_blocks, rows_of_blocks)
+
+
+def bsr_identity(rows_of_blocks: int, block_type: Any, device: Any = None) -> BsrMatrix:
+    """Make an identity.
+
+    Parameters
+    ----------
+    rows_of_blocks : int
+        Number of rows and columns of blocks.
+    block_type : type
+        The type of blocks, with as many rows as columns.
+    device : str or diffkern.Device, optional
+        Where its arrays are.
+
+    Returns
+    -------
+    BsrMatrix
+        The matrix.
+    """
+    made = bsr_zeros(rows_of_blocks, rows_of_blocks, block_type, device)
+    bsr_set_identity(made)
+    return made

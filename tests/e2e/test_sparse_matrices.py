@@ -1,0 +1,259 @@
+"""Sparse matrices: what operations give, beside SciPy's and Warp's, and which arguments are refused."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse
+from support.fake_driver.driver import fake_cuda
+from support.sparse_programs import STORED, results
+
+import diffkern as dk
+import diffkern.warp as wp
+import diffkern.warp.sparse as warp_sparse
+from diffkern import sparse
+
+SHAPES = [(1, 1), (3, 3), (1, 3), (3, 1), (2, 3), (7, 6)]
+
+
+def block(shape, scalar=dk.float64):
+    return scalar if shape == (1, 1) else dk.types.matrix(shape, scalar)
+
+
+def random(nrow, ncol, shape, seed, dtype=np.float64, density=0.3):
+    """A matrix of SciPy's with blocks of a shape, with rows that are empty."""
+    rng = np.random.default_rng(seed)
+    pattern = (rng.random((nrow, ncol)) < density) * (rng.random((nrow, 1)) < 0.8)
+    values = (rng.random((nrow, shape[0], ncol, shape[1])) + 0.1) * pattern[:, None, :, None]
+    dense = values.reshape(nrow * shape[0], ncol * shape[1]).astype(dtype)
+    return scipy.sparse.bsr_array(dense, blocksize=shape)
+
+
+def same(found, expected, rtol=1e-12):
+    np.testing.assert_allclose(sparse.to_scipy(found).toarray(), np.asarray(expected), rtol=rtol, atol=rtol)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_with_vectors(shape, dtype):
+    a = random(9, 7, shape, 1, dtype)
+    A, rng, tol = sparse.from_scipy(a), np.random.default_rng(2), 1e-5 if dtype == np.float32 else 1e-12
+    x, y = (rng.random(n).astype(dtype) for n in (a.shape[1], a.shape[0]))
+    scalar = A.scalar_type
+    np.testing.assert_allclose((A @ dk.array(x)).numpy().ravel(), a @ x, rtol=tol)
+    np.testing.assert_allclose((dk.array(y) @ A).numpy().ravel(), y @ a, rtol=tol)
+    for alpha, beta in ((2.0, -0.5), (0.0, 3.0), (-1.0, 1.0), (1.5, 0.0)):
+        z = dk.array(y)
+        assert sparse.bsr_mv(-A, dk.array(x), z, alpha, beta) is z
+        np.testing.assert_allclose(z.numpy(), beta * y - alpha * (a @ x), rtol=tol, atol=tol)
+        z = dk.array(x)
+        sparse.bsr_mv(A / 2.0, dk.array(y), z, alpha, beta, transpose=True)
+        np.testing.assert_allclose(z.numpy(), beta * x + alpha * (y @ a) / 2, rtol=tol, atol=tol)
+    vectors = dk.array(x.reshape(-1, shape[1]), dtype=dk.types.vector(shape[1], scalar))
+    np.testing.assert_allclose((A @ vectors).numpy().ravel(), a @ x, rtol=tol)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_sums_and_transposed(shape):
+    a, b = random(8, 6, shape, 3), random(6, 8, shape[::-1], 4)
+    A, B = sparse.from_scipy(a), sparse.from_scipy(b)
+    product = A @ B
+    same(product, (a @ b).toarray())
+    pattern = scipy.sparse.csr_array(
+        (np.ones(a.indices.size), a.indices, a.indptr), shape=(8, 6)
+    ) @ scipy.sparse.csr_array((np.ones(b.indices.size), b.indices, b.indptr), shape=(6, 8))
+    pattern.sort_indices()
+    np.testing.assert_array_equal(product.offsets.numpy(), pattern.indptr)
+    np.testing.assert_array_equal(product.columns.numpy()[: product.nnz_sync()], pattern.indices)
+    same(A.transpose(), a.T.toarray())
+    C = A.transpose()
+    C += 2.0 * B
+    same(C, (a.T + 2 * b).toarray())
+    same(3.0 * B - C / 2.0, (3 * b - (a.T + 2 * b) / 2).toarray())
+    Z = sparse.bsr_copy(product)
+    same(sparse.bsr_mm(A, B, Z, -1.0, 0.5), -0.5 * (a @ b).toarray())
+    sparse.bsr_mm(Z, Z, Z, 2.0, 3.0)
+    z = -0.5 * (a @ b).toarray()
+    same(Z, 2 * z @ z + 3 * z)
+    work = sparse.bsr_mm_work_arrays()
+    Z = sparse.bsr_mm(A, B, work_arrays=work)
+    B.values.assign(2.0 * B.values.numpy())
+    sparse.bsr_mm(A, B, Z, work_arrays=work, reuse_topology=True)
+    same(Z, 2 * (a @ b).toarray())
+
+
+def test_results_are_those_of_warp_bit_by_bit():
+    expected = json.loads(STORED.read_text(encoding="utf-8"))
+    found = results(dk, sparse)
+    assert found.keys() == expected.keys()
+    assert {name for name in found if found[name] != expected[name]} == set()
+    assert results(wp, warp_sparse) == found
+
+
+@pytest.mark.parametrize("n", [0, 1, 200, 6000])
+def test_assembly_of_many_triplets(n):
+    # Long rows, which are sorted otherwise than short ones, and more triplets than one thread sorts.
+    rng = np.random.default_rng(n)
+    rows, columns = rng.integers(0, 9, n), rng.integers(0, 400, n)
+    values = rng.integers(-4, 5, n).astype(np.float64)
+    expected = scipy.sparse.coo_array((values, (rows, columns)), shape=(9, 400)).tocsr()
+    i, j = (dk.array(k.astype(np.int32), dtype=int) for k in (rows, columns))
+    A = sparse.bsr_from_triplets(9, 400, i, j, dk.array(values), prune_numerical_zeros=False)
+    assert A.nnz == n
+    np.testing.assert_array_equal(A.offsets.numpy(), expected.indptr)
+    np.testing.assert_array_equal(A.columns.numpy()[: A.nnz_sync()], expected.indices)
+    np.testing.assert_array_equal(A.values.numpy()[: A.nnz], expected.data)
+
+
+def test_sums_of_duplicates_have_the_same_bits_in_each_run_and_way():
+    rng = np.random.default_rng(0)
+    n = 5000
+    i, j = (dk.array(rng.integers(0, 20, n).astype(np.int32), dtype=int) for _ in range(2))
+    values = dk.array(rng.standard_normal(n).astype(np.float32))
+    A = sparse.bsr_zeros(20, 20, dk.float32)
+    mapping = sparse.bsr_set_from_triplets(A, i, j, values, prune_numerical_zeros=False, build_mapping=True)
+    first = A.values.numpy().copy()
+    expected = np.zeros((20, 20), np.float32)
+    for k in range(n):  # in the order of the triplets
+        expected[i.numpy()[k], j.numpy()[k]] += values.numpy()[k]
+    np.testing.assert_array_equal(sparse.to_scipy(A).toarray(), expected)
+    A.values.zero_()
+    sparse.bsr_set_values(A, mapping, values)
+    np.testing.assert_array_equal(A.values.numpy(), first)
+
+
+def test_a_record_of_an_assembly_follows_its_data():
+    i, j = dk.array([0, 1, 1], dtype=int), dk.array([1, 0, 0], dtype=int)
+    values, x = dk.array(np.float64([1, 2, 3])), dk.array(np.float64([1, 10]))
+    A, y = sparse.bsr_zeros(2, 2, dk.float64), dk.zeros(2, dtype=dk.float64)
+    sparse.bsr_set_from_triplets(A, i, j, values)
+    with dk.record() as steps:
+        sparse.bsr_set_from_triplets(A, i, j, values)
+        sparse.bsr_mv(A, x, y)
+    j.assign(np.int32([0, 1, 1]))
+    values.assign(np.float64([4, 5, 0]))
+    steps.replay()
+    np.testing.assert_array_equal(y.numpy(), [4, 50])
+
+
+def test_blocks_that_are_out_of_range_and_limits():
+    i, j = dk.array([0, -1, 2, 5, 1], dtype=int), dk.array([0, 0, 3, 0, 1], dtype=int)
+    values = dk.array(np.float32([1, 2, 3, 4, 5]))
+    A = sparse.bsr_zeros(2, 2, float)
+    sparse.bsr_set_from_triplets(A, i, j, values, count=dk.array([4], dtype=int))
+    assert A.nnz_sync() == 1
+    padded = sparse.bsr_zeros(2, 2, float, row_capacity=1)
+    sparse.bsr_set_from_triplets(padded, dk.array([0, 0], dtype=int), i[:2], values[:2], topology="padded")
+    assert padded.status_sync() == sparse.BSR_STATUS_SUCCESS
+    sparse.bsr_set_from_triplets(
+        padded, dk.array([0, 0], dtype=int), dk.array([0, 1], dtype=int), values[:2], topology="padded"
+    )
+    assert padded.status_sync() == sparse.BSR_STATUS_ROW_CAPACITY_EXCEEDED
+    assert "too little room" in padded.status_message()
+
+
+@pytest.mark.parametrize(("nrow", "ncol"), [(0, 3), (3, 0), (0, 0), (3, 2)])
+def test_matrices_without_blocks(nrow, ncol):
+    A = sparse.bsr_zeros(nrow, ncol, dk.mat22)
+    assert A.shape == (2 * nrow, 2 * ncol)
+    x = dk.ones(ncol, dtype=dk.vec2)
+    np.testing.assert_array_equal((A @ x).numpy(), np.zeros((nrow, 2)))
+    assert (A @ A.transpose()).nnz_sync() == 0
+    assert (A + A).nnz_sync() == 0
+    assert sparse.bsr_get_diag(A).shape == (min(nrow, ncol),)
+    assert sparse.to_scipy(sparse.bsr_copy(A, block_shape=(1, 1))).nnz == 0
+
+
+def test_formats_of_scipy():
+    a = random(6, 4, (2, 3), 5)
+    for given in (a, a.tocsr(), a.tocoo(), a.tocsc()):
+        for shape in (None, (1, 1), (4, 3)):
+            A = sparse.from_scipy(given, shape, dtype=dk.float32)
+            assert A.block_shape == (shape or (a.blocksize if given is a else (1, 1)))
+            same(A, a.toarray().astype(np.float32), 1e-6)
+    A = sparse.from_scipy(a)
+    rows, columns, values = sparse.to_coo(A)
+    same(sparse.bsr_from_triplets(6, 4, rows, columns, values), a.toarray())
+    offsets, columns, values = sparse.to_csr(2.0 * A)
+    np.testing.assert_array_equal(offsets.numpy(), a.indptr)
+    np.testing.assert_allclose(values.numpy(), 2 * a.data)
+    assert sparse.to_scipy(A, "coo").format == "coo"
+
+
+@dk.kernel
+def row_sums(A: sparse.bsr_matrix_t(dk.float64), sums: dk.array(dtype=dk.float64), at: dk.array2d(dtype=int)):
+    i = dk.tid()
+    for k in range(A.offsets[i], A.offsets[i + 1]):
+        sums[i] += A.values[k]
+        at[i, 0] = sparse.bsr_row_index(A.offsets, A.nrow, k)
+    at[i, 1] = sparse.bsr_block_index(i, i, A.offsets, A.columns)
+
+
+def test_kernels_take_matrices():
+    a = random(6, 5, (1, 1), 6).tocsr()
+    A = sparse.from_scipy(a)
+    assert isinstance(A, sparse.BsrMatrix)
+    assert type(A) is sparse.bsr_matrix_t(dk.float64)
+    sums, at = dk.zeros(6, dtype=dk.float64), dk.zeros((6, 2), dtype=int)
+    dk.launch(row_sums, dim=6, inputs=[A, sums, at])
+    np.testing.assert_allclose(sums.numpy(), a.sum(axis=1))
+    lengths = np.diff(a.indptr)
+    np.testing.assert_array_equal(at.numpy()[:, 0], np.where(lengths > 0, np.arange(6), 0))
+    np.testing.assert_array_equal(at.numpy()[:, 1] >= 0, [*(a.diagonal() != 0), False])
+
+
+def test_mistakes():
+    A, B = sparse.bsr_zeros(3, 2, dk.mat22), sparse.bsr_zeros(3, 2, dk.mat33)
+    x = dk.zeros(3, dtype=dk.vec2)
+    with pytest.raises(ValueError, match="Incompatible 'x'"):
+        sparse.bsr_mv(A, x)
+    with pytest.raises(ValueError, match="Incompatible 'y'"):
+        sparse.bsr_mv(A, x[:2], dk.zeros(5))
+    with pytest.raises(ValueError, match="the same block type"):
+        A += B
+    with pytest.raises(ValueError, match="Incompatible block sizes"):
+        A @ B
+    with pytest.raises(ValueError, match="number of rows/columns"):
+        A @ A
+    with pytest.raises(ValueError, match="topology is one of"):
+        sparse.bsr_assign(A, A, topology="dense")
+    with pytest.raises(ValueError, match="block type must be"):
+        sparse.bsr_zeros(2, 2, dk.vec3)
+    with pytest.raises(ValueError, match="needs the work_arrays"):
+        sparse.bsr_mm(sparse.bsr_identity(2, float), sparse.bsr_identity(2, float), reuse_topology=True)
+    C = sparse.bsr_identity(2, float)
+    i = dk.array([0], dtype=int)
+    mapping = sparse.bsr_set_from_triplets(C, i, i, prune_numerical_zeros=False, build_mapping=True)
+    sparse.bsr_set_from_triplets(C, *(dk.array(np.zeros(9, np.int32)),) * 2)
+    with pytest.raises(ValueError, match="another pattern"):
+        sparse.bsr_set_values(C, mapping, dk.zeros(1))
+
+
+def on(device):
+    """Assembly, products and gradients on a device."""
+    rng = np.random.default_rng(8)
+    i, j = (dk.array(rng.integers(-1, n, 12).astype(np.int32), dtype=int, device=device) for n in (5, 4))
+    values = dk.array(
+        rng.integers(-4, 5, (12, 2, 3)).astype(np.float32), dtype=block((2, 3), dk.float32), device=device
+    )
+    x = dk.array(rng.integers(-4, 5, (4, 3)).astype(np.float32), dtype=dk.vec3, device=device)
+    values.requires_grad = x.requires_grad = True
+    with dk.Tape() as tape:
+        A = sparse.bsr_from_triplets(5, 4, i, j, values)
+        B = A @ A.transpose() + 2.0 * sparse.bsr_identity(5, dk.mat22, device)
+        y = B @ (A @ x)
+        z = y @ A
+    z.grad.fill_(1.0)
+    tape.backward()
+    n = A.nnz_sync()
+    arrays = A.offsets, A.columns[:n], A.values[:n], B.offsets, z, values.grad, x.grad
+    return [array.numpy() for array in arrays]
+
+
+def test_on_a_gpu():
+    expected = on("cpu")
+    with fake_cuda(run="ptx"):
+        for a, b in zip(on("cuda:0"), expected, strict=True):
+            np.testing.assert_array_equal(a, b)

@@ -1,0 +1,1 @@
+"""The programs of sparse.rst take nothing for granted."""
