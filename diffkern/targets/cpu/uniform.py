@@ -51,7 +51,7 @@ def uniform_questions(fn: Function, moved: Set[Op] = frozenset(), *, fast_math: 
         Whether LLVM may simplify as if numbers were real.
     """
     forms = AffineForms(fn)
-    return max((_Search(forms, moved, fast_math).of(loop) for loop in _innermost(fn, moved, forms)), default=0.0)
+    return max((_LaneSearch(forms, moved, fast_math).of(loop) for loop in _innermost(fn, moved, forms)), default=0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def _trips(op: Op, forms: AffineForms) -> float | None:
     return float(len(range(0, distance.const, step.const))) if step.const else 0.0
 
 
-class _Search:
+class _LaneSearch:
     """Walks a loop once.
 
     Values that differ between lanes are ``own``. The others are ``shared`` if they are computed from more than
