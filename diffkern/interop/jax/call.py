@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Final
 
 from diffkern.cache.key import key
 from diffkern.contracts import abi
@@ -123,7 +123,7 @@ class XlaCall:
 
     def to_json(self) -> dict[str, Any]:
         """Return the call as JSON values."""
-        steps = [{"do": type(step).__name__, **asdict(step)} for step in self.steps]
+        steps = [{"do": _WORDS[type(step)], **asdict(step)} for step in self.steps]
         buffers = {"operands": [asdict(b) for b in self.operands], "results": [asdict(b) for b in self.results]}
         return {"format": FORMAT, "name": self.name, **buffers, "steps": steps}
 
@@ -145,6 +145,10 @@ class XlaCall:
             tuple(XlaBuffer(**b) for b in content["results"]),
             tuple(_step(dict(step)) for step in content["steps"]),
         )
+
+
+_WORDS: Final = {BufferCopy: "Copy", Clear: "Clear", ProgramLaunch: "Launch"}
+"""The kinds of steps in exported programs, which later versions read."""
 
 
 def _step(content: dict[str, Any]) -> BufferCopy | Clear | ProgramLaunch:
