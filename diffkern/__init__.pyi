@@ -56,6 +56,7 @@ from diffkern.lang.rules import adjoint as adjoint
 from diffkern.lang.rules import func_grad as func_grad
 from diffkern.lang.rules import func_replay as func_replay
 from diffkern.lang.static import static as static
+from diffkern.optim.linear.solve import linear_solve as linear_solve
 from diffkern.runtime.arrays.array import array as array
 from diffkern.runtime.arrays.array_copy import clone as clone
 from diffkern.runtime.arrays.array_copy import copy as copy
@@ -138,7 +139,6 @@ from diffkern.transforms.higher import jvp as jvp
 from diffkern.transforms.higher import value_and_grad as value_and_grad
 from diffkern.transforms.higher import vjp as vjp
 from diffkern.transforms.implicit import fixed_point as fixed_point
-from diffkern.transforms.implicit import linear_solve as linear_solve
 from diffkern.transforms.implicit import root as root
 from diffkern.transforms.indexed import indexedarray as indexedarray
 from diffkern.transforms.indexed import indexedarray1d as indexedarray1d

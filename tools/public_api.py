@@ -25,6 +25,7 @@ LIST = ROOT / "tests" / "golden" / "public_api.txt"
 MODULES = {
     "diffkern.interop.jax": "diffkern.jax",
     "diffkern.optim": "diffkern.optim",
+    "diffkern.optim.linear": "diffkern.optim.linear",
     "diffkern.sparse": "diffkern.sparse",
     "diffkern.testing": "diffkern.testing",
     "diffkern.types": "diffkern.types",

@@ -1,8 +1,9 @@
-"""Optimizers: Adam, AdamW, stochastic gradient descent, L-BFGS, and clipping of gradients."""
+"""Optimizers, clipping of gradients, and minimizers with derivatives. Linear systems are in ``optim.linear``."""
 
 from __future__ import annotations
 
+from diffkern.optim.argmin import argmin
 from diffkern.optim.first_order import SGD, Adam, AdamW, clip_grad_norm, clip_grad_value
 from diffkern.optim.lbfgs import LBFGS
 
-__all__ = ["LBFGS", "SGD", "Adam", "AdamW", "clip_grad_norm", "clip_grad_value"]
+__all__ = ["LBFGS", "SGD", "Adam", "AdamW", "argmin", "clip_grad_norm", "clip_grad_value"]

@@ -24,18 +24,25 @@ from diffkern.runtime.arrays.create import zeros_like
 from diffkern.runtime.effects.custom_operation import custom_operation
 from diffkern.runtime.effects.no_grad import no_grad
 from diffkern.runtime.memory.state import current
-from diffkern.runtime.records.launch import launch
 from diffkern.transforms.gmres import Numbers, gmres
 from diffkern.transforms.higher import jvp, vjp
-from diffkern.utils.kernels import matrix_vector
 
-__all__ = ["fixed_point", "linear_solve", "root"]
+__all__ = [
+    "Equation",
+    "apply_implicitly",
+    "check_arguments",
+    "fixed_point",
+    "not_solved",
+    "numbers_of",
+    "root",
+    "solved",
+]
 
 Function = Callable[..., Any]
 
 
 @dataclass(frozen=True)
-class _Equation:
+class Equation:
     """A residual that is to be zero, and how near to zero counts.
 
     Attributes
@@ -48,6 +55,9 @@ class _Equation:
         The largest number in the residual of a solution; None for that of the type.
     linear
         Whether the residual is linear in the unknown; then `tol` is a part of the residual at zero.
+    solve_linear
+        Solves the linear equations of derivatives, whose matrix is symmetric: takes a name for messages, the right
+        side, and the solution and the parameters at which the Jacobian is taken. By default they are solved by GMRES.
     """
 
     residual: Function
@@ -55,6 +65,7 @@ class _Equation:
     tol: float | None
     maxiter: int
     linear: bool = False
+    solve_linear: Callable[[str, array, Sequence[Any]], array] | None = None
 
     def tolerance(self, x: array, first: float) -> float:
         """Return the largest number in the residual of a solution, given that at the beginning."""
@@ -70,7 +81,7 @@ class _ResidualProbe:
     another equation.
     """
 
-    def __init__(self, equation: _Equation) -> None:
+    def __init__(self, equation: Equation) -> None:
         self._equation = equation
         self._known: Numbers | None = None
 
@@ -98,14 +109,14 @@ class _ResidualProbe:
 
     def _numbers(self, x: array, theta: Sequence[Any]) -> Numbers:
         # Not at the solution, where the residual is zero whatever its factors are.
-        near = _numbers(x)
+        near = numbers_of(x)
         near = near + (0.1 + 0.1 * np.abs(near)) * np.sin(1.0 + np.arange(near.size))
         moved = clone(x)
         moved.assign(near.astype(x._data.dtype).reshape(x._data.shape))
         return _residual(self._equation, moved, theta, may_overflow=True)
 
 
-def _apply(solve: Function, equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
+def apply_implicitly(solve: Function, equation: Equation, x0: array, theta: Sequence[Any]) -> array:
     """Return the solution that a function finds, with the derivatives of the solution of an equation."""
     probe = _ResidualProbe(equation)
 
@@ -122,11 +133,15 @@ def _apply(solve: Function, equation: _Equation, x0: array, theta: Sequence[Any]
         probe.check(x, theta)
         given, smooth, merged = _parted(theta)
         # With r(x, θ) = 0: (∂r/∂x)ᵀ λ = ct, and the cotangent of θ is -(∂r/∂θ)ᵀ λ.
-        adjoint = _Equation(
+        name = f"the adjoint of {equation.name}"
+        adjoint = Equation(
             lambda multiplier, x, ct, *theta: vjp(lambda x: equation.residual(x, *theta), (x,), multiplier)[1][0] - ct,
-            f"the adjoint of {equation.name}", None, equation.maxiter, linear=True,
+            name, None, equation.maxiter, linear=True,
         )  # fmt: skip
-        multiplier = _solved(adjoint, ct * 0.0, (x, ct, *theta))
+        if equation.solve_linear is not None:
+            multiplier = equation.solve_linear(name, ct, (x, *theta))
+        else:
+            multiplier = solved(adjoint, ct * 0.0, (x, ct, *theta))
         if not given:
             return (None,) * len(args)
         _, found = vjp(lambda *given: equation.residual(x, *merged(given)), given, multiplier * -1.0)
@@ -154,8 +169,13 @@ def _apply(solve: Function, equation: _Equation, x0: array, theta: Sequence[Any]
             found: array = jvp(of, primals, (change, *own))[1]
             return found
 
-        forward = _Equation(residual, f"the tangent of {equation.name}", None, equation.maxiter, linear=True)
-        return _solved(forward, x * 0.0, (x, *theta, *(changes[k] for k in moved)))
+        name = f"the tangent of {equation.name}"
+        if equation.solve_linear is not None:
+            nothing = zeros_like(x, requires_grad=False)
+            side = residual(nothing, x, *theta, *(changes[k] for k in moved))
+            return equation.solve_linear(name, side * -1.0, (x, *theta))
+        forward = Equation(residual, name, None, equation.maxiter, linear=True)
+        return solved(forward, x * 0.0, (x, *theta, *(changes[k] for k in moved)))
 
     found: array = custom_operation(forward, vjp=backward, jvp=along)(x0, *theta)
     return found
@@ -174,12 +194,12 @@ def _parted(theta: Sequence[Any]) -> tuple[tuple[array, ...], list[int], Callabl
     return tuple(theta[k] for k in smooth), smooth, merged
 
 
-def _solved(equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
+def solved(equation: Equation, x0: array, theta: Sequence[Any]) -> array:
     """Return the solution of an equation by Newton's method, with its derivatives."""
-    return _apply(lambda x0, *theta: _newton(equation, x0, theta), equation, x0, theta)
+    return apply_implicitly(lambda x0, *theta: _newton(equation, x0, theta), equation, x0, theta)
 
 
-def _newton(equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
+def _newton(equation: Equation, x0: array, theta: Sequence[Any]) -> array:
     """Return the solution by Newton's method, whose linear equations are solved without their matrices."""
     x = clone(x0)
     value = _residual(equation, x, theta)
@@ -190,7 +210,7 @@ def _newton(equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
 
         def product(direction: Numbers, x: array = x) -> Numbers:
             way = direction.astype(x._data.dtype).reshape(x._data.shape)
-            return _numbers(jvp(lambda x: equation.residual(x, *theta), (x,), (way,))[1])
+            return numbers_of(jvp(lambda x: equation.residual(x, *theta), (x,), (way,))[1])
 
         # Newton's steps need not be exact but for linear equations, which are solved in one.
         part = 0.1 * bound / _length(value) if equation.linear else 1e-3
@@ -198,25 +218,25 @@ def _newton(equation: _Equation, x0: array, theta: Sequence[Any]) -> array:
         x, value = _shorter(equation, x, theta, value, step)
     if np.abs(value).max(initial=0.0) <= bound:
         return x
-    raise _not_solved(equation, float(np.abs(value).max()), bound, f"{equation.maxiter} steps of Newton's method")
+    raise not_solved(equation, float(np.abs(value).max()), bound, f"{equation.maxiter} steps of Newton's method")
 
 
 def _shorter(
-    equation: _Equation, x: array, theta: Sequence[Any], value: Numbers, step: Numbers
+    equation: Equation, x: array, theta: Sequence[Any], value: Numbers, step: Numbers
 ) -> tuple[array, Numbers]:
     """Return the unknown behind a step, which is halved until the residual becomes smaller, and the residual there."""
     size = _length(value)
     for _ in range(12):
         moved = clone(x)
-        moved.assign((_numbers(x) + step).astype(x._data.dtype).reshape(x._data.shape))
+        moved.assign((numbers_of(x) + step).astype(x._data.dtype).reshape(x._data.shape))
         found = _residual(equation, moved, theta, may_overflow=True)
         if _length(found) < size:
             return moved, found
         step = step / 2
-    raise _not_solved(equation, float(np.abs(value).max()), None, "a step of Newton's method that makes it smaller")
+    raise not_solved(equation, float(np.abs(value).max()), None, "a step of Newton's method that makes it smaller")
 
 
-def _residual(equation: _Equation, x: array, theta: Sequence[Any], may_overflow: bool = False) -> Numbers:
+def _residual(equation: Equation, x: array, theta: Sequence[Any], may_overflow: bool = False) -> Numbers:
     version = x._memory.now
     found = equation.residual(x, *theta)
     if x._memory.now != version:
@@ -229,7 +249,7 @@ def _residual(equation: _Equation, x: array, theta: Sequence[Any], may_overflow:
             f"the residual of {equation.name} is {described(found)}, and the unknown {described(x)}",
             remedy="return an array like the unknown",
         )
-    value = _numbers(found)
+    value = numbers_of(found)
     if not may_overflow and not np.isfinite(value).all():
         raise LaunchError(
             f"the residual of {equation.name} is not finite", remedy="begin where the equation can be evaluated"
@@ -243,11 +263,11 @@ def _length(value: Numbers) -> float:
     return largest * float(np.linalg.norm(value / largest)) if 0.0 < largest < np.inf else largest
 
 
-def _numbers(held: array) -> Numbers:
+def numbers_of(held: array) -> Numbers:
     return np.asarray(held.numpy(), np.float64).reshape(-1)
 
 
-def _not_solved(equation: _Equation, size: float, bound: float | None, after: str) -> LaunchError:
+def not_solved(equation: Equation, size: float, bound: float | None, after: str) -> LaunchError:
     wanted = "" if bound is None else f", not {bound:.3g},"
     return LaunchError(
         f"{equation.name} is not solved: the largest number in its residual is {size:.3g}{wanted} behind {after}",
@@ -255,7 +275,7 @@ def _not_solved(equation: _Equation, size: float, bound: float | None, after: st
     )
 
 
-def _checked(name: str, function: Any, x0: Any) -> None:
+def check_arguments(name: str, function: Any, x0: Any) -> None:
     if not callable(function):
         raise MisuseError(
             f"{name} takes a function of arrays, not {function!r}", remedy="pass one that launches kernels"
@@ -327,19 +347,19 @@ def root(
     >>> x.numpy().round(4), a.grad.numpy().round(4)
     (array([1., 2.], dtype=float32), array([0.25  , 0.0769], dtype=float32))
     """
-    _checked("dk.root", residual, x0)
-    equation = _Equation(residual, "dk.root", tol, maxiter)
+    check_arguments("dk.root", residual, x0)
+    equation = Equation(residual, "dk.root", tol, maxiter)
     if solver is None:
-        return _solved(equation, x0, theta)
+        return solved(equation, x0, theta)
 
     def solve(x0: array, *theta: Any) -> array:
         x = clone(solver(x0, *theta))
         size, bound = float(np.abs(_residual(equation, x, theta)).max(initial=0.0)), equation.tolerance(x, 0.0)
         if not size <= bound:
-            raise _not_solved(equation, size, bound, "the given solver")
+            raise not_solved(equation, size, bound, "the given solver")
         return x
 
-    return _apply(solve, equation, x0, theta)
+    return apply_implicitly(solve, equation, x0, theta)
 
 
 @brief
@@ -374,8 +394,8 @@ def fixed_point(step: Function, x0: array, *theta: Any, tol: float | None = None
     MisuseError
         If `step` is no function, or `x0` no array of floats.
     """
-    _checked("dk.fixed_point", step, x0)
-    equation = _Equation(lambda x, *theta: step(x, *theta) - x, "dk.fixed_point", tol, maxiter)
+    check_arguments("dk.fixed_point", step, x0)
+    equation = Equation(lambda x, *theta: step(x, *theta) - x, "dk.fixed_point", tol, maxiter)
 
     def iterate(x0: array, *theta: Any) -> array:
         x, size, bound = clone(x0), np.inf, equation.tolerance(x0, 0.0)
@@ -392,7 +412,7 @@ def fixed_point(step: Function, x0: array, *theta: Any, tol: float | None = None
                     f"the step of dk.fixed_point returned {described(moved)}, and the unknown is {described(x)}",
                     remedy="return a new array like the unknown",
                 )
-            size = float(np.abs(_numbers(moved) - _numbers(x)).max(initial=0.0))
+            size = float(np.abs(numbers_of(moved) - numbers_of(x)).max(initial=0.0))
             x = clone(moved)  # a step may return the same array each time
             if size <= bound:
                 return x
@@ -401,79 +421,4 @@ def fixed_point(step: Function, x0: array, *theta: Any, tol: float | None = None
             remedy="begin nearer to the fixed point, allow a larger tol or maxiter, or solve with dk.root",
         )
 
-    return _apply(iterate, equation, x0, theta)
-
-
-@brief
-def linear_solve(
-    a: Any, b: array, *theta: Any, x0: array | None = None, tol: float | None = None, maxiter: int = 10
-) -> array:
-    """Return the solution x of a linear equation, with derivatives with respect to matrix, parameters and right side.
-
-    Parameters
-    ----------
-    a : array or callable
-        A square matrix, an array with two axes, or a function ``a(x, *theta)`` that is linear in x, launches kernels
-        and returns a new array like x: the product of a matrix that is not formed.
-    b : array
-        The right side, with one axis for a matrix.
-    *theta
-        Parameters of the function, as for :func:`root`.
-    x0 : array, optional
-        Where to begin with a function; zeros by default. No gradient goes to it.
-    tol : float, optional
-        The largest number in the residual, as a part of that in `b` if there is no `x0`: 1e-5 by default, and 1e-10 in
-        double precision.
-    maxiter : int, optional
-        How often the solution by GMRES is refined.
-
-    Returns
-    -------
-    array
-        The solution, a new array.
-
-    Raises
-    ------
-    LaunchError
-        If there is no solution to this tolerance: the matrix may be singular, or ill-conditioned.
-    MisuseError
-        If the arguments are no such matrix, function and arrays.
-    """
-    _checked("dk.linear_solve", a if callable(a) else _product, b)
-    if callable(a):
-        equation = _Equation(lambda x, b, *theta: a(x, *theta) - b, "dk.linear_solve", tol, maxiter, linear=True)
-        return _solved(equation, b * 0.0 if x0 is None else x0, (b, *theta))
-    if (
-        not isinstance(a, array)
-        or a.ndim != 2
-        or b.ndim != 1
-        or a.shape != (b.size, b.size)
-        or a._element != b._element
-    ):
-        raise MisuseError(
-            f"dk.linear_solve takes a square matrix and a vector of its size, not {described(a)} and {described(b)}",
-            remedy="pass arrays of one type of floats, of the shapes (n, n) and (n,), or a function",
-        )
-    equation = _Equation(lambda x, a, b: _product(a, x) - b, "dk.linear_solve", tol, maxiter, linear=True)
-
-    def solve(x0: array, a: array, b: array) -> array:
-        try:
-            found = np.linalg.solve(a.numpy(), b.numpy())
-        except np.linalg.LinAlgError:
-            raise LaunchError("dk.linear_solve: the matrix is singular", remedy="pass a matrix of full rank") from None
-        x = clone(b)
-        x.assign(found)
-        size = float(np.abs(_residual(equation, x, (a, b))).max(initial=0.0))
-        bound = equation.tolerance(x, float(np.abs(b.numpy()).max(initial=0.0)))
-        if not size <= bound:
-            raise _not_solved(equation, size, bound, "a direct solution")
-        return x
-
-    return _apply(solve, equation, b, (a, b))
-
-
-def _product(a: array, x: array) -> array:
-    """Return the product of a matrix and a vector."""
-    made = zeros_like(x)
-    launch(matrix_vector, x.size, [a, x, made])
-    return made
+    return apply_implicitly(iterate, equation, x0, theta)

@@ -1,12 +1,32 @@
-"""``wp.optim.linear``: the names of Warp's solvers of linear systems, which diffkern does not have."""
+"""``wp.optim.linear``: the solvers of :mod:`diffkern.optim.linear`."""
 
 from __future__ import annotations
 
+from typing import Any
+
+from diffkern.optim.linear import (
+    CG,
+    CR,
+    GMRES,
+    BiCGSTAB,
+    LinearOperator,
+    LinearSolverState,
+    aslinearoperator,
+    bicgstab,
+    cg,
+    cr,
+    gmres,
+    preconditioner,
+)  # fmt: skip
 from diffkern.warp.absent_modules import named
 
-__getattr__ = named(
-    __name__,
-    "BiCGSTAB CG CR FSAI GMRES LinearOperator LinearSolverState",
-    "aslinearoperator bicgstab cg cr gmres preconditioner",
-    "write the iteration as kernels, or solve small systems with tile_cholesky and tile_cholesky_solve",
-)
+__all__ = [
+    "CG", "CR", "GMRES", "BiCGSTAB", "LinearOperator", "LinearSolverState", "aslinearoperator", "bicgstab", "cg", "cr",
+    "gmres", "preconditioner",
+]  # fmt: skip
+
+_absent = named(__name__, "FSAI", "", "precondition with preconditioner(A, 'block_jacobi_direct')")
+
+
+def __getattr__(name: str) -> Any:
+    return _absent(name)

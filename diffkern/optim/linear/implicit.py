@@ -1,0 +1,306 @@
+"""Derivatives of solutions of linear systems: those of what the equation says, whatever the iterations were.
+
+With ``A x = b`` the cotangent of b is the solution of the transposed system, and that of the matrix follows from it:
+``A^T lambda = ct_x``, ``ct_b = lambda``, ``ct_A = -lambda x^T``. The derivatives solve systems by the same method, and
+have derivatives themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from diffkern.errors import LaunchError
+from diffkern.optim.linear.operands import Operands
+from diffkern.optim.linear.operators import FunctionOperator, LinearOperator
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array_copy import clone, copy
+from diffkern.runtime.arrays.create import zeros_like
+from diffkern.runtime.effects.custom_operation import custom_operation
+from diffkern.runtime.effects.no_grad import no_grad
+from diffkern.runtime.memory.scope import put
+from diffkern.runtime.memory.state import current
+from diffkern.transforms.higher import jvp, vjp
+
+__all__ = ["NEAR", "Solver", "converge", "norm_of", "not_solved", "solution", "solve_on_tape", "transposed"]
+
+Make = Callable[..., Any]
+_PASSES = 3
+"""How often an iteration begins again where its recurrence has lost the residual."""
+NEAR = 10.0
+"""What a residual may be of the tolerance that its recurrence has reached."""
+
+Solver = Callable[[str, LinearOperator, array, array, "LinearOperator | None"], None]
+"""Solves a system in place: its name for messages, matrix, right-hand side, where to begin and what takes
+the solution, preconditioner. It raises unless it has done so."""
+
+
+@dataclass(frozen=True)
+class _System:
+    """A linear system as an operation, and how its derivatives are solved."""
+
+    name: str
+    solver: Solver
+    A: LinearOperator
+    M: LinearOperator | None
+    symmetric: bool
+
+    def turned(self, parameters: Sequence[array]) -> _System:
+        """Return the transposed system."""
+        name = self.name if self.name.startswith("the adjoint") else f"the adjoint of {self.name}"
+        A, M = self.A._with(parameters), self.M
+        # A matrix with parameters is transposed all the same: its entries may vary each by itself.
+        if not self.symmetric or A._parameters or A._transposed is not None:
+            A = transposed(A)
+        if M is not None and not self.symmetric:
+            M = transposed(M)
+        return replace(self, name=name, A=A, M=M)
+
+
+def transposed(operator: LinearOperator) -> LinearOperator:
+    """Return the transposed operator: its own, or the adjoint of its product."""
+    if operator._transposed is not None:
+        made = operator._transposed()
+        made.batch_offsets, made.max_batch_length = operator.batch_offsets, operator.max_batch_length
+        return made
+
+    def product(x: array, *given: array) -> array:
+        # The product is linear: its derivative is the same everywhere.
+        held = operator._with(given)
+        found: array = vjp(held._times, (zeros_like(x, requires_grad=False),), x)[1][0]
+        return found
+
+    return FunctionOperator(
+        product, operator.shape, operator.dtype, operator.device, operator._parameters,
+        lambda *given: operator._with(given), operator.batch_offsets,
+    )  # fmt: skip
+
+
+def solution(
+    name: str, solver: Solver, A: LinearOperator, b: array, x0: array, M: LinearOperator | None = None,
+    first: Solver | None = None, symmetric: bool = False,
+) -> array:  # fmt: skip
+    """Return the solution of a linear system, with its derivatives with respect to right-hand side and matrix.
+
+    Parameters
+    ----------
+    name : str
+        The name of the system for messages.
+    solver : callable
+        Solves the systems of derivatives.
+    A : LinearOperator
+        The matrix; derivatives with respect to its parameters are those of its product.
+    b, x0 : array
+        The right-hand side, and where to begin. No gradient goes to the latter.
+    M : LinearOperator, optional
+        A preconditioner, a constant for derivatives.
+    first : callable, optional
+        Solves this system, in the place of `solver`.
+    symmetric : bool, optional
+        Whether the method is for symmetric matrices and preconditioners.
+    """
+    return _solution(_System(name, solver, A, M, symmetric), b, x0, first)
+
+
+def _solution(system: _System, b: array, x0: array, first: Solver | None = None) -> array:
+    probe = _ProductProbe(system)
+
+    def forward(b: array, *parameters: array) -> array:
+        A = system.A._with(parameters)
+        # Of what the product reads all is looked at here, once.
+        if current.tape is not None:
+            A._times(b)
+            probe.take(A, b)
+        with _unobserved():
+            x = clone(x0, requires_grad=False)
+            (first or system.solver)(system.name, A, b, x, system.M)
+        return x
+
+    forward.__name__ = system.name
+
+    def backward(args: Any, results: Any, cotangents: Any) -> Any:
+        (b, *parameters), (x,), (ct,) = args, results, cotangents
+        probe.check(parameters, b)
+        multiplier = _solution(system.turned(parameters), ct, zeros_like(ct, requires_grad=False))
+        if not parameters:
+            return (multiplier,)
+        found = vjp(lambda *given: system.A._with(given)._times(x), tuple(parameters), multiplier * -1.0)[1]
+        return multiplier, *found
+
+    def along(args: Any, results: Any, tangents: Any) -> Any:
+        (b, *parameters), (x,), (t_b, *changes) = args, results, tangents
+        probe.check(parameters, b)
+        side = t_b
+        moved = [k for k, change in enumerate(changes) if change is not None]
+        if moved:
+
+            def product(*varied: array) -> array:
+                held = list(parameters)
+                for k, value in zip(moved, varied, strict=True):
+                    held[k] = value
+                return system.A._with(held)._times(x)
+
+            change = jvp(product, tuple(parameters[k] for k in moved), tuple(changes[k] for k in moved))[1]
+            side = change * -1.0 if side is None else side - change
+        if side is None:
+            return None
+        own = replace(system, name=f"the tangent of {system.name}", A=system.A._with(parameters))
+        return _solution(own, side, zeros_like(x, requires_grad=False))
+
+    found: array = custom_operation(forward, vjp=backward, jvp=along)(b, *system.A._parameters)
+    return found
+
+
+class _ProductProbe:
+    """A product with a fixed vector, by which a derivative tells whether a user's operator is still the same.
+
+    Its function may read numbers that are no parameters; where these change, the derivative would be that of another
+    matrix.
+    """
+
+    def __init__(self, system: _System) -> None:
+        self._system = system
+        self._known: Any = None
+
+    def take(self, A: LinearOperator, b: array) -> None:
+        """Store it."""
+        if not A._recordable:
+            self._known = self._product(A, b)
+
+    def check(self, parameters: Sequence[array], b: array) -> None:
+        """Raise if it is another one."""
+        if self._known is None:
+            return
+        with no_grad():
+            found = self._product(self._system.A._with(parameters), b)
+        rounding = float(np.finfo(b._data.dtype).eps) ** 0.5
+        size = float(np.abs(self._known).max(initial=0.0))
+        if not np.allclose(found, self._known, rtol=rounding, atol=rounding * size, equal_nan=True):
+            raise LaunchError(
+                f"{self._system.name}: the matrix is not what it was when the system was solved: a number or an array "
+                "that its product reads has changed since",
+                remedy="pass what changes as parameters; a function in a loop keeps a number by def product(x, k=k)",
+            )
+
+    def _product(self, A: LinearOperator, b: array) -> Any:
+        vector = zeros_like(b, requires_grad=False)
+        vector.assign(np.sin(1.0 + np.arange(b._data.size)).astype(b._data.dtype).reshape(b._data.shape))
+        return np.asarray(A._times(vector).numpy(), np.float64)
+
+
+@contextlib.contextmanager
+def _unobserved() -> Iterator[None]:
+    """Run a block without whatever takes derivatives: an iteration has none, and preconditioners are constants."""
+    tape = current.tape
+    put("tape", None)
+    try:
+        yield
+    finally:
+        put("tape", tape)
+
+
+def converge(make: Make, name: str, wanted: float, most: int) -> Callable[..., None]:
+    """Return what solves a system in place, or raises unless the residual itself is as small as it shall be.
+
+    Parameters
+    ----------
+    make : callable
+        Returns a solver for operands, with the keyword arguments `tol`, `atol`, `maxiter` and `check_every`.
+    name : str
+        The name of the method.
+    wanted : float
+        The norm of the residual, as a part of that of the right side.
+    most : int
+        Most iterations.
+    """
+
+    def solve(system: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
+        length = norm_of(b)
+        if not np.isfinite(length):
+            raise LaunchError(f"{system}: the right side is not finite", remedy="look where its numbers come from")
+        if length == 0.0:
+            x.zero_()
+            return
+        # Squares of what is very small or large are no numbers any more; a power of two scales without rounding.
+        scale = 1.0
+        if not 1e-10 < length < 1e10:
+            scale = 2.0 ** -round(np.log2(length))
+            b, begin = b * scale, x
+            x = x * scale
+        left, norm = most, np.inf
+        for _ in range(_PASSES):
+            state = make(Operands(A, b, x, M), tol=wanted, atol=0.0, maxiter=left, check_every=4)
+            count, norm, _ = state()
+            if state._met_curvature:
+                raise LaunchError(
+                    f"{system}: the matrix, or the preconditioner, is not positive definite, and {name} is for those "
+                    "that are",
+                    remedy='pass method="gmres" or method="bicgstab"',
+                )
+            left -= count
+            norm = norm_of(A._times(x) - b)
+            if norm <= NEAR * wanted * length * scale:
+                if scale != 1.0:
+                    copy(begin, x * (1.0 / scale))
+                return
+            if left <= 0 or not np.isfinite(norm):
+                break
+        raise not_solved(system, norm / (length * scale), wanted, f"{most - left} iterations of {name}")
+
+    return solve
+
+
+def not_solved(system: str, found: float, wanted: float, by: str) -> LaunchError:
+    """Return the error of a system that has not been solved."""
+    return LaunchError(
+        f"{system} is not solved: the norm of the residual is {found:.3g} of that of the right side, not {wanted:.3g}, "
+        f"behind {by}",
+        remedy="allow a larger tol or maxiter, or pass a preconditioner; the matrix may be singular",
+    )
+
+
+def norm_of(x: array) -> float:
+    """Return the Euclidean norm of an array, in double precision."""
+    return float(np.linalg.norm(np.asarray(x.numpy(), np.float64)))
+
+
+def solve_on_tape(state: Any, given: Operands) -> Any:
+    """Run a solver as one operation with derivatives, which writes the solution.
+
+    What did not converge has no derivative: taking one is an error.
+    """
+    outcome: list[Any] = []
+    own = type(state).__name__.lower()
+
+    def first(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
+        again = state._again(Operands(A, b, x, M), callback=state._callback, check_every=state._check_every or 1)
+        outcome.append(again())
+
+    def solver(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
+        count, norm, tolerance = outcome[-1]
+        if not norm <= tolerance < np.inf:
+            raise LaunchError(
+                f"{own} did not converge: the norm of the residual is {norm:.3g} behind {count} iterations, not "
+                f"{tolerance:.3g}; what is no solution has not the derivative of one",
+                remedy="allow more iterations or a larger tolerance, or pass a preconditioner; the matrix may be "
+                "singular",
+            )
+        # An absolute tolerance was meant for the right side, which has another size here.
+        wanted = state._relative or min(1e-3, tolerance / max(norm_of(given.b), tolerance))
+        most = max(2 * state._maxiter, 10 * x._data.size)
+        converge(state._again, own, wanted, most)(name, A, b, x, M)
+
+    found = solution(own, solver, given.A, given.b, given.x, given.M, first, state._is_for_symmetric)
+    copy(given.x, found)
+    count, norm, tolerance = outcome[-1]
+    if state._check_every:
+        return count, norm, tolerance
+    place, kind = given.x.device, state._squares.dtype
+    return (
+        array(np.array([count], np.int32), device=place),
+        *(array(np.array([value**2]), dtype=kind, device=place) for value in (norm, tolerance)),
+    )
