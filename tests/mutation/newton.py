@@ -8,7 +8,7 @@ from __future__ import annotations
 from diffkern.ad import replay
 from diffkern.analysis import scopes
 from diffkern.frontend.builtins import folded
-from diffkern.frontend.terms import merge
+from diffkern.frontend.terms import parts
 from diffkern.frontend.tiles import tile_terms
 from diffkern.library import tiled_queries
 from diffkern.runtime.launch import schedule
@@ -60,7 +60,7 @@ NEWTON = [
           edit(replay, "Replay.op", 'if op.name == "refused":', 'if op.name == "never":'),
           ("tests/e2e/test_func_rules.py::test_a_derivative_that_changes_another_array_is_refused_where_it_is_needed",)),
     Fault("an array in an element that a branch chooses has the extents of one of the two",
-          edit(merge, "_with_own_extents", "length=n.of(view)", "length=n"),
+          edit(parts, "_with_own_extents", "length=n.of(view)", "length=n"),
           (f"{_ADDRESSES}::test_a_branch_chooses_an_element_with_its_arrays",)),
     Fault("an element that a text in C reads and then writes is compiled",
           edit(c_statements, "Statements._stored", "if place.code in before and not is_cotangent and not self.gpu:",

@@ -6,9 +6,12 @@ import copy
 import ctypes
 import enum
 import importlib
+import importlib.metadata
 import os
 import pickle
+import sys
 import typing
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -301,6 +304,24 @@ def test_modules_that_are_missing_have_the_names_of_warps() -> None:
         assert [n for n in sorted(public) if not hasattr(ours, n)] == []
         with pytest.raises(AttributeError):
             _ = ours.no_such_name
+
+
+def test_files_of_examples_are_those_of_an_installed_warp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warp = require("warp")
+    theirs = Path(warp.__file__).parent / "examples"
+    assert wp.examples.get_source_directory() == str(theirs.resolve())
+    assert (Path(wp.examples.get_asset_directory()) / "square_cloth.usd").is_file()
+
+    def none(name: str) -> Any:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(importlib.metadata, "distribution", none)
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    with pytest.raises(dk.MisuseError, match=r"(?s)get_asset_directory\(\) finds no installed Warp.*install warp-lang"):
+        wp.examples.get_asset_directory()
+    # A checkout on the path, which no wheel has installed.
+    (tmp_path / "warp" / "examples" / "assets").mkdir(parents=True)
+    assert wp.examples.get_asset_directory() == str((tmp_path / "warp" / "examples" / "assets").resolve())
 
 
 def test_integrands_are_declared_and_not_evaluated() -> None:

@@ -11,11 +11,12 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from diffkern.errors import KernelTypeError
 from diffkern.frontend.builtins.blocks import Call, literal_shape, spans
-from diffkern.frontend.terms import coerce
+from diffkern.frontend.terms import coerce, own_choices
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Binding, Const, Fixed, RecView, Static, Term, Val, View, describe
 from diffkern.ir import types as T
@@ -161,14 +162,9 @@ def unchanged(cx: Context) -> Iterator[None]:
 # -- elements ----------------------------------------------------------------------------------------------------------
 
 
-def _held(cx: Context, view: View) -> Value:
-    binding = cx.env[cx.cells[view.base]]
-    assert isinstance(binding.term, Val)
-    return binding.term.value
-
-
-def _place(cx: Context, view: View) -> list[Value]:
-    t = _held(cx, view).type
+def _place(cx: Context, view: View, chosen: Value | None = None) -> list[Value]:
+    """Return the index of an element in the tile; the first one where another array is chosen."""
+    t = own_choices.tile(cx, view.base).type
     assert isinstance(t, T.Tile)
     out: list[Value] = []
     for axis, extent in zip(view.axes, t.shape, strict=True):
@@ -180,6 +176,8 @@ def _place(cx: Context, view: View) -> list[Value]:
             zero, length = cx.b.const(0, index.type), cx.b.const(extent, index.type)
             index = cx.b.select(cx.b.one("lt", index, zero), cx.b.add(index, length), index)
         out.append(index)
+        if chosen is not None:
+            out[-1] = cx.b.select(chosen, out[-1], cx.b.const(0, T.scalar_of(out[-1].type)))
     if cx.checked:
         _check(cx, view, out, t.shape)
     return out
@@ -201,13 +199,36 @@ _NARROW: Final = (T.INT8, T.INT16, T.UINT8, T.UINT16)
 
 def load(cx: Context, view: View) -> Val:
     """Read an element."""
-    return Val(cx.b.one("tile_extract", _held(cx, view), *_place(cx, view)))
+    choice = cx.own_choices.get(view.base)
+    if choice is None:
+        return Val(_element(cx, view, _place(cx, view)))
+    found: Value | None = None
+    for test, base in zip(own_choices.tests(cx, choice), choice.bases, strict=True):
+        one = replace(view, base=base)
+        element = _element(cx, one, _place(cx, one, test))
+        found = element if found is None else cx.b.select(test, element, found)
+    assert found is not None
+    return Val(found)
+
+
+def _element(cx: Context, view: View, place: Sequence[Value]) -> Value:
+    return cx.b.one("tile_extract", own_choices.tile(cx, view.base), *place)
 
 
 def store(cx: Context, view: View, value: Value) -> None:
     """Write an element."""
-    held = _held(cx, view)
-    made = cx.b.one("tile_replace", held, value, *_place(cx, view), hint=view.base.name)
+    choice = cx.own_choices.get(view.base)
+    if choice is None:
+        _replace(cx, view, value, _place(cx, view))
+        return
+    for test, base in zip(own_choices.tests(cx, choice), choice.bases, strict=True):
+        one = replace(view, base=base)
+        place = _place(cx, one, test)
+        _replace(cx, one, cx.b.select(test, value, _element(cx, one, place)), place)
+
+
+def _replace(cx: Context, view: View, value: Value, place: Sequence[Value]) -> None:
+    made = cx.b.one("tile_replace", own_choices.tile(cx, view.base), value, *place, hint=view.base.name)
     cell = cx.cells[view.base]
     cx.env[cell] = Binding(Val(made), cx.env[cell].loc)
 

@@ -312,7 +312,7 @@ def _joined_shape(
         shape = merge.shape_of(first.term)
         if not (is_zero and cx.dialect.unset_is_zero):
             return shape
-        return merge.with_null(shape, *regions)
+        return merge.with_null(shape, *regions, how=merge.Joins.of(cx, regions))
     second = set_here[1]
     assert second.term is not None
     joined = merge.common(first.term, second.term, merge.Joins.of(cx, regions))
@@ -334,6 +334,8 @@ def conflict(cx: Context, name: str, first: Binding, second: Binding, node: ast.
     loc = second.loc or cx.loc(node)
     arrays = (View, RecView)
     if isinstance(first.term, arrays) and isinstance(second.term, arrays):
+        if cx.dialect.arrays_are_chosen and (why := _why_not_chosen(cx, name, first, second)) is not None:
+            return KernelTypeError(why[0], loc=loc, remedy=why[1])
         return KernelTypeError(
             f"the variable {name} stands for different arrays on different paths",
             loc=loc,
@@ -352,3 +354,24 @@ def conflict(cx: Context, name: str, first: Binding, second: Binding, node: ast.
         loc=loc,
         remedy="use two names, or convert one side, as in float(i)",
     )
+
+
+def _why_not_chosen(cx: Context, name: str, first: Binding, second: Binding) -> tuple[str, str] | None:
+    """Return why a variable cannot stand for one array or the other, and what to do; None for arrays in elements."""
+    assert first.term is not None
+    assert second.term is not None
+    one, other = describe(first.term), describe(second.term)
+    where = f"in line {first.loc.line}" if first.loc is not None else "before"
+    if one != other:
+        what = f"the variable {name} is {other} here and {one} {where}"
+        rule = "a variable that stands for several arrays has one type of elements and one number of axes"
+        return f"{what}: {rule}", "use two names, or pass arrays of one type"
+    views = (term.first if isinstance(term, RecView) else term for term in (first.term, second.term))
+    are_local = {local.is_local(view) for view in views if isinstance(view, View)}
+    if len(are_local) == 2:
+        what = f"the variable {name} stands for an array of the thread on one path and for another array on the other"
+        return what, "copy the elements to an array of the thread before"
+    if True in are_local:
+        what = f"the variable {name} stands for an array of the thread, or a part of one, that one path alone makes"
+        return what, "make it before the branch or loop, with as many axes as the other one"
+    return None

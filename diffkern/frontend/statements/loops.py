@@ -29,7 +29,8 @@ from diffkern.lang.queries import STEPPED
 
 __all__ = ["lower_loop"]
 
-_MAX_GUESSES: Final = 8
+_MAX_GUESSES: Final = 64
+"""More than a body needs: in each one, a variable that stands for several arrays has at least one more of them."""
 
 
 @dataclass(eq=False)
@@ -159,7 +160,7 @@ def _plan(cx: Context, stmt: ast.For | ast.While) -> _Plan:
     for name in names:
         known = cx.shapes.get(((*cx.call_path, stmt), name))
         if known is not None:
-            joined = merge.join(plan.shapes[name], known, merge.Joins.of(cx)) if name in plan.shapes else known
+            joined = merge.join(plan.shapes[name], known, merge.Joins.of(cx, ())) if name in plan.shapes else known
             plan.shapes[name] = joined if joined is not None else known
     # Where a trip may end early, a tile and its view may come from different places.
     if not contains(stmt.body, (ast.Break, ast.Continue, ast.Return)):
@@ -259,6 +260,8 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
                 cx.untouched.add(((*cx.call_path, plan.stmt), name))
                 plan.names.remove(name)
                 del kept[name], plan.entry[name]
+        for name in _missed(cx, plan, terms, env):
+            kept[name] = _entry_shape(plan, name)
         # What is in error was not done: a tile may only seem to be left as it is.
         is_same = len(cx.errors) > mark or _leave_out(plan, terms, env, kept)
         # The shapes with which the body was lowered are the ones that it needs: the fixpoint.
@@ -267,11 +270,33 @@ def _body(cx: Context, plan: _Plan, start: Callable[[dict[str, Binding]], Sequen
             return _LoweredBody(region, env)
         plan.shapes = kept
         for name, shape in found.items():
-            if shape != merge.Same(Poison()):
+            if shape != merge.Same(Poison()) and merge.is_lasting(shape):
                 cx.shapes[((*cx.call_path, plan.stmt), name)] = shape
         # Errors of a discarded guess are found again by the next one, if they are real.
         del cx.errors[mark:], cx.skipped[skipped:]
     raise AssertionError("the types of loop-carried variables do not converge")
+
+
+def _entry_shape(plan: _Plan, name: str) -> merge.Shape:
+    term = _term_of(plan.entry[name])
+    assert term is not None
+    return merge.shape_of(term)
+
+
+def _missed(cx: Context, plan: _Plan, terms: Mapping[str, Term], env: dict[str, Binding]) -> list[str]:
+    """Carry the arrays of the thread that a trip changes, although a lowering before this one left them as they were:
+    it had not found yet that a variable may stand for them. Return their names.
+    """
+    found = []
+    for name in local.names(cx.env):
+        before, end = cx.env[name], env[name]
+        if name in terms or before.term is None or end.term is None or merge.same_term(before.term, end.term):
+            continue
+        cx.untouched.discard(((*cx.call_path, plan.stmt), name))
+        plan.names.append(name)
+        plan.entry[name] = before
+        found.append(name)
+    return found
 
 
 def _leave_out(plan: _Plan, terms: dict[str, Term], env: dict[str, Binding], shapes: dict[str, merge.Shape]) -> bool:
@@ -332,7 +357,7 @@ def _shapes_after(cx: Context, plan: _Plan, env: dict[str, Binding], region: Reg
         if found[name] == merge.Same(Poison()):
             continue  # its error has been recorded
         # What comes from the start and from the end of a trip must fit one shape, or the variable has two types.
-        joined = merge.after_trip(found[name], end.term, merge.Joins.of(cx))
+        joined = merge.after_trip(found[name], end.term, merge.Joins.of(cx, (region,)))
         if joined is None or not merge.stands_outside(joined, region):
             entry = plan.entry[name]
             first = entry if entry is not None and entry.term is not None else Binding(merge.sample(found[name]), None)
@@ -351,7 +376,8 @@ def _first_shape(cx: Context, plan: _Plan, name: str, end: Term, region: Region)
     shape = merge.shape_of(end)
     if cx.frame.is_sure(name) or not cx.dialect.unset_is_zero:
         return shape
-    return merge.with_null(shape, region, perhaps=not plan.trips_surely)
+    how = merge.Joins.of(cx, (region,))
+    return merge.with_null(shape, region, how=how, perhaps=not plan.trips_surely)
 
 
 def _initial(cx: Context, plan: _Plan, default: Val | None) -> list[Value]:

@@ -18,7 +18,19 @@ from diffkern.frontend.syntax.flow import NameLiveness, Names
 from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.signature import references_of
 from diffkern.frontend.syntax.source import Source
-from diffkern.frontend.terms.terms import NARROW, Binding, Const, Poison, Rec, Term, Val, View, mark
+from diffkern.frontend.terms.terms import (
+    NARROW,
+    Binding,
+    Const,
+    OwnChoice,
+    PlacedPart,
+    Poison,
+    Rec,
+    Term,
+    Val,
+    View,
+    mark,
+)
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Update, Value
 from diffkern.ir.types import Mat, Scalar, Vec
@@ -212,6 +224,9 @@ class Context:
         self.updates: list[Update] = []
         self.ruled = False
         self.cells: dict[Value, str] = {}  # an array of the thread → the variable that holds it
+        # What stands for one of some arrays of the thread: which one it is, and the arrays.
+        self.own_choices: dict[Value, OwnChoice] = {}
+        self.array_parts: dict[Value, PlacedPart] = {}  # what stands for a part of an array
         self.unset_arrays: set[Value] = set()  # stand for arrays that fields of new structs do not hold yet
         self.cell_numbers: dict[tuple[object, ...], int] = {}
         self.untouched: set[tuple[tuple[object, ...], str]] = set()  # loops that leave such a variable as it is

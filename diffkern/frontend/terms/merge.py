@@ -7,19 +7,39 @@ The terms of a variable on two paths (after a branch, or at the start and the en
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, cast
+from typing import TypeAlias
 
-from diffkern.frontend.terms import coerce
+from diffkern.frontend.terms import array_parts, coerce, own_choices
 from diffkern.frontend.terms.context import Context
+from diffkern.frontend.terms.parts import (
+    WHOLE,
+    ArrayPart,
+    CutAxis,
+    Extent,
+    alike_axes,
+    arrays_of,
+    axis_at,
+    axis_of,
+    bases_of,
+    common_axes,
+    common_kinds,
+    fits,
+    free_axes,
+    is_cut,
+    is_own,
+    kinds_of_parts,
+    of_other_bases,
+    owns_of,
+    shown,
+    views_of,
+)
 from diffkern.frontend.terms.terms import (
-    WEAK,
     AxisSpan,
     Const,
     Fixed,
-    InnerExtent,
     Poison,
     Rec,
     RecView,
@@ -33,7 +53,8 @@ from diffkern.frontend.terms.terms import (
 from diffkern.frontend.terms.views import extent_of
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import BOOL, INT32, OWN, Array, Element, Scalar, scalar_of
+from diffkern.ir.types import BOOL, Array, Element, Scalar
+from diffkern.ir.views import is_control
 
 __all__ = [
     "ArrayPart",
@@ -47,6 +68,7 @@ __all__ = [
     "common",
     "emit",
     "hints",
+    "is_lasting",
     "join",
     "leaves",
     "same_term",
@@ -81,52 +103,6 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
-class CutAxis:
-    """An axis of which every `step`-th element of a part is left: IR values give its first element and its length."""
-
-    step: int
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayPart:
-    """An array or a part of one, with an IR value for each index, and one that says whether it is present.
-
-    Attributes
-    ----------
-    bases
-        The array; for structs, those of the fields. None if a branch chooses it.
-    axes
-        The types of indices, axes that are cut, and axes that are whole.
-    wrap
-        Whether indices may be negative.
-    perhaps
-        Whether it is null on some path.
-    like
-        An example of such an array.
-    kinds
-        The type of an array that a branch chooses; for structs, those of the fields. They are IR values as well.
-    extent
-        The function that gives the length of an axis of it.
-    """
-
-    bases: tuple[Value, ...]
-    axes: tuple[Scalar | CutAxis | AxisSpan, ...]
-    wrap: bool
-    perhaps: bool
-    like: View | RecView = field(compare=False)
-    kinds: tuple[Array, ...] = ()
-    extent: Extent | None = field(default=None, compare=False)
-
-    @property
-    def types(self) -> list[Scalar | Array]:
-        """The types of the IR values."""
-        found: list[Scalar | Array] = [*self.kinds]
-        for axis in self.axes:
-            found += [axis] if isinstance(axis, Scalar) else [INT32, INT32] if isinstance(axis, CutAxis) else []
-        return [*found, *([BOOL] if self.perhaps else [])]
-
-
-@dataclass(frozen=True, slots=True)
 class Joins:
     """The joins that are allowed.
 
@@ -140,12 +116,15 @@ class Joins:
         The function that gives the length of an axis of another array, if there may be one on the other path.
     regions
         The two paths, in which none of these arrays is made.
+    cx
+        The state of the lowering around them.
     """
 
     numba: bool = False
     nulls: bool = False
     extent: Extent | None = None
     regions: tuple[Region, ...] = ()
+    cx: Context | None = None
 
     @classmethod
     def of(cls, cx: Context, regions: tuple[Region, ...] | None = None) -> Joins:
@@ -153,10 +132,9 @@ class Joins:
         these regions.
         """
         extent = partial(extent_of, cx) if regions is not None and cx.dialect.arrays_are_chosen else None
-        return cls(cx.layout is not None, cx.dialect.unset_is_zero, extent, regions or ())
+        return cls(cx.layout is not None, cx.dialect.unset_is_zero, extent, regions or (), cx)
 
 
-Extent: TypeAlias = Callable[[Value, int], Callable[[], Value]]
 Shape: TypeAlias = "MergedValue | Same | ArrayPart | Fields | tuple[Shape, ...]"
 
 
@@ -230,146 +208,62 @@ def _joined_parts(a: Shape, b: Shape) -> ArrayPart | None:
     """Return the shape of one part of an array or another, or of a part or null."""
     if isinstance(a, Same) and isinstance(b, Same) and same_term(a.term, b.term):
         return None
-    first, second = _part(a), _part(b)
-    if first is not None and second is not None and first.bases == second.bases:
-        axes = _common_axes(first, second)
+    first, second = _part(a, fixed=True), _part(b, fixed=True)
+    if first is not None and second is not None and arrays_of(first) == arrays_of(second):
+        axes = common_axes(first, second)
         if axes is not None:
             wrap, perhaps = first.wrap or second.wrap, first.perhaps or second.perhaps
             # What is so on one path may be so behind.
             return replace(first, axes=axes, wrap=wrap, perhaps=perhaps)
     # An array of the thread cannot be null: it is a value on every path.
-    for part, other in ((first, b), (second, a)):
-        if part is not None and isinstance(other, Same) and nullness(other.term) and not _is_own(part):
+    # Its indices may be found on one path alone.
+    for part, other in ((_part(a), b), (_part(b), a)):
+        if part is not None and isinstance(other, Same) and nullness(other.term) and not is_own(part):
             return replace(part, perhaps=True)
     return None
 
 
 def _chosen(a: Shape, b: Shape, how: Joins) -> ArrayPart | None:
-    """Return the shape of a part of one array or of another one of the same type, as a branch decides."""
-    if how.extent is None or not (isinstance(a, Same) and isinstance(b, Same)) or same_term(a.term, b.term):
+    """Return the shape of a part of one array or of another one of the same elements and axes, as paths decide."""
+    if how.extent is None or (isinstance(a, Same) and isinstance(b, Same) and same_term(a.term, b.term)):
         return None
-    first, second = _part(a), _part(b)
-    if first is None or second is None or _is_own(first) or _is_own(second) or not _alike(first, second):
+    first, second = _part(a, fixed=True), _part(b, fixed=True)
+    if first is None or second is None or is_own(first) is not is_own(second):
         return None
-    # Descriptors in elements would be those of different arrays.
-    if any(base.type.outer for base in first.bases if isinstance(base.type, Array)):
+    axes, kinds = alike_axes(first, second), common_kinds(first, second)
+    if kinds is not None and axes is None and not is_own(first):
+        axes, kinds = free_axes(first, second), kinds_of_parts(kinds, first)
+    if axes is None or kinds is None:
         return None
+    wrap = first.wrap or second.wrap
+    if is_own(first):
+        assert how.cx is not None
+        owns = tuple(dict.fromkeys((*owns_of(how.cx, first), *owns_of(how.cx, second))))
+        if not all(own_choices.exists(how.cx, base) for bases in owns for base in bases):
+            return None
+        return replace(first, bases=(), axes=axes, wrap=wrap, owns=owns, cx=how.cx)
     # An array that is made on one path does not exist on the other.
-    if not _are_outside((a.term, b.term), *how.regions):
+    if not _are_outside((shape.term for shape in (a, b) if isinstance(shape, Same)), *how.regions):
         return None
-    kinds = tuple(base.type for base in first.bases if isinstance(base.type, Array))
-    perhaps, wrap = first.perhaps or second.perhaps, first.wrap or second.wrap
-    return replace(first, bases=(), wrap=wrap, perhaps=perhaps, kinds=kinds, extent=how.extent)
+    perhaps = first.perhaps or second.perhaps
+    return replace(first, bases=(), axes=axes, wrap=wrap, perhaps=perhaps, kinds=kinds, extent=how.extent)
 
 
-def _alike(first: ArrayPart, second: ArrayPart) -> bool:
-    """Return whether two parts of arrays have the same types and axes, none of them looked up in integers."""
-    if [base.type for base in first.bases] != [base.type for base in second.bases]:
-        return False
-    if isinstance(first.like, RecView) and first.like.struct != cast("RecView", second.like).struct:
-        return False
-    axes = [(axis.through if isinstance(axis, AxisSpan) else axis) for part in (first, second) for axis in part.axes]
-    half = len(first.axes)
-    return axes[:half] == axes[half:] and all(axis is None or isinstance(axis, (Scalar, CutAxis)) for axis in axes)
-
-
-def _part(shape: Shape) -> ArrayPart | None:
-    """Return the part of an array that is found by indices only, or None."""
+def _part(shape: Shape, *, fixed: bool = False) -> ArrayPart | None:
+    """Return the part of an array that is found by indices only, or None; with ``fixed``, with the indices
+    themselves.
+    """
     if isinstance(shape, ArrayPart):
         return shape
     term = shape.term if isinstance(shape, Same) else None
     if not isinstance(term, (View, RecView)) or nullness(term):
         return None
     view = term if isinstance(term, View) else term.first
-    if any(isinstance(axis, AxisSpan) and _is_cut(axis) and axis.through for axis in view.axes):
+    if any(isinstance(axis, AxisSpan) and is_cut(axis) and axis.through for axis in view.axes):
         return None
-    axes = tuple(map(_axis, view.axes))
+    axes = tuple(axis if fixed and isinstance(axis, Fixed) else axis_of(axis) for axis in view.axes)
     wrap = any(isinstance(axis, Fixed) and axis.wrap for axis in view.axes)
-    return ArrayPart(tuple(_bases(term)), axes, wrap, view.present is not None, term)
-
-
-def _common_axes(first: ArrayPart, second: ArrayPart) -> tuple[Scalar | CutAxis | AxisSpan, ...] | None:
-    """Return the axes of two parts of one array; an axis that is cut in one part may be whole in the other."""
-    found = []
-    for a, b in zip(first.axes, second.axes, strict=True):
-        is_whole = [isinstance(axis, AxisSpan) and axis.through is None for axis in (a, b)]
-        if a != b and not (CutAxis(1) in (a, b) and any(is_whole)):
-            return None
-        # A whole axis is one that is cut at its ends.
-        found.append(a if a == b else CutAxis(1))
-    return tuple(found)
-
-
-def _is_cut(axis: AxisSpan) -> bool:
-    return axis.start is not None
-
-
-def _axis(axis: Fixed | AxisSpan) -> Scalar | CutAxis | AxisSpan:
-    if isinstance(axis, Fixed):
-        t = scalar_of(axis.index.type)
-        # An index has a type of its own where paths join.
-        return INT32 if t in WEAK else t
-    return CutAxis(axis.step) if _is_cut(axis) else axis
-
-
-def _is_own(part: ArrayPart) -> bool:
-    """Return whether it is a part of an array of the thread, which exists on all paths."""
-    view = part.like if isinstance(part.like, View) else part.like.first
-    return view.array.layout == OWN
-
-
-def _bases(term: View | RecView) -> Iterator[Value]:
-    if isinstance(term, View):
-        yield term.base
-    else:
-        for item in term.items:
-            yield from _bases(item)
-
-
-def _of_other_bases(
-    like: View | RecView,
-    bases: Iterator[Value],
-    axes: tuple[Fixed | AxisSpan, ...],
-    present: Value | None,
-    extent: Extent,
-) -> View | RecView:
-    """Return a part of arrays that a branch has chosen."""
-    if isinstance(like, View):
-        base = next(bases)
-        # The extents of a whole axis are those of the chosen array, and are asked of it.
-        own = tuple(
-            axis if isinstance(axis, Fixed) or _is_cut(axis) else replace(axis, length=extent(base, k))
-            for k, axis in enumerate(axes)
-        )
-        return View(base, own, present)
-    parts = (_of_other_bases(item, bases, _axes_of(item, axes), present, extent) for item in like.items)
-    return RecView(like.struct, tuple(parts))
-
-
-def _shown(like: View | RecView, axes: tuple[Fixed | AxisSpan, ...], present: Value | None) -> View | RecView:
-    """Return an array with other axes."""
-    if isinstance(like, View):
-        # The indices are other values now, and extents may depend on them.
-        return _with_own_extents(View(like.base, axes, present))
-    items = zip(like.items, (_axes_of(item, axes) for item in like.items), strict=True)
-    return RecView(like.struct, tuple(_shown(item, own, present) for item, own in items))
-
-
-def _with_own_extents(view: View) -> View:
-    """Return the array in the element that the present indices name, with its extents."""
-
-    def own(axis: Fixed | AxisSpan) -> Fixed | AxisSpan:
-        n = axis.length if isinstance(axis, AxisSpan) else None
-        return replace(axis, length=n.of(view)) if isinstance(axis, AxisSpan) and isinstance(n, InnerExtent) else axis
-
-    return replace(view, axes=tuple(map(own, view.axes)))
-
-
-def _axes_of(item: View | RecView, axes: tuple[Fixed | AxisSpan, ...]) -> tuple[Fixed | AxisSpan, ...]:
-    """Return the axes of one field of an array of structs, whose whole axes are its own."""
-    own = item if isinstance(item, View) else item.first
-    pairs = zip(own.axes, axes, strict=True)
-    return tuple(mine if isinstance(axis, AxisSpan) and not _is_cut(axis) else axis for mine, axis in pairs)
+    return ArrayPart(tuple(bases_of(term)), axes, wrap, view.present is not None, term)
 
 
 def common(a: Term, b: Term, how: Joins = Joins()) -> Shape | None:
@@ -409,7 +303,7 @@ def after_trip(shape: Shape, end: Term, how: Joins = Joins()) -> Shape | None:
     return join(shape, shape_of(end), how)
 
 
-def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | None:
+def with_null(shape: Shape, *regions: Region, how: Joins = Joins(), perhaps: bool = True) -> Shape | None:
     """Return the shape of a variable that is zero on the other path, with null arrays; None if that cannot be
     expressed.
 
@@ -420,16 +314,27 @@ def with_null(shape: Shape, *regions: Region, perhaps: bool = True) -> Shape | N
         case Same(View() | RecView() as term) if not nullness(term):
             part = _part(shape)
             cut = part is not None and any(isinstance(axis, CutAxis) for axis in part.axes)
-            if part is None or cut or _is_own(part) or not stands_outside(part, *regions):
+            if part is None or cut or is_own(part):
                 return None
+            if not stands_outside(part, *regions):
+                return _chosen_inside(part, regions, how)
             return replace(part, perhaps=part.perhaps or perhaps) if perhaps or part.types else shape
         case Fields(struct, parts):
-            kept = [with_null(part, *regions, perhaps=perhaps) for part in parts]
+            kept = [with_null(part, *regions, how=how, perhaps=perhaps) for part in parts]
             return None if None in kept else Fields(struct, tuple(part for part in kept if part is not None))
         case tuple():
-            kept = [with_null(part, *regions, perhaps=perhaps) for part in shape]
+            kept = [with_null(part, *regions, how=how, perhaps=perhaps) for part in shape]
             return None if None in kept else tuple(part for part in kept if part is not None)
     return shape
+
+
+def _chosen_inside(part: ArrayPart, regions: tuple[Region, ...], how: Joins) -> ArrayPart | None:
+    """Return the shape of an array that is chosen in regions, and null elsewhere; None if it is made there."""
+    kinds = common_kinds(part, part)
+    if how.extent is None or kinds is None or not _are_outside((part.like,), *regions):
+        return None
+    axes = tuple(WHOLE if isinstance(axis, AxisSpan) else axis for axis in part.axes)
+    return replace(part, bases=(), axes=axes, perhaps=True, kinds=kinds, extent=how.extent)
 
 
 def stands_outside(shape: Shape, *regions: Region) -> bool:
@@ -447,25 +352,38 @@ def stands_outside(shape: Shape, *regions: Region) -> bool:
 
 
 def _are_outside(terms: Iterable[Term], *regions: Region) -> bool:
-    """Return whether no array in some terms is made in one of the regions."""
+    """Return whether no array in some terms is made in one of the regions. One that is chosen there is made elsewhere,
+    which is checked where choices are expanded.
+    """
     bases = {base for term in terms for base in _arrays(term)}
-    return not bases or all(bases.isdisjoint(_made(region)) for region in regions)
+    return not bases or all(bases.isdisjoint(_made(region, choices=False)) for region in regions)
 
 
 def _arrays(term: Term) -> Iterator[Value]:
     match term:
         case View() | RecView():
-            yield from _bases(term)
+            yield from bases_of(term)
         case Rec(_, items) | Tup(items):
             for item in items:
                 yield from _arrays(item)
 
 
-def _made(region: Region) -> Iterator[Value]:
+def _made(region: Region, *, choices: bool = True) -> Iterator[Value]:
     for op in region.ops:
-        yield from op.results
+        if choices or not is_control(op):
+            yield from op.results
         for inner in op.regions:
-            yield from _made(inner)
+            yield from _made(inner, choices=choices)
+
+
+def is_lasting(shape: Shape) -> bool:
+    """Return whether a shape says the same of another lowering of the text: it names no index and no array of the
+    thread.
+    """
+    if isinstance(shape, ArrayPart):
+        return not shape.owns and not any(isinstance(axis, Fixed) for axis in shape.axes)
+    parts = shape.parts if isinstance(shape, Fields) else shape if isinstance(shape, tuple) else ()
+    return all(map(is_lasting, parts))
 
 
 def leaves(shape: Shape) -> list[MergedValue]:
@@ -491,7 +409,7 @@ def hints(name: str, shape: Shape) -> list[str]:
 def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> list[Value]:
     """Return the IR values of a term in a shape it fits, emitted in the current region."""
     if isinstance(shape, MergedValue):
-        assert not isinstance(shape.type, Array)  # those are of a Part
+        assert not isinstance(shape.type, Array)  # those are of a ArrayPart
         # The error is recorded; any value of the type keeps the region well-formed.
         if isinstance(term, Poison):
             return [cx.b.zero(shape.type)]
@@ -509,15 +427,28 @@ def emit(cx: Context, term: Term, shape: Shape, node: ast.AST, what: str) -> lis
 
 def _parts(cx: Context, term: Term, shape: ArrayPart) -> list[Value]:
     """Return the indices of a part of an array, and whether it is present; zeros for null."""
-    if not isinstance(term, (View, RecView)) or not (shape.kinds or tuple(_bases(term)) == shape.bases):
+    is_chosen = bool(shape.kinds or shape.owns)
+    if not isinstance(term, (View, RecView)) or not (is_chosen or tuple(bases_of(term)) == shape.bases):
+        return zeros(cx, shape)
+    if shape.kinds and nullness(term):
         return zeros(cx, shape)
     view = term if isinstance(term, View) else term.first
-    found = [*(_bases(term) if shape.kinds else ())]
+    if shape.kinds and not fits(view, shape):
+        views = zip(views_of(term), shape.kinds, strict=True)
+        found = [array_parts.as_array(cx, each, kind) for each, kind in views]
+        view = replace(view, axes=tuple(replace(WHOLE, length=span.length) for span in view.spans))
+    else:
+        found = [*(bases_of(term) if shape.kinds else ())]
+    if shape.owns:
+        first = next(bases_of(term))
+        # Of a struct, all fields are of the same one.
+        found.append(own_choices.number(cx, first, [bases[0] for bases in shape.owns]))
     for axis, as_one in zip(view.axes, shape.axes, strict=True):
-        if isinstance(axis, Fixed):
-            assert isinstance(as_one, Scalar)
+        if isinstance(as_one, Scalar):
+            assert isinstance(axis, Fixed)
             found.append(cx.b.cast(axis.index, as_one))
         elif isinstance(as_one, CutAxis):
+            assert isinstance(axis, AxisSpan)
             found += [cx.b.i32(0) if axis.start is None else axis.start, axis.length()]
     if shape.perhaps:
         found.append(cx.b.const(True, BOOL) if view.present is None else view.present)
@@ -526,7 +457,16 @@ def _parts(cx: Context, term: Term, shape: ArrayPart) -> list[Value]:
 
 def zeros(cx: Context, shape: Shape) -> list[Value]:
     """Return IR values for a variable that is not set on this path and not read after it."""
-    return [cx.b.zero(leaf.type) for leaf in leaves(shape)]
+    return [_zero(cx, leaf.type) for leaf in leaves(shape)]
+
+
+def _zero(cx: Context, t: Element | Array) -> Value:
+    if not isinstance(t, Array):
+        return cx.b.zero(t)
+    # No access reaches it: those of an array that may be null are guarded.
+    none = Value(t)
+    cx.unset_arrays.add(none)
+    return none
 
 
 def build(shape: Shape, values: Iterator[Value]) -> Term:
@@ -537,23 +477,20 @@ def build(shape: Shape, values: Iterator[Value]) -> Term:
         return shape.term
     if isinstance(shape, ArrayPart):
         bases = [next(values) for _ in shape.kinds]
-        axes = tuple(_axis_of(axis, values, wrap=shape.wrap) for axis in shape.axes)
+        which = next(values) if shape.owns else None
+        axes = tuple(axis_at(axis, values, wrap=shape.wrap) for axis in shape.axes)
         present = next(values) if shape.perhaps else None
+        if which is not None:
+            assert shape.cx is not None
+            cx = shape.cx
+            bases = [own_choices.chosen(cx, each, which) for each in zip(*shape.owns, strict=True)]
+            return of_other_bases(shape.like, iter(bases), axes, None, partial(own_choices.extent, cx))
         if shape.extent is not None:
-            return _of_other_bases(shape.like, iter(bases), axes, present, shape.extent)
-        return _shown(shape.like, axes, present)
+            return of_other_bases(shape.like, iter(bases), axes, present, shape.extent)
+        return shown(shape.like, axes, present)
     if isinstance(shape, Fields):
         return Rec(shape.struct, tuple(build(part, values) for part in shape.parts))
     return Tup(tuple(build(part, values) for part in shape))
-
-
-def _axis_of(axis: Scalar | CutAxis | AxisSpan, values: Iterator[Value], *, wrap: bool) -> Fixed | AxisSpan:
-    if isinstance(axis, Scalar):
-        return Fixed(next(values), wrap)
-    if isinstance(axis, AxisSpan):
-        return axis
-    start, count = next(values), next(values)
-    return AxisSpan(start, axis.step, lambda: count, to_end=False)
 
 
 def sample(shape: Shape) -> Term:

@@ -10,7 +10,7 @@ have one of the types :data:`WEAK` until the whole kernel is lowered (:mod:`weak
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
@@ -33,10 +33,14 @@ __all__ = [
     "FieldTile",
     "Fixed",
     "Once",
+    "OwnChoice",
+    "PartAxis",
+    "PlacedPart",
     "Poison",
     "Rec",
     "RecView",
     "Shape",
+    "SliceAxis",
     "Spread",
     "Static",
     "Term",
@@ -147,6 +151,78 @@ class View:
         """The indices of the element that holds the array, of one in an element, and which may be negative."""
         leading = [a for a in self.axes[: self.array.outer] if isinstance(a, Fixed)]
         return tuple(a.index for a in leading), tuple(a.wrap for a in leading)
+
+
+@dataclass(frozen=True, slots=True)
+class SliceAxis:
+    """An axis that is cut: element k is element ``start + k * step``, of ``length`` elements."""
+
+    start: Value
+    step: int
+    length: Value
+
+
+PartAxis: TypeAlias = "Fixed | SliceAxis | None"
+"""An axis that an index takes away, one that is cut, or a whole one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPart:
+    """A part of an array, with an entry for each axis of the array."""
+
+    base: Value
+    axes: tuple[PartAxis, ...]
+
+    @classmethod
+    def whole(cls, base: Value) -> PlacedPart:
+        """Return an array as a part of itself."""
+        assert isinstance(base.type, Array)
+        return cls(base, (None,) * base.type.ndim)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it is the whole array."""
+        return not any(self.axes)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What two parts have in common that differ by the values of their indices alone."""
+        kinds = ((a.index.type, a.wrap) if isinstance(a, Fixed) else a and a.step for a in self.axes)
+        return self.base, *kinds
+
+    @property
+    def values(self) -> list[Value]:
+        """The values that tell where it lies."""
+        found = []
+        for axis in self.axes:
+            found += [axis.index] if isinstance(axis, Fixed) else [axis.start, axis.length] if axis else []
+        return found
+
+    def at(self, values: Iterator[Value]) -> PlacedPart:
+        """Return a part that other values tell."""
+        axes = (
+            replace(a, index=next(values))
+            if isinstance(a, Fixed)
+            else a and SliceAxis(next(values), a.step, next(values))
+            for a in self.axes
+        )
+        return replace(self, axes=tuple(axes))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnChoice:
+    """One of some arrays of the thread.
+
+    Attributes
+    ----------
+    number
+        Which one it is.
+    bases
+        The arrays.
+    """
+
+    number: Value
+    bases: tuple[Value, ...]
 
 
 @dataclass(frozen=True, slots=True)

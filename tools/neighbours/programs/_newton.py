@@ -10,7 +10,9 @@ _STATE = ("particle_q", "particle_qd", "body_q", "body_qd")
 
 
 class Example:
-    """An example by its module's name; its outputs are its last state, or else the arrays that it has itself."""
+    """An example by its module's name; its outputs are its last state, those of all its layers, or else the arrays that
+    it has itself.
+    """
 
     def __init__(self, name, *arguments):
         module = importlib.import_module(f"newton.examples.{name}")
@@ -25,7 +27,7 @@ class Example:
     def nudge(self):
         """Move where it begins by one unit in the last place, and zeros by 1e-8, up or down at random."""
         random = np.random.default_rng(1)
-        for state in self._states()[:1]:
+        for state in self._states() if self._layers() else self._states()[:1]:
             for array in (getattr(state, name, None) for name in ("particle_q", "body_q", "joint_q")):
                 if array is not None and array.size:
                     have = array.numpy()
@@ -34,13 +36,20 @@ class Example:
 
     def outputs(self):
         example, states = self.example, self._states()
+        layers = {f"{k}.{name}": getattr(one.state_0, name) for k, one in enumerate(self._layers()) for name in _STATE}
         source, names = (states[-1], _STATE) if states else (example, vars(example))
-        found = {name: getattr(source, name, None) for name in names}
+        found = layers or {name: getattr(source, name, None) for name in names}
         return {name: value.numpy() for name, value in found.items() if hasattr(value, "numpy")}
 
     def _states(self):
         example = self.example
+        if layers := self._layers():
+            return [layer.state_0 for layer in layers]
         return [example.state_0] if hasattr(example, "state_0") else list(getattr(example, "states", ()))
+
+    def _layers(self):
+        """Return the simulations of an example that has several side by side."""
+        return [one for one in getattr(self.example, "layers", ()) if hasattr(one, "state_0")]
 
 
 class Trained(Example):
