@@ -40,7 +40,7 @@ the solution, preconditioner. It raises unless it has done so."""
 
 
 @dataclass(frozen=True)
-class _System:
+class _LinearSystem:
     """A linear system as an operation, and how its derivatives are solved."""
 
     name: str
@@ -49,7 +49,7 @@ class _System:
     M: LinearOperator | None
     symmetric: bool
 
-    def turned(self, parameters: Sequence[array]) -> _System:
+    def turned(self, parameters: Sequence[array]) -> _LinearSystem:
         """Return the transposed system."""
         name = self.name if self.name.startswith("the adjoint") else f"the adjoint of {self.name}"
         A, M = self.A._with(parameters), self.M
@@ -103,10 +103,10 @@ def solution(
     symmetric : bool, optional
         Whether the method is for symmetric matrices and preconditioners.
     """
-    return _solution(_System(name, solver, A, M, symmetric), b, x0, first)
+    return _solution(_LinearSystem(name, solver, A, M, symmetric), b, x0, first)
 
 
-def _solution(system: _System, b: array, x0: array, first: Solver | None = None) -> array:
+def _solution(system: _LinearSystem, b: array, x0: array, first: Solver | None = None) -> array:
     probe = _ProductProbe(system)
 
     def forward(b: array, *parameters: array) -> array:
@@ -162,7 +162,7 @@ class _ProductProbe:
     matrix.
     """
 
-    def __init__(self, system: _System) -> None:
+    def __init__(self, system: _LinearSystem) -> None:
         self._system = system
         self._known: Any = None
 
