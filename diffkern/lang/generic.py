@@ -27,7 +27,7 @@ from diffkern.ir.types import (
     with_scalar,
 )
 
-__all__ = ["CASTS", "DTYPE", "GENERICS", "Cast", "Generic"]
+__all__ = ["CASTS", "CHOICES", "DTYPE", "GENERICS", "Cast", "Generic", "OneOf"]
 
 
 _OF_LITERALS: Final = ("int", "float")
@@ -82,6 +82,24 @@ class Cast:
 
     to: Scalar
 
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OneOf:
+    """A parameter that names one of several types.
+
+    Attributes
+    ----------
+    types
+        The types, by their spelling in the reference.
+    """
+
+    types: Mapping[str, Element]
+
+
+CHOICES: Final[Mapping[str, OneOf]] = {
+    "Texel": OneOf({"float": FLOAT32, "vec2f": Vec(FLOAT32, 2), "vec4f": Vec(FLOAT32, 4)}),
+}
+"""By name."""
 
 CASTS: Final[Mapping[str, Cast]] = {"Float32": Cast(FLOAT32), "Int32": Cast(INT32), "Uint32": Cast(UINT32)}
 """By name."""

@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 from diffkern.ir.ops.function import Subject
 from diffkern.ir.ops.row import Entry
 from diffkern.lang.called import evaluated
-from diffkern.lang.generic import Cast, Generic
+from diffkern.lang.generic import Cast, Generic, OneOf
 from diffkern.lang.reference import described
 from diffkern.process.forks import cached_property
 
@@ -78,6 +78,9 @@ def _parts(types: str) -> list[str]:
 def _type_text(annotation: Any) -> str:
     if isinstance(annotation, Cast):
         return annotation.to.name
+    if isinstance(annotation, OneOf):
+        *others, last = annotation.types
+        return f"{', '.join(others)} or {last}"
     if isinstance(annotation, Generic):
         return _in_words(annotation.name)
     return getattr(annotation, "__name__", str(annotation)).replace("_empty", "any type").replace("Any", "any type")
@@ -223,6 +226,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "spatial": (
         "spatial_adjoint spatial_bottom spatial_cross spatial_cross_dual spatial_dot spatial_top velocity_at_point"
     ),
+    "textures": "texture_sample",
     "tiled_queries": (
         "tile_bvh_query_aabb tile_bvh_query_next tile_bvh_query_ray tile_mesh_query_aabb tile_mesh_query_aabb_next "
         "tile_query_valid"
@@ -241,7 +245,7 @@ _FAMILIES: Final[Mapping[str, Subject]] = {
     for family, modules in (
         (Subject.COMPLEX, "complexes"),
         (Subject.COMPOSITES, "decompositions pairs vectors"),
-        (Subject.QUERIES, "bvhs hash_grids meshes search tiled_queries"),
+        (Subject.QUERIES, "bvhs hash_grids meshes search textures tiled_queries"),
         (Subject.RANDOM, "noise random"),
         (Subject.ROTATIONS, "quaternions spatial transforms"),
         (Subject.SCALARS, "numbers"),

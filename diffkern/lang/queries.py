@@ -18,7 +18,7 @@ from diffkern.lang.structs import Definition, register
 
 __all__ = [
     "ADDRESS_BITS", "BVH", "HASH_GRID", "KIND_BIT", "MESH", "STEPPED", "USES", "WALKED", "BvhQuery", "BvhQueryTiled",
-    "HashGridQuery", "MeshQuery", "MeshQueryAABBTiled", "MeshQueryPoint", "MeshQueryRay", "identity",
+    "HashGridQuery", "MeshQuery", "MeshQueryAABBTiled", "MeshQueryPoint", "MeshQueryRay", "TEXTURE", "identity",
 ]  # fmt: skip
 
 ADDRESS_BITS: Final = 48
@@ -35,6 +35,9 @@ BVH: Final = 2
 
 MESH: Final = 3
 """The kind of :class:`diffkern.Mesh`."""
+
+TEXTURE: Final = 4
+"""The kind of :class:`diffkern.Texture1D`, :class:`diffkern.Texture2D` and :class:`diffkern.Texture3D`."""
 
 USES: Final = 1 << (KIND_BIT - ADDRESS_BITS)
 """The number of objects that can reuse one descriptor before an id repeats."""

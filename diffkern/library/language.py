@@ -9,12 +9,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from diffkern.lang import COMPOSITES, public_names
-from diffkern.lang.generic import CASTS, GENERICS
+from diffkern.lang.generic import CASTS, CHOICES, GENERICS
 from diffkern.lang.intrinsics import INTERNAL, INTRINSICS
+from diffkern.lang.textures import HANDLES
 
 __all__: list[str] = []
 
-_NAMES: Final[dict[str, Any]] = {**public_names(), **COMPOSITES, **INTRINSICS, **INTERNAL, **GENERICS, **CASTS}
+_NAMES: Final[dict[str, Any]] = {
+    **public_names(), **COMPOSITES, **INTRINSICS, **INTERNAL, **GENERICS, **CASTS, **CHOICES, **HANDLES,
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

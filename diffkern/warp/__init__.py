@@ -41,7 +41,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.diagnostics": "print_diagnostics",
     "diffkern.warp.enumerations": (
         "CaptureMode JaxCallableGraphMode JaxModulePreloadMode MemoryKind TIMING_ALL TIMING_GRAPH TIMING_KERNEL "
-        "TIMING_KERNEL_BUILTIN TIMING_MEMCPY TIMING_MEMSET TextureAddressMode TextureFilterMode TextureResourceFlags"
+        "TIMING_KERNEL_BUILTIN TIMING_MEMCPY TIMING_MEMSET TextureResourceFlags"
     ),
     "diffkern.warp.exchange": (
         "clear_jax_callable_graph_cache from_dlpack from_jax from_torch jax_callable jax_kernel"
@@ -54,8 +54,8 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.occupancy": "get_suggested_block_size",
     "diffkern.warp.mapping": "map_arrays=map",
     "diffkern.warp.opaque": (
-        "GLTextureResource RegisteredGLBuffer Texture Texture1D Texture2D Texture3D Volume fabricarray "
-        "fabricarrayarray indexedfabricarray indexedfabricarrayarray"
+        "GLTextureResource RegisteredGLBuffer Volume fabricarray fabricarrayarray "
+        "indexedfabricarray indexedfabricarrayarray"
     ),
     "diffkern.warp.pools": (
         "ScopedMempool ScopedMempoolAccess ScopedPeerAccess can_access get_mempool_release_threshold "

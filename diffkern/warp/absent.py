@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["INSTEAD", "KINDS"]
 
-KINDS: Final[Mapping[str, str]] = {"texture_": "textures", "volume_": "volumes"}
+KINDS: Final[Mapping[str, str]] = {"volume_": "volumes"}
 """Features that diffkern does not have, by the prefix of their functions' names."""
 
 _BY_REASON: Final[Mapping[str, str]] = {
@@ -21,7 +21,6 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "transform_set_translation_copy"
     ),
     "write it as an expression: it stands for syntax": "iter_next slice tuple",
-    "interpolate between elements of an array, as in a[i] * (1.0 - t) + a[i + 1] * t": ("texture_sample"),
     "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values": (
         "volume_index_to_world volume_index_to_world_dir volume_lookup volume_lookup_f volume_lookup_i "
         "volume_lookup_index volume_lookup_v volume_sample volume_sample_f volume_sample_grad volume_sample_grad_f "

@@ -7,8 +7,7 @@ from typing import Final
 
 __all__ = [
     "TIMING_ALL", "TIMING_GRAPH", "TIMING_KERNEL", "TIMING_KERNEL_BUILTIN", "TIMING_MEMCPY", "TIMING_MEMSET",
-    "CaptureMode", "JaxCallableGraphMode", "JaxModulePreloadMode", "MemoryKind", "TextureAddressMode",
-    "TextureFilterMode", "TextureResourceFlags",
+    "CaptureMode", "JaxCallableGraphMode", "JaxModulePreloadMode", "MemoryKind", "TextureResourceFlags",
 ]  # fmt: skip
 
 
@@ -47,22 +46,6 @@ class MemoryKind(enum.IntEnum):
     CUDA_DEVICE = 3
     CUDA_MEMPOOL = 4
     CUDA_MANAGED = 5
-
-
-class TextureAddressMode(enum.IntEnum):
-    """The value of a texture outside of its extent."""
-
-    WRAP = 0
-    CLAMP = 1
-    MIRROR = 2
-    BORDER = 3
-
-
-class TextureFilterMode(enum.IntEnum):
-    """The interpolation of a texture."""
-
-    CLOSEST = 0
-    LINEAR = 1
 
 
 class TextureResourceFlags(enum.IntEnum):

@@ -1,4 +1,4 @@
-"""Types of Warp that can be named but have no values here: volumes, textures.
+"""Types of Warp that can be named but have no values here: volumes, textures of OpenGL.
 
 The classes may stand in annotations, in fields of structs, in ``isinstance`` and as base classes. Constructing a value
 raises an error that names a replacement. In kernels, those that Warp passes by value are structs that begin as zeros.
@@ -17,7 +17,6 @@ from diffkern.warp.declare import struct
 
 __all__ = ["TYPES", "Missing", "MissingFunction", "missing", "missing_function"]
 
-TEXTURES: Final = "interpolate between elements of an array, as in a[i] * (1.0 - t) + a[i + 1] * t"
 VOLUMES: Final = "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values"
 FABRIC: Final = "copy the attributes into arrays of their own"
 OPENGL: Final = "register the buffer with the CUDA driver, and wrap it by __cuda_array_interface__"
@@ -111,13 +110,6 @@ def missing_function(name: str, remedy: str) -> Callable[..., Any]:
     return MissingFunction(name, remedy)
 
 
-_ID: Final = {"id": SCALARS["uint64"]}
-_INT: Final = SCALARS["int32"]
-
-Texture = missing("Texture", TEXTURES)
-Texture1D = missing("Texture1D", TEXTURES, _ID | {"width": _INT})
-Texture2D = missing("Texture2D", TEXTURES, _ID | {"width": _INT, "height": _INT})
-Texture3D = missing("Texture3D", TEXTURES, _ID | {"width": _INT, "height": _INT, "depth": _INT})
 Volume = missing("Volume", VOLUMES)
 
 fabricarray = missing("fabricarray", FABRIC, of=FabricArray)

@@ -37,8 +37,9 @@ from diffkern.lang import DType, definition_of, resolve_dtype
 from diffkern.lang.annotations import ArrayOf
 from diffkern.lang.dialects import Elements
 from diffkern.lang.func import Func
-from diffkern.lang.generic import DTYPE, Cast, Generic
+from diffkern.lang.generic import DTYPE, Cast, Generic, OneOf
 from diffkern.lang.library import Composed, Overload
+from diffkern.lang.structs import public_type
 
 __all__ = ["apply", "call", "called", "inlined"]
 
@@ -143,6 +144,8 @@ def _chosen(
 def _fits(annotation: Any, term: Term) -> bool:
     if annotation is DTYPE:
         return _float_type(term) is not None
+    if isinstance(annotation, OneOf):
+        return _type_named(term) in annotation.types.values()
     if isinstance(annotation, Generic):
         if annotation.is_number:
             return coerce.is_number(term) and not _is_bool(term)
@@ -166,12 +169,17 @@ def _is_number_of(t: T.Scalar, term: Term) -> bool:
     return isinstance(term, Val) and (coerce.default(term.type) if isinstance(term.type, T.Scalar) else None) == t
 
 
-def _float_type(term: Term) -> T.Scalar | None:
-    """Return the type of floats that a term names, or None."""
+def _type_named(term: Term) -> T.Element | None:
+    """Return the type that a term names, or None."""
     try:
-        found = resolve_dtype(term.obj) if isinstance(term, Static) else None
+        return resolve_dtype(term.obj) if isinstance(term, Static) else None
     except TypeError:
         return None
+
+
+def _float_type(term: Term) -> T.Scalar | None:
+    """Return the type of floats that a term names, or None."""
+    found = _type_named(term)
     return found if isinstance(found, T.Scalar) and found.is_float else None
 
 
@@ -246,6 +254,11 @@ def _converted(
     if isinstance(annotation, Cast):
         assert isinstance(term, (Const, Val))
         return _cast(cx, term, annotation.to, where)
+    if isinstance(annotation, OneOf):
+        # Under one name: the body compares the type with those of the language.
+        named = _type_named(term)
+        assert named is not None
+        return Static(public_type(named), describe(term))
     if annotation is int and isinstance(term, Val):
         return Val(coerce.convert(cx, term, T.INT32, where, f"the parameter {parameter} of {name}"))
     if not isinstance(annotation, Generic) or not annotation.is_number:

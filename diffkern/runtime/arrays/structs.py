@@ -35,6 +35,7 @@ from diffkern.runtime.arrays.convert import (
     wrapped,
 )
 from diffkern.runtime.arrays.placeholder import Placeholder
+from diffkern.runtime.arrays.uncopied import Uncopied
 
 __all__ = ["arrays_in", "declared", "element_values", "from_element", "struct"]
 
@@ -318,7 +319,9 @@ def _type_text(t: Array | StructArray) -> str:
 
 
 def copied(instance: Any) -> Any:
-    """Return a struct with the same values; arrays are the same arrays."""
+    """Return a struct with the same values; arrays and textures are the same ones."""
+    if isinstance(instance, Uncopied):
+        return instance
     definition = _definition(instance)
     made = object.__new__(type(instance))
     for name, t in definition.type.fields:
