@@ -79,19 +79,17 @@ def folded(x, period):  # type: ignore[no-untyped-def]
 
 
 @func
-def located(x, size, n, mode, is_normalized, is_linear):  # type: ignore[no-untyped-def]
-    """Return a coordinate in texels of a mip level with n of them, of a texture with `size`; the first one at 0."""
-    periodic = mode == WRAP or mode == MIRROR
-    if periodic:
+def located(x, size, ratio, n, mode, is_normalized, half):  # type: ignore[no-untyped-def]
+    """Return a coordinate in texels of a mip level with n of them, as near to these as the address mode brings it."""
+    if mode == WRAP or mode == MIRROR:
         # The period is 1 or 2 where coordinates are normalized, for which every float32 is folded exactly.
         extent = 1.0 if is_normalized else float32(size)
-        x = folded(x, extent if mode == WRAP else 2.0 * extent)
-    x = x * float32(n) if is_normalized else (x if n == size else x * (float32(n) / float32(size)))
-    x = x - 0.5 if is_linear else x
-    if not periodic:
+        x = folded(x, extent if mode == WRAP else 2.0 * extent) * ratio - half
+    else:
         # Beyond these ends nothing changes any more. Comparisons in this form take NaN to the upper end.
         low = -1.0 if mode == CLAMP else -2.0
         high = float32(n) if mode == CLAMP else float32(n + 1)
+        x = x * ratio - half
         x = x if x < high else high
         x = x if x > low else low
     return x
@@ -115,10 +113,19 @@ def addressed(i, n, mode):  # type: ignore[no-untyped-def]
 def between(x, size, level, mode, is_normalized, is_linear):  # type: ignore[no-untyped-def]
     """Return the texels at both sides of a coordinate in a mip level, where it is between them, and their number."""
     n = max(size >> level, 1)
-    x = located(x, size, n, mode, is_normalized, is_linear)
-    cell = floor(x)
-    i = int32(cell)
-    return addressed(i, n, mode), addressed(i + 1, n, mode), x - cell, n
+    ratio = float32(n) if is_normalized else (1.0 if level == 0 else float32(n) / float32(size))
+    half = 0.5 if is_linear else 0.0
+    place = x * ratio - half
+    if place >= 0.0 and place < float32(n) - 2.0 * half:
+        # Between texels that there are, whatever the address mode: nearly all samples.
+        i = int32(place)
+        other, part = i + 1, place - floor(place)
+    else:
+        place = located(x, size, ratio, n, mode, is_normalized, half)
+        i = int32(floor(place))
+        other, part = addressed(i + 1, n, mode), place - floor(place)
+        i = addressed(i, n, mode)
+    return i, other, part, n
 
 
 # -- in a level --------------------------------------------------------------------------------------------------------
@@ -143,6 +150,18 @@ def lerped(low, high, t):  # type: ignore[no-untyped-def]
 def row_of(j, k, width, height):  # type: ignore[no-untyped-def]
     """Return the number of texels before a row; -1 beyond a border."""
     return (k * height + j) * width if j >= 0 and k >= 0 else -1
+
+
+@func
+def rows_of(j, other_j, k, other_k, width, height, axes):  # type: ignore[no-untyped-def]
+    """Return the numbers of texels before the rows at both sides, in the near and in the far layer."""
+    near, near_other, far, far_other = 0, 0, 0, 0
+    if axes == 2:
+        near, near_other = row_of(j, 0, width, height), row_of(other_j, 0, width, height)
+    elif axes == 3:
+        near, near_other = row_of(j, k, width, height), row_of(other_j, k, width, height)
+        far, far_other = row_of(j, other_k, width, height), row_of(other_j, other_k, width, height)
+    return near, near_other, far, far_other
 
 
 @func
@@ -177,8 +196,7 @@ def cell_of(place, level, axes, u, v, w):  # type: ignore[no-untyped-def]
         size = int32(peek_uint64(place, DEPTH))
         k, other_k, z, _ = between(w, size, level, (said >> 4) & 3, is_normalized, is_linear)
     values, cotangents = peek_uint64(place, TEXELS + 2 * level), peek_uint64(place, TEXELS + 1 + 2 * level)
-    near, near_other = row_of(j, k, width, height), row_of(other_j, k, width, height)
-    far, far_other = row_of(j, other_k, width, height), row_of(other_j, other_k, width, height)
+    near, near_other, far, far_other = rows_of(j, other_j, k, other_k, width, height, axes)
     return values, cotangents, i, other_i, near, near_other, far, far_other, x, y, z
 
 
@@ -259,8 +277,12 @@ def alone(dtype, cell, axes, is_linear, channels):  # type: ignore[no-untyped-de
 @func
 def of_level(cell, axes, is_linear, channels, channel):  # type: ignore[no-untyped-def]
     """Return a channel of a sample of one mip level."""
-    origin = origin_of(cell, channels, channel)
-    return 4.0 * (0.25 * origin + mixed(cell, axes, is_linear, channels, channel, origin))
+    if is_linear:
+        origin = origin_of(cell, channels, channel)
+        value = 4.0 * (0.25 * origin + mixed(cell, axes, True, channels, channel, origin))
+    else:
+        value = texel(cell[0], cell[1], cell[4], cell[2], channels, channel)
+    return value
 
 
 @func
