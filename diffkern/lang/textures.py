@@ -57,9 +57,7 @@ MOST_LEVELS: Final = 16
 """The mip levels that a texture may have."""
 
 
-def options(
-    modes: tuple[int, int, int], is_linear: bool, levels: int, is_normalized: bool, blends_levels: bool
-) -> int:
+def options(modes: tuple[int, int, int], is_linear: bool, levels: int, is_normalized: bool, blends_levels: bool) -> int:
     """Return the word that says how a texture is sampled."""
     word = modes[0] | modes[1] << 2 | modes[2] << 4 | is_linear << 6 | levels << LEVELS_BIT
     return word | is_normalized << NORMALIZED_BIT | (not blends_levels) << WHOLE_MIPS_BIT

@@ -24,6 +24,10 @@ from diffkern.spatial.bvh import Bvh, checked
 __all__ = ["Mesh"]
 
 _VECTORS = Vec(FLOAT32, 3)
+_SAID = tuple(
+    (f"the {name} of a Mesh", f"give the Mesh another array instead, as in mesh.{attribute} = dk.clone(x)")
+    for name, attribute in (("points or velocities", "points"), ("indices", "indices"))
+)
 
 
 class Mesh(Uncopied):
@@ -183,7 +187,7 @@ class Mesh(Uncopied):
         arrays = [*given.values(), *(() if self._dipoles is None else (self._dipoles,))]
         velocities, dipoles = (0 if a is None else a._address for a in (self._velocities, self._dipoles))
         numbers = self._points.size, self._faces, self._bvh.id, dipoles, 0, 0
-        content = Content(arrays, given, (self._indices,))
+        content = Content(arrays, given, (self._indices,), _SAID)
         self._resource.lead_to(content, (self._points._address, velocities, self._indices._address, *numbers))
 
     def __repr__(self) -> str:

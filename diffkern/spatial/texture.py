@@ -36,6 +36,7 @@ _WHOLE: Final = frozenset({INT32, UINT32})
 _TYPES: Final = (*_DIVISORS, INT32, UINT32, FLOAT16, FLOAT32)
 _INEXACT: Final = frozenset({INT8, INT16, INT32, UINT32})
 """The types of which not every number can be told from the float32 that is read."""
+_CHANGED: Final = "the texels of a texture", "make another texture, or copy the new contents by copy_from()"
 _AXES: Final = ("width", "height", "depth")
 _MOST: Final = 2**31 - 1
 _DATA: Final = np.ndarray | array
@@ -216,7 +217,7 @@ class Texture(Uncopied):
 
     def _allocate(self) -> None:
         self._texels = new(self._shape, FLOAT32, False, self.device)
-        levels, sizes = [self._texels.flatten()], self._sizes
+        levels, sizes = [self._texels], self._sizes
         for _ in range(1, self.num_mip_levels):
             sizes = tuple(max(n // 2, 1) for n in sizes)
             levels.append(new((math.prod(sizes) * self.num_channels,), FLOAT32, False, self.device))
@@ -230,7 +231,8 @@ class Texture(Uncopied):
             given = {}
         words = [word for level in levels for word in (level._address, 0)]
         fixed = () if given else levels
-        self._resource.lead_to(Content(tuple(given.values()), given, fixed), (*self._words, *words))
+        said = (_CHANGED, _CHANGED)
+        self._resource.lead_to(Content(tuple(given.values()), given, fixed, said), (*self._words, *words))
 
     def _take(self, data: Any) -> None:
         """Set the contents, to new arrays where a tape needs the old ones."""
@@ -273,7 +275,7 @@ class Texture(Uncopied):
         """Compute the mip levels from :attr:`texels`, after a change in place; on a tape, with derivatives."""
         sizes = self._sizes
         for source, level in zip(self._levels, self._levels[1:], strict=False):
-            launch(halved, level.size, [source, *sizes, self.num_channels, level], device=self.device)
+            launch(halved, level.size, [source.flatten(), *sizes, self.num_channels, level], device=self.device)
             sizes = tuple(max(n // 2, 1) for n in sizes)
 
     def copy_from(self, src: Any) -> None:

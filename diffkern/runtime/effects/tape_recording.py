@@ -164,7 +164,7 @@ class TapeRecording(TapeNeeds, Influence):
             raise LaunchError(
                 f"kernel {launch.kernel.name!r} writes to an array that it also looks at by an id, with a gradient",
                 loc=place_of(launch.kernel.func),
-                remedy="write to another array, and give that to the Mesh afterwards",
+                remedy="write to another array, and give that to the object afterwards",
             )
 
     def _write(self, operation: Operation, written: Sequence[tuple[array, Region]]) -> None:

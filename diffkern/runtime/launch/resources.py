@@ -51,16 +51,23 @@ class Content:
         where an adjoint adds their cotangents.
     fixed
         Those of the others that are a user's.
+    said
+        For those that are a user's, what they are and what to do instead of changing them: for given ones, for others.
     uses
         The uses that need the arrays as they are: launches on tapes that still exist.
     """
 
     def __init__(
-        self, arrays: Sequence[array], given: Mapping[int, array] | None = None, fixed: Sequence[array] = ()
+        self,
+        arrays: Sequence[array],
+        given: Mapping[int, array] | None = None,
+        fixed: Sequence[array] = (),
+        said: Sequence[tuple[str, str]] = (),
     ) -> None:
         self.arrays = (*arrays, *fixed)
         self.given = {} if given is None else dict(given)
         self.fixed = tuple(fixed)
+        self.said = tuple(said)
         self.uses: weakref.WeakSet[Use] = weakref.WeakSet()
         self._exposures = Exposures()
 
@@ -286,13 +293,11 @@ class Use:
         content, held = self.content, self._changed()
         if held is None:
             return
-        named = (content.given.values(), "points or velocities", "points"), (content.fixed, "indices", "indices")
-        for own, name, attribute in named:
+        for own, (name, instead) in zip((content.given.values(), content.fixed), content.said, strict=False):
             if any(held._memory is one._memory for one in own):
                 raise LaunchError(
-                    f"{described(held)}, the {name} of a Mesh, was changed after {what} looked at it",
-                    remedy=f"give the Mesh another array instead, as in mesh.{attribute} = dk.clone(x), or call "
-                    "backward() before the change",
+                    f"{described(held)}, {name}, was changed after {what} looked at it",
+                    remedy=f"{instead}, or call backward() before the change",
                 )
         raise LaunchError(
             f"a graph or a record of launches built the object anew that {what} looked at by its id",
