@@ -56,7 +56,8 @@ from diffkern.lang.rules import adjoint as adjoint
 from diffkern.lang.rules import func_grad as func_grad
 from diffkern.lang.rules import func_replay as func_replay
 from diffkern.lang.static import static as static
-from diffkern.optim.linear.solve import linear_solve as linear_solve
+from diffkern.lang.textures import TextureAddressMode as TextureAddressMode
+from diffkern.lang.textures import TextureFilterMode as TextureFilterMode
 from diffkern.runtime.arrays.array import array as array
 from diffkern.runtime.arrays.array_copy import clone as clone
 from diffkern.runtime.arrays.array_copy import copy as copy
@@ -130,9 +131,10 @@ from diffkern.spatial.hash_grid import HashGrid as HashGrid
 from diffkern.spatial.isosurface import MarchingCubes as MarchingCubes
 from diffkern.spatial.isosurface import SurfaceNets as SurfaceNets
 from diffkern.spatial.mesh import Mesh as Mesh
-from diffkern.spatial.sparse_surface import lipschitz_octree as lipschitz_octree
-from diffkern.spatial.sparse_surface import sparse_marching_cubes as sparse_marching_cubes
-from diffkern.spatial.sparse_surface import sparse_marching_cubes_from_cells as sparse_marching_cubes_from_cells
+from diffkern.spatial.texture import Texture as Texture
+from diffkern.spatial.texture import Texture1D as Texture1D
+from diffkern.spatial.texture import Texture2D as Texture2D
+from diffkern.spatial.texture import Texture3D as Texture3D
 from diffkern.transforms.higher import grad as grad
 from diffkern.transforms.higher import hvp as hvp
 from diffkern.transforms.higher import jvp as jvp
@@ -2616,6 +2618,35 @@ def velocity_at_point(qd: Any, r: Any) -> Any:
     .. code-block:: python
 
         w[i] = dk.velocity_at_point(dk.spatial_vector(u, v), u)
+    """
+
+def texture_sample(tex: Any, uv: Any, dtype: Any, lod: Any = ...) -> Any:
+    """texture_sample(tex, uv, dtype, lod=-1.0)
+
+    The value of a texture at coordinates: a number for a Texture1D, a vec2 for a Texture2D, a vec3 for a Texture3D, or two or three numbers. The dtype, float, vec2f or vec4f, says how many channels are read; those that the texture does not have are zero. Texel i of n is at (i + 0.5) / n, and at i + 0.5 without normalized coordinates. A texture with mip levels is sampled at the level `lod`, a float.
+
+    Parameters
+    ----------
+    tex : Texture1D or Texture2D or Texture3D
+    uv : float32 or vec2 or vec3
+    dtype : float, vec2f or vec4f or float32
+    lod : float32 or float, vec2f or vec4f
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: with respect to the coordinates, the level and, on a tape, the texels (the texture's `texels`).
+
+    At kinks: at centres of texels with linear filtering, and where the address mode sets in; the derivative is that of the cell found, towards larger coordinates. With closest filtering the derivative with respect to coordinates is zero.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        u = dk.texture_sample(picture, dk.vec2(0.25, 0.5), dtype=float)
     """
 
 def tile_bvh_query_aabb(id: Any, low: Any, high: Any) -> Any:
@@ -7771,6 +7802,12 @@ __all__ = [
     "TAU",
     "Tangents",
     "Tape",
+    "Texture",
+    "Texture1D",
+    "Texture2D",
+    "Texture3D",
+    "TextureAddressMode",
+    "TextureFilterMode",
     "__version__",
     "abs",
     "acos",
@@ -8112,6 +8149,7 @@ __all__ = [
     "tan",
     "tanh",
     "tau",
+    "texture_sample",
     "thread_index",
     "tid",
     "tile",

@@ -17,8 +17,23 @@ from diffkern.ir.structs import Struct
 from diffkern.lang.structs import Definition, register
 
 __all__ = [
-    "ADDRESS_BITS", "BVH", "HASH_GRID", "KIND_BIT", "MESH", "STEPPED", "USES", "WALKED", "BvhQuery", "BvhQueryTiled",
-    "HashGridQuery", "MeshQuery", "MeshQueryAABBTiled", "MeshQueryPoint", "MeshQueryRay", "TEXTURE", "identity",
+    "ADDRESS_BITS",
+    "BVH",
+    "HASH_GRID",
+    "KIND_BIT",
+    "MESH",
+    "STEPPED",
+    "TEXTURE",
+    "USES",
+    "WALKED",
+    "BvhQuery",
+    "BvhQueryTiled",
+    "HashGridQuery",
+    "MeshQuery",
+    "MeshQueryAABBTiled",
+    "MeshQueryPoint",
+    "MeshQueryRay",
+    "identity",
 ]  # fmt: skip
 
 ADDRESS_BITS: Final = 48

@@ -81,7 +81,7 @@ def folded(x, period):  # type: ignore[no-untyped-def]
 @func
 def located(x, size, ratio, n, mode, is_normalized, half):  # type: ignore[no-untyped-def]
     """Return a coordinate in texels of a mip level with n of them, as near to these as the address mode brings it."""
-    if mode == WRAP or mode == MIRROR:
+    if mode in (WRAP, MIRROR):
         # The period is 1 or 2 where coordinates are normalized, for which every float32 is folded exactly.
         extent = 1.0 if is_normalized else float32(size)
         x = folded(x, extent if mode == WRAP else 2.0 * extent) * ratio - half

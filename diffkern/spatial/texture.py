@@ -156,8 +156,8 @@ class Texture(Uncopied):
             scalar = None if dtype is None else resolve_dtype(dtype)
             whole = shape if channels == 1 else (*shape, channels)
         elif isinstance(data, _DATA):
-            scalar = scalar_of(resolve_dtype(data.dtype))  # type: ignore[arg-type]
-            whole = tuple(data._data.shape if isinstance(data, array) else data.shape)
+            scalar = scalar_of(resolve_dtype(data.dtype))
+            whole = _shape_of(data)
             shape, channels = whole[:n], whole[n] if len(whole) == n + 1 else 1
             if len(whole) not in (n, n + 1):
                 axes = ", ".join(_AXES[:n][::-1])
@@ -341,9 +341,8 @@ class Texture(Uncopied):
         if isinstance(other, Texture):
             shape, scalar = other._shape, other._scalar
         elif isinstance(other, _DATA):
-            shape = tuple(other._data.shape if isinstance(other, array) else other.shape)
-            found = resolve_dtype(other.dtype)
-            scalar = scalar_of(found)  # type: ignore[arg-type]
+            shape = _shape_of(other)
+            scalar = scalar_of(resolve_dtype(other.dtype))
         else:
             raise LaunchError(
                 f"the {role} of a copy is {described(other)}", remedy="pass an array of diffkern or NumPy, or a texture"
@@ -386,6 +385,11 @@ class Texture(Uncopied):
             return f"{type(self).__name__}()"
         sizes = " x ".join(map(str, self._sizes[: self.ndim]))
         return f"{type(self).__name__}({sizes}, {self.num_channels} x {self._scalar}, device={str(self.device)!r})"
+
+
+def _shape_of(data: Any) -> tuple[int, ...]:
+    """Return the shape of an array of numbers, or that of vectors with their components as a last axis."""
+    return tuple(data._data.shape if isinstance(data, array) else data.shape)
 
 
 def _halved(data: np.ndarray[Any, Any], axes: int) -> np.ndarray[Any, Any]:

@@ -12,7 +12,6 @@ from typing import Any, Final, NoReturn
 
 from diffkern.errors import MisuseError
 from diffkern.lang.annotations import ANY, array_annotation, subscripted
-from diffkern.lang.dtypes import SCALARS
 from diffkern.warp.declare import struct
 
 __all__ = ["TYPES", "Missing", "MissingFunction", "missing", "missing_function"]

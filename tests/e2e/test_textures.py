@@ -1,4 +1,4 @@
-"""Textures: values beside Warp's and beside NumPy in float64, the classes on the host, structs and arrays of textures."""
+"""Textures: values beside Warp's and NumPy's, the classes on the host, structs and arrays of textures."""
 
 import itertools
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import doctest
+import enum
 import inspect
 import re
 import subprocess
@@ -71,6 +72,8 @@ def functions() -> dict[str, Callable[..., object]]:
 def test_docstrings_name_the_parameters_and_what_comes_back(name):
     function = functions()[name]
     if isinstance(function, type) and (issubclass(function, Exception) or function.__init__ is object.__init__):
+        return
+    if isinstance(function, type) and issubclass(function, enum.Enum):  # which has members instead
         return
     doc, signature = inspect.getdoc(function) or "", inspect.signature(function)
     if isinstance(function, type) and "Made by" in doc:

@@ -27,10 +27,10 @@ def test_names_that_are_missing_say_what_to_take() -> None:
 
     @wp.kernel
     def sampled(x: wp.array[float]):
-        x[0] = wp.texture_sample(x, 1.0)
+        x[0] = wp.volume_lookup_f(x, 1, 2, 3)
 
     with pytest.raises(
-        wp.WarpCodegenError, match=r"(?s)no attribute 'texture_sample': diffkern has no textures.*help: interpolate"
+        wp.WarpCodegenError, match=r"(?s)no attribute 'volume_lookup_f': diffkern has no volumes.*help: pass the values"
     ):
         wp.launch(sampled, 1, inputs=[wp.zeros(1, dtype=float)])
 

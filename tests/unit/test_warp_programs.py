@@ -258,8 +258,8 @@ def scaled(scene: Scene, pictures: wp.array[wp.Texture2D], out: wp.array[float])
 
 
 @wp.kernel
-def make_texture(out: wp.array[float]):
-    t = wp.Texture2D(1)  # noqa: F841
+def make_volume(out: wp.array[float]):
+    t = wp.Volume(1)  # noqa: F841
 
 
 @wp.kernel
@@ -282,15 +282,15 @@ def test_types_that_are_missing_refuse_where_they_are_used() -> None:
     class Own(wp.Volume):
         pass
 
-    for make in (wp.Volume, wp.Texture3D, wp.fem.Cells, Own, wp.sparse.BsrMatrix):
+    for make in (wp.Volume, wp.MarchingCubes, wp.fem.Cells, Own, wp.sparse.BsrMatrix):
         with pytest.raises(dk.MisuseError, match=r"(?s)diffkern makes no .*help: "):
             make(1)
     with pytest.raises(AttributeError, match="Volume has no attribute 'allocate': diffkern makes no Volume; pass"):
         _ = wp.Volume.allocate
     with pytest.raises(dk.MisuseError, match=r"warp.optim.linear.cg is not part of diffkern"):
         importlib.import_module("diffkern.warp.optim.linear").cg(1)
-    with pytest.raises(dk.KernelError, match=r"(?s)Texture2D is not part of diffkern.*help: interpolate"):
-        wp.launch(make_texture, 1, inputs=[wp.zeros(1)])
+    with pytest.raises(dk.KernelError, match=r"(?s)Volume is not part of diffkern.*help: pass the values"):
+        wp.launch(make_volume, 1, inputs=[wp.zeros(1)])
     with pytest.raises(dk.KernelError, match=r"(?s)bsr_zeros is not part of diffkern.*help: hold rows"):
         wp.launch(make_matrix, 1, inputs=[wp.zeros(1)])
 
