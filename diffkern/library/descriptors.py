@@ -1,4 +1,4 @@
-"""Descriptors of the objects that kernels know by ids: hash grids, trees, meshes.
+"""Descriptors of the objects that kernels know by ids: hash grids, trees, meshes, textures.
 
 An id holds the address of its descriptor and the kind of the object; the first word of a descriptor is its own id.
 """

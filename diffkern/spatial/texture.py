@@ -226,13 +226,12 @@ class Texture(Uncopied):
             for level in levels[1:]:
                 level.requires_grad = True
         self._levels = tuple(levels)
-        given = {TEXELS + 1 + 2 * k: level for k, level in enumerate(levels)}
-        if not self._requires_grad:
-            given = {}
         words = [word for level in levels for word in (level._address, 0)]
-        fixed = () if given else levels
-        said = (_CHANGED, _CHANGED)
-        self._resource.lead_to(Content(tuple(given.values()), given, fixed, said), (*self._words, *words))
+        # Also without a gradient of their own: on a tape they may be copies of what has one.
+        is_smooth = self._scalar.is_float
+        given = {TEXELS + 1 + 2 * k: level for k, level in enumerate(levels)} if is_smooth else {}
+        content = Content(tuple(given.values()), given, () if is_smooth else levels, (_CHANGED, _CHANGED))
+        self._resource.lead_to(content, (*self._words, *words))
 
     def _take(self, data: Any) -> None:
         """Set the contents, to new arrays where a tape needs the old ones."""
@@ -240,23 +239,19 @@ class Texture(Uncopied):
             self._allocate()
         if isinstance(data, array):
             data = data.view(SCALARS[self._scalar.name]) if data._data.ndim != data.ndim else data
-            if data.requires_grad and self._scalar != FLOAT32:
-                raise LaunchError(
-                    f"a texture of {described(data)}, whose gradient would be lost",
-                    remedy="convert it by astype(float), and make the texture of that",
-                )
-            if self._scalar == FLOAT32:
+            if self._scalar.is_float:
+                data = data if self._scalar == FLOAT32 else data.astype(float)
                 copy(self._texels, data if data.device is self.device else data.to(self.device))
                 self.update()
                 return
             data = data.numpy()
         self._exact = data.copy() if self._scalar in _INEXACT else None
         self._texels.assign(self._read(data))
-        if self._scalar == FLOAT32:
+        if self._scalar.is_float:
             self.update()
             return
         for level in self._levels[1:]:
-            data = self._rounded(_halved(data, self.ndim))
+            data = np.rint(_halved(data, self.ndim)).astype(data.dtype)
             level.assign(self._read(data).reshape(-1))
 
     def _read(self, data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -265,11 +260,6 @@ class Texture(Uncopied):
         divisor = _DIVISORS.get(self._scalar)
         # The least integer of a type with signs is below -1, which is the least value that is read.
         return numbers if divisor is None else np.maximum(numbers / np.float32(divisor), np.float32(-1.0))
-
-    def _rounded(self, numbers: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        """Return means as the texture's own type."""
-        stored = SCALARS[self._scalar.name].numpy
-        return numbers.astype(stored) if self._scalar.is_float else np.rint(numbers).astype(stored)
 
     def update(self) -> None:
         """Compute the mip levels from :attr:`texels`, after a change in place; on a tape, with derivatives."""
@@ -327,7 +317,9 @@ class Texture(Uncopied):
                 return
         numbers = self._exact
         if numbers is None:
-            numbers = self._rounded(self._texels.numpy() * np.float32(_DIVISORS.get(self._scalar, 1.0)))
+            numbers = self._texels.numpy() * np.float32(_DIVISORS.get(self._scalar, 1.0))
+            stored = SCALARS[self._scalar.name].numpy
+            numbers = numbers.astype(stored) if self._scalar.is_float else np.rint(numbers).astype(stored)
         if isinstance(dst, array):
             dst.assign(numbers)
         else:
@@ -361,17 +353,17 @@ class Texture(Uncopied):
 
     @property
     def cuda_array(self) -> int:
-        """Not available: texels lie in an array, :attr:`texels`."""
+        """Not available, since texels lie in an array, :attr:`texels`."""
         raise self._without("cuda_array")
 
     @property
     def cuda_texture(self) -> int:
-        """Not available: texels lie in an array, :attr:`texels`."""
+        """Not available, since texels lie in an array, :attr:`texels`."""
         raise self._without("cuda_texture")
 
     @property
     def cuda_surface(self) -> int:
-        """Not available: texels lie in an array, :attr:`texels`."""
+        """Not available, since texels lie in an array, :attr:`texels`."""
         raise self._without("cuda_surface")
 
     def _without(self, name: str) -> LaunchError:
@@ -457,7 +449,7 @@ class Texture1D(Texture):
     cuda_array : int, optional
         Not supported.
     requires_grad : bool, optional
-        Whether :attr:`texels` has a gradient; by default if the data have one.
+        Whether ``texels`` has a gradient; by default if the data have one.
 
     Raises
     ------

@@ -161,6 +161,32 @@ def test_levels_have_a_derivative_and_so_have_the_texels_behind_them():
         np.testing.assert_allclose((gradient.numpy() * along).sum(), slope, rtol=1e-3, atol=1e-3)
 
 
+@dk.kernel
+def stretched(by: dk.array(dtype=float), a: dk.array2d(dtype=float), b: dk.array2d(dtype=Any)):
+    i, j = dk.tid()
+    b[i, j] = type(b[i, j])(a[i, j] * by[0])
+
+
+@pytest.mark.parametrize(("is_new", "levels", "dtype"), [(True, 1, float), (True, 2, dk.float16), (False, 1, float)])
+def test_gradients_go_on_to_what_the_texels_were_computed_from(is_new, levels, dtype):
+    rng = np.random.default_rng(14)
+    data, at = rng.normal(size=(4, 5)).astype(np.float32), rng.uniform(0, 1, (N, 2)).astype(np.float32)
+    by, x, lod = dk.array(np.float32([1.5]), requires_grad=True), dk.array(at), dk.full(N, 0.5)
+    # Neither the array in between nor the texture asks for a gradient of its own.
+    moved, y = dk.zeros((4, 5), dtype=dtype), dk.zeros(N, requires_grad=True)
+    t = dk.Texture2D(np.zeros((4, 5), np.float32))
+    with dk.Tape() as tape:
+        dk.launch(stretched, (4, 5), inputs=[by, dk.array(data), moved])
+        if is_new:
+            t = dk.Texture2D(moved, num_mip_levels=levels)
+        else:
+            t.copy_from(moved)
+        dk.launch(of_level, N, inputs=[t, x, lod], outputs=[y])
+    tape.backward(grads={y: dk.ones(N)})
+    assert not t.texels.requires_grad
+    np.testing.assert_allclose(by.grad.numpy()[0], y.numpy().sum() / 1.5, rtol=1e-5 if dtype is float else 1e-2)
+
+
 def test_an_optimizer_changes_the_texels_in_place():
     rng = np.random.default_rng(9)
     wanted = rng.normal(size=(4, 5)).astype(np.float32)

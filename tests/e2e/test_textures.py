@@ -196,7 +196,9 @@ def test_samples_are_those_of_warp(theirs, dims):
         scale = np.abs(data.astype(float)).max() if dtype in (np.float32, np.float16, np.int32, np.uint32) else 1.0
         # A coordinate far away is rounded to a part of a texel, here and there in different steps.
         far = np.max(np.abs(np.nan_to_num(x, posinf=0, neginf=0)) * (size if normalized else 1), axis=1)
-        close = np.abs(found - wanted) <= scale * (4e-6 + (8e-7 * far if linear else 0))
+        # Mip levels of float16 are not rounded to float16 here.
+        rounded = 1e-3 if dtype == np.float16 and t.is_mipmapped else 4e-6
+        close = np.abs(found - wanted) <= scale * (rounded + (8e-7 * far if linear else 0))
         close |= np.isnan(found) & np.isnan(wanted)
         if not linear:
             close |= is_tie(x, size, normalized, t.num_mip_levels)
@@ -343,7 +345,6 @@ REFUSED = {
     "the address mode 4": lambda: dk.Texture1D(ONE, address_mode_u=4),
     "its filter_mode cannot be LINEAR": lambda: dk.Texture1D(np.ones(4, np.int32), filter_mode=LINEAR),
     "texels of uint8 have no gradient": lambda: dk.Texture1D(np.ones(4, np.uint8), requires_grad=True),
-    "whose gradient would be lost": lambda: dk.Texture1D(dk.zeros(3, dtype=dk.float16, requires_grad=True)),
     "is not wrapped as a texture": lambda: dk.Texture1D(ONE, cuda_array=1),
     "has the shape": lambda: dk.Texture1D(ONE).copy_from(np.ones(3, np.float32)),
     "has numbers of int32": lambda: dk.Texture1D(ONE).copy_to(np.ones(4, np.int32)),

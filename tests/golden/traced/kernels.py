@@ -118,6 +118,13 @@ def faces(mesh: dk.uint64, s: FLOATS):
     dk.atomic_add(s, 0, dk.dot(a, b))
 
 
+@dk.kernel
+def sampled(t: dk.Texture2D, s: FLOATS):
+    i = dk.tid()
+    u = 0.2 + 0.2 * float(i)
+    dk.atomic_add(s, 0, dk.texture_sample(t, u, 1.0 - u, dtype=float, lod=0.5) * u)
+
+
 @dk.struct
 class Part:
     scale: float

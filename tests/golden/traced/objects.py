@@ -12,7 +12,22 @@ from support.traces import Trace
 import diffkern as dk
 import diffkern.warp as wp
 
-from .kernels import N, Part, Programs, faces, near, number, of_parts, permuted, picked, ramp, rows, square, total
+from .kernels import (
+    N,
+    Part,
+    Programs,
+    faces,
+    near,
+    number,
+    of_parts,
+    permuted,
+    picked,
+    ramp,
+    rows,
+    sampled,
+    square,
+    total,
+)
 
 CORNERS = np.array([[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]], np.float32)
 
@@ -63,6 +78,21 @@ def surfaces(trace: Trace) -> None:
     trace.arrays(vertices=vertices, indices=indices)
     trace.note("sweep")
     tape.backward(grads={vertices: np.ones((6, 3), np.float32)})
+
+
+def textures(trace: Trace) -> None:
+    """A texture with mip levels is made on the tape of an array with a gradient; another one is filled anew there."""
+    x, s = dk.array(np.arange(8, dtype=np.float32).reshape(2, 4), requires_grad=True), number()
+    trace.arrays(x=x, s=s)
+    plain = dk.Texture2D(np.ones((2, 4), np.float32))
+    trace.note("tape")
+    with dk.Tape() as tape:
+        dk.launch(sampled, 4, [dk.Texture2D(x, num_mip_levels=0), s])
+        dk.launch(sampled, 4, [plain, s])
+        plain.copy_from(x)
+        dk.launch(sampled, 4, [plain, s])
+    trace.note("sweep")
+    tape.backward(s)
 
 
 def trees(trace: Trace) -> None:
@@ -241,7 +271,7 @@ def warp(trace: Trace) -> None:
 PROGRAMS: Programs = {
     f.__name__: f
     for f in (
-        hash_grids, meshes, surfaces, trees, arrays_in_elements, looked_at, tiles, indexed, operators, sums, sorts,
+        hash_grids, meshes, surfaces, textures, trees, arrays_in_elements, looked_at, tiles, indexed, operators, sums, sorts,
         optimizers, array_functions, made_on_a_tape, pickles, line_search, warp,
     )
 }  # fmt: skip

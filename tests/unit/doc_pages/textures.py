@@ -1,0 +1,1 @@
+"""What the programs of the page on textures take for granted: nothing."""
