@@ -19,12 +19,12 @@ from diffkern.lang.queries import TEXTURE
 from diffkern.lang.structs import Definition, register
 from diffkern.lang.textures import MOST_LEVELS, STRUCTS, TextureAddressMode, TextureFilterMode, options
 from diffkern.library.textures import TEXELS
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import copy
-from diffkern.runtime.arrays.uncopied import Uncopied
-from diffkern.runtime.launch.launch import launch
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
+from diffkern.runtime.records.launch import launch
 from diffkern.spatial.texture_kernels import halved
 
 __all__ = ["Texture", "Texture1D", "Texture2D", "Texture3D"]

@@ -25,6 +25,7 @@ from diffkern.lang.func import Func
 from diffkern.lang.structs import Constant, Definition, array_field, class_of, definition_of, register, resolve_type
 from diffkern.lang.values import CompositeValue
 from diffkern.process.tracebacks import Entrance
+from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.arrays.complexes import as_parts
 from diffkern.runtime.arrays.convert import (
@@ -35,7 +36,6 @@ from diffkern.runtime.arrays.convert import (
     wrapped,
 )
 from diffkern.runtime.arrays.placeholder import Placeholder
-from diffkern.runtime.arrays.uncopied import Uncopied
 
 __all__ = ["arrays_in", "declared", "element_values", "from_element", "struct"]
 
