@@ -58,6 +58,7 @@ from diffkern.lang.rules import func_replay as func_replay
 from diffkern.lang.static import static as static
 from diffkern.lang.textures import TextureAddressMode as TextureAddressMode
 from diffkern.lang.textures import TextureFilterMode as TextureFilterMode
+from diffkern.optim.linear.solve import linear_solve as linear_solve
 from diffkern.runtime.arrays.array import array as array
 from diffkern.runtime.arrays.array_copy import clone as clone
 from diffkern.runtime.arrays.array_copy import copy as copy
@@ -131,6 +132,9 @@ from diffkern.spatial.hash_grid import HashGrid as HashGrid
 from diffkern.spatial.isosurface import MarchingCubes as MarchingCubes
 from diffkern.spatial.isosurface import SurfaceNets as SurfaceNets
 from diffkern.spatial.mesh import Mesh as Mesh
+from diffkern.spatial.sparse_surface import lipschitz_octree as lipschitz_octree
+from diffkern.spatial.sparse_surface import sparse_marching_cubes as sparse_marching_cubes
+from diffkern.spatial.sparse_surface import sparse_marching_cubes_from_cells as sparse_marching_cubes_from_cells
 from diffkern.spatial.texture import Texture as Texture
 from diffkern.spatial.texture import Texture1D as Texture1D
 from diffkern.spatial.texture import Texture2D as Texture2D

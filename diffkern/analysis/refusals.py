@@ -72,10 +72,10 @@ def check_no_deposits(fn: Function) -> None:
     for op in walk(fn.body):
         if op.name == "deposit":
             raise AutodiffError(
-                "the gradient with respect to points of a Mesh is added up in the order of threads, which is not "
-                "deterministic",
+                "the gradient with respect to points of a Mesh or texels of a texture is added up in the order of "
+                "threads, which is not deterministic",
                 loc=op.loc,
-                remedy="leave out deterministic, or pass the points as a parameter and compute from these",
+                remedy="leave out deterministic, or pass these as a parameter and compute from its elements",
             )
 
 

@@ -271,11 +271,8 @@ def warp(trace: Trace) -> None:
 PROGRAMS: Programs = {
     f.__name__: f
     for f in (
-<<<<<<< HEAD
-        hash_grids, meshes, surfaces, textures, trees, arrays_in_elements, looked_at, tiles, indexed, operators, sums, sorts,
-=======
-        hash_grids, meshes, textures, trees, arrays_in_elements, looked_at, tiles, indexed, operators, sums, sorts,
->>>>>>> e86e715f (Imports of textures follow the new map of the run time)
+        hash_grids, meshes, surfaces, textures, trees, arrays_in_elements, looked_at, tiles, indexed, operators, sums,
+        sorts, optimizers, array_functions, made_on_a_tape, pickles, line_search, warp,
         optimizers, array_functions, made_on_a_tape, pickles, line_search, warp,
     )
 }  # fmt: skip
