@@ -273,6 +273,5 @@ PROGRAMS: Programs = {
     for f in (
         hash_grids, meshes, surfaces, textures, trees, arrays_in_elements, looked_at, tiles, indexed, operators, sums,
         sorts, optimizers, array_functions, made_on_a_tape, pickles, line_search, warp,
-        optimizers, array_functions, made_on_a_tape, pickles, line_search, warp,
     )
 }  # fmt: skip
