@@ -198,6 +198,10 @@ class AdjointLaunch(Operation):
         """Return the cotangents, each of which is read, added to or consumed."""
         return list(self.cotangents.values())
 
+    def constants(self) -> bytes:
+        """Return nothing: its launch says what it does."""
+        return b""
+
     def steps(self) -> Steps | None:
         """Return the adjoint as steps of native code, or None if it cannot be expressed so.
 

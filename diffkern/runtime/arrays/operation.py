@@ -140,9 +140,11 @@ class Operation(ABC):
         added = [*map(id, self.updates())]
         return Flow(written, tuple([held for held in read if id(held) not in added]), ended)
 
+    @abstractmethod
     def constants(self) -> bytes:
-        """Return what it does besides its arrays: an operation that runs again must do the same."""
-        return b""
+        """Return what it does besides its arrays, its numbers above all: an operation that runs again in a roll-out
+        must do the same.
+        """
 
     def check_differentiable(self) -> None:  # noqa: B027 - most have derivatives, or are passed by none
         """Raise if no tape and no tangents can take it, wherever gradients pass."""
@@ -301,6 +303,10 @@ class Composite(Operation):
         """Return None: those of the others are used."""
         return None
 
+    def constants(self) -> bytes:
+        """Return nothing: the others say what they do."""
+        return b""
+
 
 class FunctionCall(Composite):
     """A function that performs operations."""
@@ -339,6 +345,9 @@ class _Change(Operation):
 
     def writes(self) -> Iterable[array]:
         return (self.goal,)
+
+    def constants(self) -> bytes:
+        return b""
 
     def touch(self) -> None:
         self.goal._memory.version += 1

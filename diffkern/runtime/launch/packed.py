@@ -394,6 +394,10 @@ class PackedLaunch(Operation):
         """Return the argument block of a GPU's launch; empty on the CPU."""
         return self.executable.block(self.grid, self.arguments)
 
+    def constants(self) -> bytes:
+        """Return nothing: roll-outs compare the parts of a launch."""
+        return b""
+
     def steps(self) -> Steps | None:
         """Return the launch in native code, or None if Python has to watch the program run."""
         return self.executable.steps(self.grid, self.arguments)

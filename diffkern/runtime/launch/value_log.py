@@ -155,5 +155,9 @@ class Count(Operation):
         """Return the array of the first slots."""
         return [self.begins]
 
+    def constants(self) -> bytes:
+        """Return nothing: it counts for its launch."""
+        return b""
+
     def steps(self) -> None:
         """Return None: the total is checked on the host, which native code cannot do."""

@@ -104,6 +104,10 @@ class CompiledLaunch(Operation):
         """Return the arrays that are written."""
         return self.operation.writes()
 
+    def constants(self) -> bytes:
+        """Return what the launch does besides its arrays."""
+        return self.operation.constants()
+
     def steps(self) -> Steps | None:
         """Return its native steps."""
         return self.native

@@ -254,6 +254,10 @@ class Conditional(Uncopied, Operation):
         """Return the arrays that both sides write."""
         return [a for operation in self._operations() for a in operation.writes()]
 
+    def constants(self) -> bytes:
+        """Return nothing: its sides were recorded once."""
+        return b""
+
     def steps(self) -> Steps | None:
         """Return None: it reads the condition from Python each time."""
         return None
