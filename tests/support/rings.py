@@ -32,7 +32,8 @@ _COMPILING = {
     "unit/frontend/test_struct_methods.py", "unit/frontend/test_structs.py", "unit/frontend/test_text.py",
     "unit/frontend/test_tiles.py", "unit/frontend/test_types.py", "unit/ir/test_trip_count.py",
     "unit/lang/test_values.py", "unit/lower/test_batch.py", "unit/ops/test_new_operation.py",
-    "unit/ops/test_one_row.py", "unit/opt/test_neighbours.py", "unit/opt/test_order_of_operands.py",
+    "unit/ops/test_new_tile_operation.py", "unit/ops/test_one_row.py", "unit/opt/test_neighbours.py",
+    "unit/opt/test_order_of_operands.py",
     "unit/printing/test_cuda_source.py",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ import ast
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from diffkern.errors import KernelTypeError
 from diffkern.frontend.terms import coerce, views
@@ -45,6 +45,7 @@ from diffkern.frontend.tiles.tile_terms import (
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.ops.function import StructFields
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.ops.tile import broadcast_shape
 from diffkern.ir.ops.tile_functions import TILE_FUNCTIONS
 
@@ -432,9 +433,16 @@ def is_function(key: str) -> bool:
 
 
 def _operation(cx: Context, call: TileCall) -> Term:
-    """Lower a call to the operation on tiles of the same name, whose operands are the arguments."""
-    tiles = (call.tile(cx, parameter.name) for parameter in call.row.listed())
-    return Val(cx.b.one(call.row.name, *tiles))
+    """Lower a call to the operation on tiles of the same name: integers that it has as attributes are literals, the
+    other arguments its operands.
+    """
+    names = [parameter.name for parameter in call.row.listed()]
+    attrs = lookup(call.row.name).attrs
+    tiles = [call.tile(cx, name) for name in names if name not in attrs]
+    literals: dict[str, Any] = {
+        name: constant_int(cx, cx.expr(call[name]), call[name], name) for name in names if attrs.get(name) is int
+    }
+    return Val(cx.b.one(call.row.name, *tiles, **literals))
 
 
 def call(cx: Context, key: str, name: str, node: ast.Call) -> Term:
