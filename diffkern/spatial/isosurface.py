@@ -378,14 +378,25 @@ def threshold_of(threshold: Any, field: array) -> array:
     LaunchError
         If it is neither a number nor such an array.
     """
-    if not isinstance(threshold, array):
-        return full(1, float(threshold), dtype=field.dtype, device=field._memory.device)
-    if threshold.shape != (1,) or threshold._element != field._element:
+    if isinstance(threshold, array) and threshold.shape == (1,) and threshold._element == field._element:
+        return threshold
+    value = number_of(threshold)
+    if value is None:
         raise LaunchError(
             f"the threshold is a number or an array with one element of {field._element}, not {described(threshold)}",
             remedy="pass a number, or convert the array",
         )
-    return threshold
+    return full(1, value, dtype=field.dtype, device=field._memory.device)
+
+
+def number_of(given: Any) -> float | None:
+    """Return a number as a float, and None for what is none, or would lose a derivative."""
+    if isinstance(given, (array, str)) or getattr(given, "requires_grad", False):
+        return None
+    try:
+        return float(given)
+    except (TypeError, ValueError):
+        return None
 
 
 def corner_of(given: Any, what: str) -> np.ndarray[Any, Any]:
@@ -394,12 +405,16 @@ def corner_of(given: Any, what: str) -> np.ndarray[Any, Any]:
     Raises
     ------
     LaunchError
-        If it is none.
+        If it is none, or an array, with respect to which there would be no derivative.
     """
-    found = np.array([float(given[k]) for k in range(len(given))])
-    if found.shape != (3,):
-        raise LaunchError(f"{what} has three coordinates, not {given!r}", remedy="pass a vec3")
-    return found
+    is_variable = isinstance(given, array) or getattr(given, "requires_grad", False)
+    found = [] if is_variable or not hasattr(given, "__len__") else [number_of(given[k]) for k in range(len(given))]
+    if len(found) != 3 or None in found:
+        raise LaunchError(
+            f"{what} has three coordinates, which are numbers, not {described(given)}",
+            remedy="pass a vec3; for derivatives move the vertices by a kernel",
+        )
+    return np.array(found)
 
 
 @functools.cache

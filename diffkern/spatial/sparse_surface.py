@@ -19,7 +19,17 @@ from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.records.launch import launch
 from diffkern.spatial import sparse_kernels as kernels
 from diffkern.spatial.cube_cases import CUBE_CORNER_OFFSETS, EDGE_TO_CORNERS, LOWER_NODES, triangle_table
-from diffkern.spatial.isosurface import Corner, Surface, corner_of, element_of, placed, scanned, table, threshold_of
+from diffkern.spatial.isosurface import (
+    Corner,
+    Surface,
+    corner_of,
+    element_of,
+    number_of,
+    placed,
+    scanned,
+    table,
+    threshold_of,
+)
 from diffkern.utils.sorts import radix_sort_pairs
 
 __all__ = ["lipschitz_octree", "sparse_marching_cubes", "sparse_marching_cubes_from_cells"]
@@ -95,14 +105,17 @@ def sparse_marching_cubes_from_cells(
             f"there are {found.size} cells, and the corner_values are {described(values)}",
             remedy="pass eight values for each cell, on the same device",
         )
-    if not cell_width > 0.0:
-        raise LaunchError(f"cell_width is positive, not {cell_width!r}", remedy="pass the length of a cube's edge")
+    edge = number_of(cell_width)
+    if edge is None or not 0.0 < edge < math.inf:
+        raise LaunchError(
+            f"cell_width is positive, not {described(cell_width)}", remedy="pass the length of a cube's edge"
+        )
     values = values.contiguous().flatten()
     with no_grad():
         corners = new((values.size,), INT32, False, where)
         launch(kernels.in_order, corners.size, [corners], device=where)
         low, high = _bounds(found)
-    width = np.full(3, float(cell_width))
+    width = np.full(3, edge)
     # In float64: the indices of distant cubes times their width have no exact float32.
     lower = corner_of(origin, "origin") + width * low
     return _surface(found, low, high - low + 2, values, corners, threshold, lower, width)
@@ -301,7 +314,15 @@ class _Search:
             raise LaunchError(f"lipschitz_bound is not negative, as {bound!r} is", remedy="pass 1.0 for a distance")
         self.field, self.device, self.depth = field, device, depth
         self._lower, self._spacing, self._extent, self._bound = lower, spacing, extent, bound
-        self._threshold = float(threshold.numpy()[0]) if isinstance(threshold, array) else float(threshold)
+        has_one = isinstance(threshold, array) and threshold.shape == (1,) and threshold._smooth
+        # What it is here only decides where to look.
+        value = float(threshold.numpy()[0]) if has_one else number_of(threshold)
+        if value is None:
+            raise LaunchError(
+                f"the threshold is a number or an array with one float, not {described(threshold)}",
+                remedy="pass a number, or convert the array",
+            )
+        self._threshold = value
         self.evaluations = self.culled = 0
 
     def vectors(self, size: int) -> list[Any]:

@@ -30,9 +30,10 @@ _alone = functools.partial(Kernel, enable_backward=False, lanes=False)
 def between(a, b, threshold):  # type: ignore[no-untyped-def]
     """Return the part of the way from one end of a cut edge to the other at which the field is the threshold."""
     # The quotient of the lesser distance by the greater neither overflows nor is 0 / 0 for numbers, and is 0 where the
-    # other end is infinite.
+    # other end is infinite. A first end at the threshold is outside, so 0 belongs to the negative distances: as the
+    # divisor it would have no derivative.
     low, high = threshold - a, b - threshold
-    if (low < 0.0 and -low <= -high) or (low >= 0.0 and low <= high):
+    if (low <= 0.0 and -low <= -high) or (low > 0.0 and low <= high):
         r = low / high
         t = r / (1.0 + r)
     else:

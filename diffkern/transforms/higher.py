@@ -57,7 +57,7 @@ Returns
 -------
 Called or tuple
     Of a func a function of its arguments and a tangent for each floating-point argument by value. Else what the
-    function returned, and its tangents in the same form.
+    function returned, and its tangents in the same form, None for an array of integers.
 """,
 )
 
@@ -82,7 +82,7 @@ def _along(function: Function, primals: Any, tangents: Any) -> tuple[Any, Any]:
         result = function(*given)
         results = (result,) if isinstance(result, array) else _arrays(result, "the function returned")
         found.check_results(results)
-        tangents = tuple(found[y] for y in results)
+        tangents = tuple(found[y] if y._smooth else None for y in results)
         return result, tangents[0] if isinstance(result, array) else tangents
 
 

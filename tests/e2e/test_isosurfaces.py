@@ -284,8 +284,12 @@ def test_mistakes(kind: Any) -> None:
         kind.extract(np.zeros((4, 4, 4)))
     with pytest.raises(dk.LaunchError, match="one element of float32"):
         kind.extract(dk.zeros((4, 4, 4)), dk.zeros(2))
-    with pytest.raises(dk.LaunchError, match="lower has three coordinates"):
-        kind.extract(dk.zeros((4, 4, 4)), lower=(0, 0))
+    for threshold in (None, "1", 1j, np.zeros(2)):
+        with pytest.raises(dk.LaunchError, match="the threshold is a number or an array"):
+            kind.extract(dk.zeros((4, 4, 4)), threshold)
+    for corner in ((0, 0), 1.0, "abc", (0, None, 1), np.zeros((3, 2))):
+        with pytest.raises(dk.LaunchError, match="lower has three coordinates"):
+            kind.extract(dk.zeros((4, 4, 4)), lower=corner)
     with pytest.raises(dk.LaunchError, match="topology 'triangles'"):
         dk.SurfaceNets.extract(dk.zeros((4, 4, 4)), topology="triangles")
     with pytest.raises(dk.LaunchError, match="topology 'quads'"):
@@ -402,6 +406,51 @@ def test_second_derivatives_are_differences(loss: Any) -> None:
     expected = (up.numpy() - down.numpy()) / (2 * h)
     np.testing.assert_allclose(of_field.numpy(), expected, atol=1e-6 * np.abs(expected).max())
     np.testing.assert_allclose(of_threshold.numpy(), (up_t.numpy() - down_t.numpy()) / (2 * h), rtol=1e-5)
+
+
+@DERIVED
+def test_nodes_on_the_surface_have_derivatives(loss: Any) -> None:
+    # Nodes at the threshold are outside, and so is a node a little above it: the derivatives are nearly the same.
+    field = np.random.default_rng(6).integers(-1, 2, (5, 4, 5)).astype(float)
+    threshold = np.array([0.0])
+    assert (field == 0.0).sum() > 20
+
+    def derivatives(nodes: np.ndarray) -> list[np.ndarray]:
+        x, t, along = dk.array(nodes), dk.array(threshold), dk.array(np.cos(np.arange(100.0)).reshape(5, 4, 5))
+        _, change = dk.jvp(loss, (x, t), (along, dk.array([0.5])))
+        return [a.numpy() for a in (*dk.grad(loss)(x, t), change, *dk.hvp(loss, (x, t), (along, dk.array([0.5]))))]
+
+    found, near = derivatives(field), derivatives(np.where(field == 0.0, 1e-9, field))
+    for one, other in zip(found, near, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-6 * np.abs(other).max())
+
+
+@BOTH
+def test_corners_have_no_derivative(kind: Any) -> None:
+    field, corner = (
+        dk.array(a, requires_grad=True) for a in (np.random.default_rng(1).normal(size=(4, 4, 4)), [1.0] * 3)
+    )
+    for options in ({"lower": corner}, {"upper": corner}):
+        with pytest.raises(dk.LaunchError, match="three coordinates, which are numbers, not array"):
+            dk.grad(lambda x, _, options=options: energy_of(kind.extract(x, **options)))(field, corner)
+
+
+def test_numbers_of_torch_would_lose_their_gradient() -> None:
+    torch = require("torch")
+    place = torch.ones(3, requires_grad=True)
+    for options in ({"threshold": place[:1]}, {"lower": place}, {"upper": tuple(place)}):
+        with pytest.raises(dk.LaunchError, match="number"):
+            dk.MarchingCubes.extract(dk.zeros((4, 4, 4)), **options)
+
+
+@BOTH
+def test_tangents_of_vertices_beside_indices(kind: Any) -> None:
+    field = np.random.default_rng(1).normal(size=(5, 4, 5))
+    up, down = (kind.extract(dk.array(field + h))[0].numpy() for h in (1e-6, -1e-6))
+    (_, indices), (along, nothing) = dk.jvp(kind.extract, (dk.array(field),), (dk.array(np.ones_like(field)),))
+    assert indices.size > 0
+    assert nothing is None
+    np.testing.assert_allclose(along.numpy(), (up - down) / 2e-6, rtol=1e-5, atol=1e-5)
 
 
 def test_the_gradient_of_a_radius() -> None:

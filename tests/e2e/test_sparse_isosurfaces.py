@@ -142,9 +142,11 @@ def test_shared_corners_have_one_gradient() -> None:
 def test_cells_that_are_no_cells() -> None:
     cells, values = np.zeros((1, 3), np.int32), np.zeros((1, 8), np.float32)
     run = dk.sparse_marching_cubes_from_cells
-    for width in (0.0, -1.0, np.nan):
+    for width in (0.0, -1.0, np.nan, np.inf, None, "a", dk.ones(1)):
         with pytest.raises(ValueError, match="cell_width is positive"):
             run(cells, values, cell_width=width)
+    with pytest.raises(dk.LaunchError, match="origin has three coordinates, which are numbers, not array"):
+        run(cells, values, dk.zeros(3, requires_grad=True))
     with pytest.raises(ValueError, match="there are 0 cells"):
         run(np.zeros((0, 3), np.int32), np.zeros(3, np.float32))
     with pytest.raises(dk.LaunchError, match=r"integers of the shape \(N, 3\)"):
@@ -174,6 +176,9 @@ def test_fields_that_are_no_fields() -> None:
         dk.sparse_marching_cubes(torus, 9, 9, 9, lipschitz_bound=-1.0)
     with pytest.raises(dk.LaunchError, match="up to 30 levels"):
         dk.lipschitz_octree(torus, (0, 0, 0), 1.0, 31)
+    for threshold in (None, dk.zeros(2), dk.zeros(0), dk.zeros(1, dtype=int)):
+        with pytest.raises(dk.LaunchError, match="the threshold is a number or an array"):
+            dk.lipschitz_octree(torus, (0, 0, 0), 1.0, 2, threshold)
     with pytest.raises(dk.LaunchError, match="for 1 points on cpu"):
         dk.lipschitz_octree(lambda points: dk.zeros(3), (0, 0, 0), 1.0, 2)
     with pytest.raises(dk.LaunchError, match="result of the field is an array"):
