@@ -314,9 +314,10 @@ class _Search:
             raise LaunchError(f"lipschitz_bound is not negative, as {bound!r} is", remedy="pass 1.0 for a distance")
         self.field, self.device, self.depth = field, device, depth
         self._lower, self._spacing, self._extent, self._bound = lower, spacing, extent, bound
-        has_one = isinstance(threshold, array) and threshold.shape == (1,) and threshold._smooth
-        # What it is here only decides where to look.
-        value = float(threshold.numpy()[0]) if has_one else number_of(threshold)
+        value = number_of(threshold)
+        if isinstance(threshold, array) and threshold.shape == (1,) and threshold._smooth:
+            # It only decides where to look, so that no derivative is lost.
+            value = float(threshold.numpy()[0])
         if value is None:
             raise LaunchError(
                 f"the threshold is a number or an array with one float, not {described(threshold)}",
