@@ -32,6 +32,7 @@ __all__ = [
     "apply_implicitly",
     "check_arguments",
     "fixed_point",
+    "length_of",
     "not_solved",
     "numbers_of",
     "root",
@@ -213,7 +214,7 @@ def _newton(equation: Equation, x0: array, theta: Sequence[Any]) -> array:
             return numbers_of(jvp(lambda x: equation.residual(x, *theta), (x,), (way,))[1])
 
         # Newton's steps need not be exact but for linear equations, which are solved in one.
-        part = 0.1 * bound / _length(value) if equation.linear else 1e-3
+        part = 0.1 * bound / length_of(value) if equation.linear else 1e-3
         step = gmres(product, -value, part)
         x, value = _shorter(equation, x, theta, value, step)
     if np.abs(value).max(initial=0.0) <= bound:
@@ -225,12 +226,12 @@ def _shorter(
     equation: Equation, x: array, theta: Sequence[Any], value: Numbers, step: Numbers
 ) -> tuple[array, Numbers]:
     """Return the unknown behind a step, which is halved until the residual becomes smaller, and the residual there."""
-    size = _length(value)
+    size = length_of(value)
     for _ in range(12):
         moved = clone(x)
         moved.assign((numbers_of(x) + step).astype(x._data.dtype).reshape(x._data.shape))
         found = _residual(equation, moved, theta, may_overflow=True)
-        if _length(found) < size:
+        if length_of(found) < size:
             return moved, found
         step = step / 2
     raise not_solved(equation, float(np.abs(value).max()), None, "a step of Newton's method that makes it smaller")
@@ -257,7 +258,7 @@ def _residual(equation: Equation, x: array, theta: Sequence[Any], may_overflow: 
     return value
 
 
-def _length(value: Numbers) -> float:
+def length_of(value: Numbers) -> float:
     """Return the length of a vector, whose squares may be too small or too large for a number."""
     largest = float(np.abs(value).max(initial=0.0))
     return largest * float(np.linalg.norm(value / largest)) if 0.0 < largest < np.inf else largest

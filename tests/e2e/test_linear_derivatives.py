@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -118,8 +119,9 @@ def test_the_derivative_of_what_did_not_converge_is_refused():
         tape.backward(grads={x: doubles(WEIGHTS)})
 
 
-@pytest.mark.parametrize("size", [1e-30, 1e-9, 1e18])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(("size", "dtype"), [
+    *itertools.product((1e-30, 1e-9, 1e18), (np.float32, np.float64)), (1e-200, np.float64), (1e200, np.float64),
+])  # fmt: skip
 def test_cotangents_and_right_sides_of_any_size(size, dtype):
     a, tolerance = dk.array(SYMMETRIC.astype(dtype)), 1e-4 if dtype == np.float32 else 1e-8
     expected = np.linalg.solve(SYMMETRIC, WEIGHTS)
@@ -131,6 +133,92 @@ def test_cotangents_and_right_sides_of_any_size(size, dtype):
         np.testing.assert_allclose(b.grad.numpy() / size, expected, rtol=tolerance * 1e2, atol=tolerance)
         found = dk.linear_solve(a, dk.array((WEIGHTS * size).astype(dtype)), method=method).numpy() / size
         np.testing.assert_allclose(found, expected, rtol=tolerance * 1e2, atol=tolerance)
+
+
+def test_systems_of_very_different_sizes():
+    stiff = C @ C.T + 1e-3 * np.eye(N)
+    matrices = np.stack([2.0 * np.eye(N), stiff, SYMMETRIC, GENERAL])
+    sides = np.stack([B, 1e-20 * OF_B, 0.0 * B, 1e200 * WEIGHTS])
+    cotangents = np.stack([1e-200 * B, WEIGHTS, 1e-30 * OF_B, 0.0 * B])
+    for method in ("gmres", "direct", "cg", "bicgstab", "cr"):
+        chosen = np.where(np.arange(4)[:, None, None] == 3, matrices[2], matrices) if method[0] == "c" else matrices
+        b, x0 = doubles(sides, True), doubles(np.ones((4, N)))
+        with dk.Tape() as tape:
+            x = dk.linear_solve(doubles(chosen), b, method=method, x0=x0, maxiter=500)
+        tape.backward(grads={x: doubles(cotangents)})
+        for k in range(4):
+            for found, matrix, right in ((x, chosen[k], sides[k]), (b.grad, chosen[k].T, cotangents[k])):
+                expected = np.linalg.solve(matrix, right)
+                size = np.abs(expected).max()
+                np.testing.assert_allclose(found.numpy()[k], expected, rtol=1e-4, atol=1e-5 * size)
+        # What is small beside the other systems is a system all the same.
+        if method != "direct":
+            with pytest.raises(LaunchError, match="not solved"):
+                dk.linear_solve(doubles(chosen[:2]), doubles(sides[:2]), method=method, maxiter=2)
+
+
+@dk.kernel
+def one_sided(x: dk.array[Any], share: Any, y: dk.array[Any]):
+    i = dk.tid()
+    y[i] = x.dtype(2.0) * x[i]
+    if i == 0:
+        y[i] = y[i] + x.dtype(share) * x[1]
+
+
+@pytest.mark.parametrize(("dtype", "size", "share"), [(np.float32, 4000, 0.2), (np.float64, N, 3e-3)])
+@pytest.mark.parametrize("method", ["cg", "cr"])
+def test_products_without_parameters_that_are_not_symmetric(method, dtype, size, share):
+    def product(x):
+        y = dk.zeros_like(x)
+        dk.launch(one_sided, size, [x, dtype(share), y])
+        return y
+
+    def matvec(x, y, z, alpha, beta):
+        z.assign(dtype(alpha) * product(x).numpy() + (dtype(beta) * y.numpy() if beta else dtype(0.0)))
+
+    def launched(x, y, z, alpha, beta):
+        dk.copy(z, product(x) * alpha + y * beta if beta else product(x) * alpha)
+
+    b, first = dk.array(np.ones(size, dtype), requires_grad=True), np.zeros(size, dtype)
+    first[0] = 1.0
+    for of in (launched, matvec):
+        x = dk.zeros_like(b)
+        with dk.Tape() as tape:
+            operator = linear.LinearOperator((size, size), b.dtype, "cpu", of)
+            count, norm, tolerance = SOLVERS[method](operator, b, x, tol=1e-3, maxiter=100)
+        assert norm <= tolerance
+        if of is launched or dtype == np.float64:
+            with pytest.raises(LaunchError, match="the matrix is not symmetric"):
+                tape.backward(grads={x: dk.array(first)})
+    if dtype == np.float32:
+        # The products that are looked at when it is solved do not show one entry among so many.
+        with dk.Tape() as tape:
+            x = dk.linear_solve(product, b, method=method)
+        with pytest.raises(LaunchError, match="the matrix is not symmetric"):
+            tape.backward(grads={x: dk.array(first)})
+
+
+def test_vectors_and_a_matrix_of_numbers_on_a_tape():
+    for matrix in (GENERAL, np.diag(GENERAL)):
+        a, b = doubles(matrix, True), dk.array(B.reshape(2, 3), dtype=dk.vec3d, requires_grad=True)
+        x = dk.zeros_like(b)
+        with dk.Tape() as tape:
+            linear.gmres(a, b, x, tol=1e-12)
+        tape.backward(grads={x: dk.array(WEIGHTS.reshape(2, 3), dtype=dk.vec3d)})
+        whole = matrix if matrix.ndim == 2 else np.diag(matrix)
+        multiplier, found = np.linalg.solve(whole.T, WEIGHTS), np.linalg.solve(whole, B)
+        of_a = -np.outer(multiplier, found)
+        np.testing.assert_allclose(a.grad.numpy(), of_a if matrix.ndim == 2 else np.diag(of_a), rtol=1e-9)
+        np.testing.assert_allclose(b.grad.numpy().reshape(-1), multiplier, rtol=1e-9)
+
+
+def test_no_unknowns():
+    a, b = doubles(np.zeros((0, 0)), True), doubles([], True)
+    for method in (*MATRICES, None):
+        with dk.Tape() as tape:
+            x = dk.linear_solve(a, b, method=method)
+        tape.backward(grads={x: doubles([])})
+        assert b.grad.shape == (0,) and a.grad.shape == (0, 0)
 
 
 def test_a_preconditioner_and_an_operator_that_only_the_host_knows():

@@ -162,6 +162,32 @@ def test_arrays_with_strides_and_of_one_element():
         assert method(doubles(np.zeros((0, 0))), doubles([]), empty)[0] == 0
 
 
+@pytest.mark.parametrize("method", SOLVERS)
+def test_a_right_side_with_strides_is_read_in_each_run(method):
+    wide, x = doubles(np.ones(48)), doubles(np.zeros(24))
+    solver = SOLVERS[method](doubles(SYMMETRIC), wide[::2], x, tol=1e-10, maxiter=100, run=False)
+    for right in (RIGHT, RIGHT[::-1]):
+        wide.assign(np.repeat(right, 2))
+        solver()
+        np.testing.assert_allclose(x.numpy(), np.linalg.solve(SYMMETRIC, right), rtol=1e-7)
+
+
+@pytest.mark.parametrize("method", SOLVERS)
+def test_unknowns_that_are_the_right_side_or_part_of_the_matrix(method):
+    expected = np.linalg.solve(SYMMETRIC, RIGHT)
+    options: dict[str, Any] = {"tol": 1e-10, "maxiter": 100}
+    if method != "bicgstab":
+        options["restart"] = 12
+    b = doubles(RIGHT)
+    assert SOLVERS[method](doubles(SYMMETRIC), b, b, **options)[1] < 1e-8
+    np.testing.assert_allclose(b.numpy(), expected, rtol=1e-7)
+    a, diagonal = doubles(SYMMETRIC), doubles(1.0 / np.diag(SYMMETRIC))
+    for x, M in ((a[2], None), (diagonal, diagonal)):
+        a.assign(SYMMETRIC)
+        SOLVERS[method](a, doubles(RIGHT), x, M=M, **options)
+        np.testing.assert_allclose(x.numpy(), expected, rtol=1e-7)
+
+
 # -- preconditioners ---------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ have derivatives themselves.
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.optim.linear.operands import Operands
-from diffkern.optim.linear.operators import FunctionOperator, LinearOperator
+from diffkern.optim.linear.operators import FunctionOperator, LinearOperator, numbers_of_vectors
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import zeros_like
@@ -25,8 +26,9 @@ from diffkern.runtime.effects.no_grad import no_grad
 from diffkern.runtime.memory.scope import put
 from diffkern.runtime.memory.state import current
 from diffkern.transforms.higher import jvp, vjp
+from diffkern.transforms.implicit import length_of, numbers_of
 
-__all__ = ["NEAR", "Solver", "converge", "norm_of", "not_solved", "solution", "solve_on_tape", "transposed"]
+__all__ = ["NEAR", "Solver", "check_symmetry", "converge", "norm_of", "norms_of", "not_solved", "solution", "solve_on_tape", "transposed"]
 
 Make = Callable[..., Any]
 _PASSES = 3
@@ -124,8 +126,13 @@ def _solution(system: _LinearSystem, b: array, x0: array, first: Solver | None =
 
     def backward(args: Any, results: Any, cotangents: Any) -> Any:
         (b, *parameters), (x,), (ct,) = args, results, cotangents
+        if not x.size:
+            return ct, *(zeros_like(held, requires_grad=False) for held in parameters)
         probe.check(parameters, b)
-        multiplier = _solution(system.turned(parameters), ct, zeros_like(ct, requires_grad=False))
+        turned = system.turned(parameters)
+        multiplier = _solution(turned, ct, zeros_like(ct, requires_grad=False))
+        if turned.A is system.A:
+            _check_multiplier(turned, multiplier, ct)
         if not parameters:
             return (multiplier,)
         found = vjp(lambda *given: system.A._with(given)._times(x), tuple(parameters), multiplier * -1.0)[1]
@@ -153,6 +160,44 @@ def _solution(system: _LinearSystem, b: array, x0: array, first: Solver | None =
 
     found: array = custom_operation(forward, vjp=backward, jvp=along)(b, *system.A._parameters)
     return found
+
+
+def _check_multiplier(system: _System, multiplier: array, ct: array) -> None:
+    """Raise if a solution of ``A lambda = ct`` does not solve the transposed system, as it does for symmetric A."""
+    with no_grad():
+        side = numbers_of(ct)
+        reached = length_of(numbers_of(system.A._times(multiplier)) - side)
+        try:
+            product = transposed(system.A)._times(multiplier)
+        except LaunchError:
+            # The product is no launches of kernels, and what it says of its symmetry is all that is known.
+            check_symmetry(system.name, system.A, ct)
+            return
+        rest = length_of(numbers_of(product) - side)
+    if not rest <= 10.0 * reached + float(np.finfo(ct._data.dtype).eps) ** 0.5 * length_of(side):
+        raise _not_symmetric(system.name)
+
+
+def check_symmetry(name: str, A: LinearOperator, b: array) -> None:
+    """Raise if a matrix is found not to be symmetric, by products with two fixed vectors."""
+    kind = b._data.dtype
+    places = np.arange(1.0, b._data.size + 1)
+    probes = [np.sin(places * places), np.cos(3.0 + 7.0 * places * places)]
+    vectors = []
+    for probe in probes:
+        vector = zeros_like(b, requires_grad=False)
+        vector.assign(probe.astype(kind).reshape(b._data.shape))
+        vectors.append(vector)
+    (u, v), (au, av) = (map(numbers_of, held) for held in (vectors, map(A._times, vectors)))
+    scale = np.linalg.norm(au) * np.linalg.norm(v) + np.linalg.norm(u) * np.linalg.norm(av)
+    if abs(au @ v - u @ av) > 1e3 * np.finfo(kind).eps * scale:
+        raise _not_symmetric(name)
+
+
+def _not_symmetric(name: str) -> LaunchError:
+    return LaunchError(
+        f"{name}: the matrix is not symmetric, and cg and cr are for those that are", remedy="use gmres or bicgstab"
+    )
 
 
 class _ProductProbe:
@@ -219,19 +264,20 @@ def converge(make: Make, name: str, wanted: float, most: int) -> Callable[..., N
     """
 
     def solve(system: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
-        length = norm_of(b)
-        if not np.isfinite(length):
+        offsets = None if A.batch_offsets is None else A.batch_offsets.numpy()
+        lengths = norms_of(b, offsets)
+        if not np.isfinite(lengths).all():
             raise LaunchError(f"{system}: the right side is not finite", remedy="look where its numbers come from")
-        if length == 0.0:
-            x.zero_()
-            return
-        # Squares of what is very small or large are no numbers any more; a power of two scales without rounding.
-        scale = 1.0
-        if not 1e-10 < length < 1e10:
-            scale = 2.0 ** -round(np.log2(length))
-            b, begin = b * scale, x
-            x = x * scale
-        left, norm = most, np.inf
+        # Squares of what is very small or large are no numbers any more; a power of two scales without rounding. Each
+        # system of a batch has a scale of its own, and the solution of one without a right side is zero.
+        scales = np.where(lengths == 0.0, 0.0, 1.0)
+        extreme = (lengths > 0.0) & ~((lengths > 1e-10) & (lengths < 1e10))
+        scales[extreme] = 2.0 ** -np.round(np.log2(lengths[extreme]))
+        begin = x
+        if (scales != 1.0).any():
+            b, x = _scaled(b, scales, offsets), _scaled(x, scales, offsets)
+        lengths = lengths * scales
+        left, worst = most, np.inf
         for _ in range(_PASSES):
             state = make(Operands(A, b, x, M), tol=wanted, atol=0.0, maxiter=left, check_every=4)
             count, norm, _ = state()
@@ -242,14 +288,15 @@ def converge(make: Make, name: str, wanted: float, most: int) -> Callable[..., N
                     remedy='pass method="gmres" or method="bicgstab"',
                 )
             left -= count
-            norm = norm_of(A._times(x) - b)
-            if norm <= NEAR * wanted * length * scale:
-                if scale != 1.0:
-                    copy(begin, x * (1.0 / scale))
+            norms = norms_of(A._times(x) - b, offsets)
+            if (norms <= NEAR * wanted * lengths).all():
+                if x is not begin:
+                    copy(begin, _scaled(x, 1.0 / np.where(scales == 0.0, 1.0, scales), offsets))
                 return
-            if left <= 0 or not np.isfinite(norm):
+            worst = float(np.max(norms / np.where(lengths == 0.0, 1.0, lengths)))
+            if left <= 0 or not np.isfinite(worst):
                 break
-        raise not_solved(system, norm / (length * scale), wanted, f"{most - left} iterations of {name}")
+        raise not_solved(system, worst, wanted, f"{most - left} iterations of {name}")
 
     return solve
 
@@ -265,7 +312,38 @@ def not_solved(system: str, found: float, wanted: float, by: str) -> LaunchError
 
 def norm_of(x: array) -> float:
     """Return the Euclidean norm of an array, in double precision."""
-    return float(np.linalg.norm(np.asarray(x.numpy(), np.float64)))
+    return length_of(numbers_of(x))
+
+
+def norms_of(x: array, offsets: Any) -> Any:
+    """Return the norms of the systems that offsets cut a vector into, of one without offsets."""
+    values = numbers_of(x)
+    if offsets is None:
+        return np.array([length_of(values)])
+    return np.array([length_of(values[lo:hi]) for lo, hi in itertools.pairwise(offsets.tolist())])
+
+
+def _scaled(x: array, scales: Any, offsets: Any) -> array:
+    """Return a vector whose systems are multiplied by a number each, in double precision."""
+    factors = scales
+    if offsets is not None:
+        # What belongs to no system stays what it is.
+        factors = np.ones(x._data.size)
+        factors[offsets[0] : offsets[-1]] = np.repeat(scales, np.diff(offsets))
+    made = zeros_like(x, requires_grad=False)
+    made.assign((numbers_of(x) * factors).astype(x._data.dtype).reshape(x._data.shape))
+    return made
+
+
+def _store(given: Operands, found: array) -> None:
+    """Copy a solution to the unknown, of which what belongs to no system keeps its value and its derivative."""
+    offsets = None if given.A.batch_offsets is None else given.A.batch_offsets.numpy()
+    if offsets is not None and (offsets[0] > 0 or offsets[-1] < found._data.size):
+        kept = clone(given.x)
+        begin, end = int(offsets[0]), int(offsets[-1])
+        copy(numbers_of_vectors(kept)[begin:end], numbers_of_vectors(found)[begin:end])
+        found = kept
+    copy(given.x, found)
 
 
 def solve_on_tape(state: Any, given: Operands) -> Any:
@@ -277,11 +355,16 @@ def solve_on_tape(state: Any, given: Operands) -> Any:
     own = type(state).__name__.lower()
 
     def first(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
+        if current.recorder is not None:
+            raise LaunchError(
+                f"{own} is recorded within a tape, which needs the solution that it finds",
+                remedy="record it outside of the tape, or solve without a record",
+            )
         again = state._again(Operands(A, b, x, M), callback=state._callback, check_every=state._check_every or 1)
-        outcome.append(again())
+        outcome.append((*again(), norm_of(b), (again._squares, again._tolerances)))
 
     def solver(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
-        count, norm, tolerance = outcome[-1]
+        count, norm, tolerance, length, _ = outcome[-1]
         if not norm <= tolerance < np.inf:
             raise LaunchError(
                 f"{own} did not converge: the norm of the residual is {norm:.3g} behind {count} iterations, not "
@@ -290,17 +373,13 @@ def solve_on_tape(state: Any, given: Operands) -> Any:
                 "singular",
             )
         # An absolute tolerance was meant for the right side, which has another size here.
-        wanted = state._relative or min(1e-3, tolerance / max(norm_of(given.b), tolerance))
+        wanted = state._relative or min(1e-3, tolerance / max(length, tolerance))
         most = max(2 * state._maxiter, 10 * x._data.size)
         converge(state._again, own, wanted, most)(name, A, b, x, M)
 
     found = solution(own, solver, given.A, given.b, given.x, given.M, first, state._is_for_symmetric)
-    copy(given.x, found)
-    count, norm, tolerance = outcome[-1]
+    _store(given, found)
+    count, norm, tolerance, _, squares = outcome[-1]
     if state._check_every:
         return count, norm, tolerance
-    place, kind = given.x.device, state._squares.dtype
-    return (
-        array(np.array([count], np.int32), device=place),
-        *(array(np.array([value**2]), dtype=kind, device=place) for value in (norm, tolerance)),
-    )
+    return array(np.array([count], np.int32), device=given.x.device), *squares

@@ -59,11 +59,21 @@ def operands(A: Any, b: Any, x: Any, M: Any) -> Operands:
                          f"{b._memory.device} and {x._memory.device}")  # fmt: skip
     if operator.scalar_type != SCALARS[scalar_of(b._element).name]:
         raise ValueError(f"the matrix consists of {operator.scalar_type!r}, and the right-hand side is {described(b)}")
-    rows, blocks = operator.shape[0], getattr(operator.dtype, "shape", (1,))
     unknowns = b.size * math.prod(component_shape(b._element))
-    if unknowns not in (rows, rows * blocks[0]):
+    if not _has_unknowns(operator, unknowns):
         raise ValueError(f"a matrix of shape {operator.shape} has no unknowns like {described(b)}")
     preconditioner = None if M is None else aslinearoperator(M)
     if preconditioner is not None and preconditioner.scalar_type != operator.scalar_type:
         raise ValueError(f"the preconditioner consists of {preconditioner.scalar_type!r}, not {operator.scalar_type!r}")
+    # A kernel would read and write beyond the vectors.
+    if preconditioner is not None and preconditioner.shape != operator.shape and (
+        len({*preconditioner.shape}) != 1 or not _has_unknowns(preconditioner, unknowns)
+    ):
+        raise ValueError(f"a preconditioner of shape {preconditioner.shape} has no unknowns like {described(b)}")
     return Operands(operator, b if b.is_contiguous else b.contiguous(), x, preconditioner)
+
+
+def _has_unknowns(operator: LinearOperator, unknowns: int) -> bool:
+    """Return whether a square operator is of so many scalar unknowns: its rows, or components of its blocks."""
+    rows, blocks = operator.shape[0], getattr(operator.dtype, "shape", (1,))
+    return unknowns in (rows, rows * blocks[0])

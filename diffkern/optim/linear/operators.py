@@ -255,13 +255,22 @@ def _matvec(kernel: Kernel, a: array, rows: int) -> Matvec:
         if isinstance(element, (Mat, Vec)) and isinstance(x._element, Scalar):
             x, y, z = (of_vectors(held, element) for held in (x, y, z))
         elif isinstance(element, Scalar) and not isinstance(x._element, Scalar):
-            x, y, z = (components(held) for held in (x, y, z))
+            x, y, z = (numbers_of_vectors(held) for held in (x, y, z))
+        elif x.ndim > 1:
+            x, y, z = (held.reshape(-1) for held in (x, y, z))
         if x.size:
             launch(kernel, rows, [a, x, y, z, *factors(x, alpha, beta)])
         elif rows:
             z.zero_()
 
     return matvec
+
+
+def numbers_of_vectors(x: array) -> array:
+    """Return a vector as one of numbers with one axis, a view that has derivatives."""
+    scalar = getattr(x.dtype, "scalar", None)
+    made: array = (x if scalar is None else x.view(scalar)).reshape(-1)
+    return made
 
 
 def of_vectors(x: array, element: Mat | Vec) -> array:

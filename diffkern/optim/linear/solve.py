@@ -10,7 +10,7 @@ import numpy as np
 from diffkern.errors import LaunchError, MisuseError, described
 from diffkern.optim.linear import kernels
 from diffkern.optim.linear.conjugate import CG, CR
-from diffkern.optim.linear.implicit import NEAR, Solver, converge, norm_of, not_solved, solution
+from diffkern.optim.linear.implicit import NEAR, Solver, check_symmetry, converge, norms_of, not_solved, solution
 from diffkern.optim.linear.nonsymmetric import GMRES, BiCGSTAB
 from diffkern.optim.linear.operands import Operands
 from diffkern.optim.linear.operators import FunctionOperator, LinearOperator, aslinearoperator
@@ -19,7 +19,7 @@ from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.create import zeros_like
 from diffkern.runtime.records.launch import launch
-from diffkern.transforms.implicit import Equation, check_arguments, numbers_of, solved
+from diffkern.transforms.implicit import Equation, check_arguments, solved
 
 __all__ = ["krylov", "linear_solve"]
 
@@ -108,7 +108,7 @@ def linear_solve(
 
     def first(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
         if method in _SYMMETRIC:
-            _check_symmetry(method, A, b)
+            check_symmetry(name, A, b)
         solver(name, A, b, x, M)
 
     return solution("dk.linear_solve", solver, operator, b, begin, conditioner, first, method in _SYMMETRIC)
@@ -194,10 +194,12 @@ def _direct(tol: float | None) -> Solver:
         matrix, side = A._matrix(), b.numpy()
         found = _factored(matrix)(side.reshape(-1) if matrix.ndim == 2 else side[..., None])
         x.assign(np.ascontiguousarray(found, side.dtype).reshape(side.shape))
-        length, norm = norm_of(b), norm_of(A._times(x) - b)
+        offsets = None if A.batch_offsets is None else A.batch_offsets.numpy()
+        lengths, norms = norms_of(b, offsets), norms_of(A._times(x) - b, offsets)
         # A norm of NaN is no solution either.
-        if not norm <= NEAR * _tolerance(b, tol) * length and norm > 0.0 or not np.isfinite(norm):
-            raise not_solved(name, norm / length, _tolerance(b, tol), "a direct solution")
+        if not (norms <= NEAR * _tolerance(b, tol) * lengths).all():
+            parts = norms / np.where(lengths == 0.0, 1.0, lengths)
+            raise not_solved(name, float(np.max(parts)), _tolerance(b, tol), "a direct solution")
 
     return solve
 
@@ -221,22 +223,3 @@ def _factored(matrix: Any) -> Callable[[Any], Any]:
     except RuntimeError:
         raise singular from None
     return solve
-
-
-def _check_symmetry(method: str, A: LinearOperator, b: array) -> None:
-    """Raise if a matrix is found not to be symmetric, by products with two fixed vectors."""
-    kind = b._data.dtype
-    places = np.arange(1.0, b._data.size + 1)
-    probes = [np.sin(places * places), np.cos(3.0 + 7.0 * places * places)]
-    vectors = []
-    for probe in probes:
-        vector = zeros_like(b, requires_grad=False)
-        vector.assign(probe.astype(kind).reshape(b._data.shape))
-        vectors.append(vector)
-    (u, v), (au, av) = (map(numbers_of, held) for held in (vectors, map(A._times, vectors)))
-    scale = np.linalg.norm(au) * np.linalg.norm(v) + np.linalg.norm(u) * np.linalg.norm(av)
-    if abs(au @ v - u @ av) > 1e3 * np.finfo(kind).eps * scale:
-        raise LaunchError(
-            f"dk.linear_solve: the matrix is not symmetric, and {method} is for those that are",
-            remedy='pass method="gmres" or method="bicgstab"',
-        )

@@ -29,6 +29,7 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.convert import component_shape
 from diffkern.runtime.arrays.create import zeros, zeros_like
+from diffkern.runtime.memory.memory import overlaps
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.records.graph import capture_while
 from diffkern.runtime.records.launch import launch
@@ -97,7 +98,9 @@ class LinearSolverState:
     ) -> None:
         if type(self) is LinearSolverState:
             raise MisuseError("this is no solver by itself", remedy="make one of CG, CR, BiCGSTAB and GMRES")
-        self._own = given = operands(A, b, x, M)
+        given = operands(A, b, x, M)
+        # A copy of a right side with strides is made in each run, not here once for all.
+        self._own = replace(given, b=b)
         if check_every < 0:
             raise MisuseError(f"check_every is {check_every}", remedy="pass a number of iterations, 0 for no checks")
         default = default_tolerance(given.scalar)
@@ -271,7 +274,7 @@ class LinearSolverState:
             raise ValueError(f"the solver was made {'without' if own.M is None else 'with'} a preconditioner")
 
     def _run(self, given: Operands) -> Any:
-        if not given.x.is_contiguous:
+        if not given.x.is_contiguous or _is_read(given):
             moved = replace(given, x=clone(given.x))
             found = self._run(moved)
             copy(given.x, moved.x)
@@ -358,6 +361,12 @@ class WorkVector:
     def flat(self) -> array:
         """The components."""
         return components(self.whole)
+
+
+def _is_read(given: Operands) -> bool:
+    """Return whether the unknown shares memory with what an iteration reads."""
+    read = [given.b, *given.A._parameters, *(given.M._parameters if given.M is not None else ())]
+    return any(overlaps(given.x._data, held._data) for held in read)
 
 
 def _nothing() -> None:
