@@ -149,6 +149,11 @@ def test_a_solver_is_called_again(method):
 
 
 def test_arrays_with_strides_and_of_one_element():
+    rows, wide = doubles(RIGHT.reshape(6, 4)), doubles(np.zeros((6, 8)))
+    linear.gmres(doubles(GENERAL), rows, wide[:, ::2], tol=1e-10, maxiter=100)
+    np.testing.assert_allclose(wide.numpy()[:, ::2].reshape(-1), np.linalg.solve(GENERAL, RIGHT), rtol=1e-8)
+    linear.aslinearoperator(doubles(GENERAL)).matvec(rows, rows, wide[:, 1::2], 2.0, -1.0)
+    np.testing.assert_allclose(wide.numpy()[:, 1::2].reshape(-1), 2.0 * GENERAL @ RIGHT - RIGHT, rtol=1e-12)
     wide = doubles(np.zeros((24, 2)))
     x = wide[:, 0]
     linear.cg(doubles(SYMMETRIC), doubles(np.repeat(RIGHT, 2))[::2], x, tol=1e-10, maxiter=100)
@@ -283,6 +288,10 @@ def test_what_does_not_fit():
     ):
         with pytest.raises(ValueError, match=message):
             linear.cg(*wrong)
+    for shape in ((30,), (3,), (24, 3), (30, 30)):
+        for method in SOLVERS.values():
+            with pytest.raises(ValueError, match="a preconditioner of shape"):
+                method(a, b, x, M=doubles(np.ones(shape)))
     for matrix in (3.0, doubles(np.zeros((2, 2, 2))), dk.zeros((24, 24), dtype=dk.int32)):
         with pytest.raises(MisuseError, match="is made of a matrix"):
             linear.cg(matrix, b, x)

@@ -28,7 +28,18 @@ from diffkern.runtime.memory.state import current
 from diffkern.transforms.higher import jvp, vjp
 from diffkern.transforms.implicit import length_of, numbers_of
 
-__all__ = ["NEAR", "Solver", "check_symmetry", "converge", "norm_of", "norms_of", "not_solved", "solution", "solve_on_tape", "transposed"]
+__all__ = [
+    "NEAR",
+    "Solver",
+    "check_symmetry",
+    "converge",
+    "norm_of",
+    "norms_of",
+    "not_solved",
+    "solution",
+    "solve_on_tape",
+    "transposed",
+]
 
 Make = Callable[..., Any]
 _PASSES = 3
@@ -280,7 +291,7 @@ def converge(make: Make, name: str, wanted: float, most: int) -> Callable[..., N
         left, worst = most, np.inf
         for _ in range(_PASSES):
             state = make(Operands(A, b, x, M), tol=wanted, atol=0.0, maxiter=left, check_every=4)
-            count, norm, _ = state()
+            count, _, _ = state()
             if state._met_curvature:
                 raise LaunchError(
                     f"{system}: the matrix, or the preconditioner, is not positive definite, and {name} is for those "

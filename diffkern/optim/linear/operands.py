@@ -66,8 +66,10 @@ def operands(A: Any, b: Any, x: Any, M: Any) -> Operands:
     if preconditioner is not None and preconditioner.scalar_type != operator.scalar_type:
         raise ValueError(f"the preconditioner consists of {preconditioner.scalar_type!r}, not {operator.scalar_type!r}")
     # A kernel would read and write beyond the vectors.
-    if preconditioner is not None and preconditioner.shape != operator.shape and (
-        len({*preconditioner.shape}) != 1 or not _has_unknowns(preconditioner, unknowns)
+    if (
+        preconditioner is not None
+        and preconditioner.shape != operator.shape
+        and (len({*preconditioner.shape}) != 1 or not _has_unknowns(preconditioner, unknowns))
     ):
         raise ValueError(f"a preconditioner of shape {preconditioner.shape} has no unknowns like {described(b)}")
     return Operands(operator, b if b.is_contiguous else b.contiguous(), x, preconditioner)

@@ -15,6 +15,7 @@ from diffkern.lang.dtypes import SCALARS, composite_type
 from diffkern.optim.lbfgs import components
 from diffkern.optim.linear import kernels
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import zeros_like
 from diffkern.runtime.memory.device import get_device
 from diffkern.runtime.records.launch import launch
@@ -252,6 +253,9 @@ def _matvec(kernel: Kernel, a: array, rows: int) -> Matvec:
     element = a._element
 
     def matvec(x: array, y: array, z: array, alpha: Any, beta: Any) -> None:
+        # Other forms of an array with strides are copies.
+        whole = z if z.is_contiguous else clone(z)
+        goal, z = z, whole
         if isinstance(element, (Mat, Vec)) and isinstance(x._element, Scalar):
             x, y, z = (of_vectors(held, element) for held in (x, y, z))
         elif isinstance(element, Scalar) and not isinstance(x._element, Scalar):
@@ -262,6 +266,8 @@ def _matvec(kernel: Kernel, a: array, rows: int) -> Matvec:
             launch(kernel, rows, [a, x, y, z, *factors(x, alpha, beta)])
         elif rows:
             z.zero_()
+        if whole is not goal:
+            copy(goal, whole)
 
     return matvec
 
