@@ -173,7 +173,7 @@ def _solution(system: _LinearSystem, b: array, x0: array, first: Solver | None =
     return found
 
 
-def _check_multiplier(system: _System, multiplier: array, ct: array) -> None:
+def _check_multiplier(system: _LinearSystem, multiplier: array, ct: array) -> None:
     """Raise if a solution of ``A lambda = ct`` does not solve the transposed system, as it does for symmetric A."""
     with no_grad():
         side = numbers_of(ct)
