@@ -365,3 +365,66 @@ def test_what_is_refused_has_a_line(kernel, said):
     with pytest.raises(KernelTypeError, match=said) as caught:
         wp.launch(kernel, 1, [wp.zeros(3, dtype=F), y, wp.zeros(3, dtype=F)])
     assert f"{Path(__file__).name}:" in str(caught.value)
+
+
+@wp.kernel
+def left_by_an_inner_loop(x: A2, y: A2, c: wp.array(dtype=int), o: A, n: int):
+    p = x
+    q = y
+    r = x[0]
+    s = x[0, 0:]
+    a = wp.zeros(shape=4, dtype=F)
+    b = wp.zeros(shape=4, dtype=F)
+    for k in range(n):
+        for j in range(4):
+            if c[j] > 3 + k:
+                return
+        if c[k] > 2:
+            continue
+        o[0] += p[0, 1] * r[1] + s[0] * s[-1] + F(len(s)) * a[0]
+        b[0] = q[1, c[k]] * r[0]
+        if c[k] != 1:
+            t = p
+            p = q
+            q = t
+        r = y[c[k + 1]]
+        s = p[c[k], c[k] :]
+        u = a
+        a = b
+        b = u
+    o[0] += p[1, 1] * r[2] + s[1] * a[0] + b[0]
+
+
+def left_by_hand(x, y, c, n):
+    o, p, q, r, s, a, b = 0.0, x, y, x[0], x[0], [0.0], [0.0]
+    for k in range(n):
+        if max(c[:4]) > 3 + k:
+            return o
+        if c[k] > 2:
+            continue
+        o += p[0, 1] * r[1] + s[0] * s[-1] + len(s) * a[0]
+        b[0] = q[1, c[k]] * r[0]
+        p, q = (p, q) if c[k] == 1 else (q, p)
+        r, s = y[c[k + 1]], p[c[k], c[k] :]
+        a, b = b, a
+    return o + p[1, 1] * r[2] + s[1] * a[0] + b[0]
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 4])
+@pytest.mark.parametrize("c", [[0, 1, 2, 1, 0], [2, 3, 1, 0, 1], [1, 5, 0, 2, 1]])
+def test_a_return_in_an_inner_loop_leaves_the_arrays_of_the_other_paths(c, n):
+    """What the outer loop carries to its next trip is chosen behind the inner loop, where it may have returned."""
+    rng = np.random.default_rng(n)
+    values, along, e = rng.uniform(0.2, 0.9, (2, 4, 4)), rng.normal(size=(2, 4, 4)), 1e-6
+
+    def result(x, y):
+        o = wp.zeros(1, dtype=F)
+        wp.launch(left_by_an_inner_loop, 1, [x, y, wp.array(c, dtype=int), o, n])
+        return o
+
+    start = tuple(wp.array(a, dtype=F, requires_grad=True) for a in values)
+    value, gradient = dk.vjp(result, start, wp.ones(1, dtype=F))
+    np.testing.assert_allclose(value.numpy(), left_by_hand(*values, c, n), rtol=1e-13)
+    ends = [left_by_hand(*(values + s * along), c, n) for s in (e, -e)]
+    found = sum((g.numpy() * d).sum() for g, d in zip(gradient, along, strict=True))
+    np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * e), rtol=1e-6, atol=1e-8)

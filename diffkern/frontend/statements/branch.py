@@ -310,9 +310,10 @@ def _joined_shape(
     assert first.term is not None
     if len(set_here) == 1:
         shape = merge.shape_of(first.term)
+        how = merge.Joins.of(cx, regions)
         if not (is_zero and cx.dialect.unset_is_zero):
-            return shape
-        return merge.with_null(shape, *regions, how=merge.Joins.of(cx, regions))
+            return merge.of_one_path(shape, *regions, how=how)
+        return merge.with_null(shape, *regions, how=how)
     second = set_here[1]
     assert second.term is not None
     joined = merge.common(first.term, second.term, merge.Joins.of(cx, regions))

@@ -17,6 +17,7 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.parts import (
     WHOLE,
     ArrayPart,
+    Axis,
     CutAxis,
     Extent,
     alike_axes,
@@ -71,6 +72,7 @@ __all__ = [
     "is_lasting",
     "join",
     "leaves",
+    "of_one_path",
     "same_term",
     "shape_of",
     "stands_outside",
@@ -333,8 +335,45 @@ def _chosen_inside(part: ArrayPart, regions: tuple[Region, ...], how: Joins) -> 
     kinds = common_kinds(part, part)
     if how.extent is None or kinds is None or not _are_outside((part.like,), *regions):
         return None
-    axes = tuple(WHOLE if isinstance(axis, AxisSpan) else axis for axis in part.axes)
+    axes = tuple(map(_of_any, part.axes))
     return replace(part, bases=(), axes=axes, perhaps=True, kinds=kinds, extent=how.extent)
+
+
+def of_one_path(shape: Shape, *regions: Region, how: Joins) -> Shape:
+    """Return the shape of a variable that is read behind two regions only where one of them has set it: an array that
+    is chosen there, or found by indices that are made there, is told by IR values.
+    """
+    match shape:
+        case Same(View() | RecView()) if how.nulls and (part := _part(shape, fixed=True)) is not None:
+            return _told(shape, part, {v for region in regions for v in _made(region)}, how)
+        case Fields(struct, parts):
+            return Fields(struct, tuple(of_one_path(part, *regions, how=how) for part in parts))
+        case tuple():
+            return tuple(of_one_path(part, *regions, how=how) for part in shape)
+    return shape
+
+
+def _told(shape: Same, part: ArrayPart, made: set[Value], how: Joins) -> Shape:
+    """Return the shape of a part whose arrays and indices may be some values; it has IR values for those."""
+    axes = tuple(axis_of(axis) if isinstance(axis, Fixed) and axis.index in made else axis for axis in part.axes)
+    told = replace(part, axes=axes)
+    if is_own(part):
+        assert how.cx is not None
+        choices = [how.cx.own_choices.get(base) for base in part.bases]
+        if any(choice is not None and choice.number in made for choice in choices):
+            told = replace(told, bases=(), owns=owns_of(how.cx, part), cx=how.cx)
+    elif not made.isdisjoint(part.bases):
+        kinds = common_kinds(part, part)
+        if how.extent is None or kinds is None:
+            return shape
+        told = replace(told, bases=(), axes=tuple(map(_of_any, axes)), kinds=kinds, extent=how.extent)
+    # The length of a cut axis may be one of the values as well.
+    is_same = axes == part.axes and not part.perhaps and not any(isinstance(axis, CutAxis) for axis in axes)
+    return shape if is_same and told.bases else told
+
+
+def _of_any(axis: Axis) -> Axis:
+    return WHOLE if isinstance(axis, AxisSpan) else axis
 
 
 def stands_outside(shape: Shape, *regions: Region) -> bool:
