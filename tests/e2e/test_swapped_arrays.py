@@ -428,3 +428,46 @@ def test_a_return_in_an_inner_loop_leaves_the_arrays_of_the_other_paths(c, n):
     ends = [left_by_hand(*(values + s * along), c, n) for s in (e, -e)]
     found = sum((g.numpy() * d).sum() for g, d in zip(gradient, along, strict=True))
     np.testing.assert_allclose(found, (ends[0] - ends[1]) / (2 * e), rtol=1e-6, atol=1e-8)
+
+
+@wp.kernel
+def row_of_the_trip_before(u: A, v: A, z: A2, c: wp.array(dtype=int), o: A, n: int):
+    r = u
+    t = v
+    for k in range(n):
+        row = c[k]
+        o[0] += z[row, 1]
+        for j in range(2 + k):
+            w = r
+            r = t
+            t = w
+        o[0] += r[0] * r[2] + F(10.0) * t[0]
+        r = z[row]
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 5])
+def test_an_inner_loop_carries_the_row_of_the_trip_before(n):
+    """The index of the row is that of the trip which has chosen it, not the present one of the same name."""
+    u, v, z = (np.random.default_rng(5).uniform(0.2, 0.9, s) for s in (4, 4, (4, 4)))
+    c, value, rows = [2, 0, 1, 3, 1], 0.0, [np.zeros(a.shape) for a in (u, v, z)]
+    r, t = (u, rows[0]), (v, rows[1])
+    for k in range(n):
+        value += z[c[k], 1]
+        rows[2][c[k], 1] += 1.0
+        r, t = (t, r) if k % 2 else (r, t)
+        value += r[0][0] * r[0][2] + 10.0 * t[0][0]
+        r[1][0] += r[0][2]
+        r[1][2] += r[0][0]
+        t[1][0] += 10.0
+        r = z[c[k]], rows[2][c[k]]
+
+    def result(u, v, z):
+        o = wp.zeros(1, dtype=F)
+        wp.launch(row_of_the_trip_before, 1, [u, v, z, wp.array(c, dtype=int), o, n])
+        return o
+
+    start = tuple(wp.array(a, dtype=F, requires_grad=True) for a in (u, v, z))
+    found, gradient = dk.vjp(result, start, wp.ones(1, dtype=F))
+    np.testing.assert_allclose(found.numpy(), value, rtol=1e-13)
+    for g, expected in zip(gradient, rows, strict=True):
+        np.testing.assert_allclose(g.numpy(), expected, rtol=1e-13)

@@ -72,22 +72,31 @@ def _chains(op: Op) -> Iterator[tuple[tuple[Value, ...], tuple[Value, ...]]]:
             yield (init, after), (*carried, result)
 
 
+def _made_in(op: Op) -> set[Value]:
+    """Return the values that are made in the regions of an op."""
+    made = {v for region in op.regions for inner in walk(region) for v in inner.results}
+    return made.union(v for region in op.regions for v in _params(region))
+
+
 class _Possible:
     """The arrays that each chosen one may be, and parts of arrays, in the order in which they are met.
 
-    A value that tells where a part lies is known where it is the same one on all paths; else there is None.
+    A value that tells where a part lies is known where it is the same one on all paths; else there is None. What a loop
+    or branch carries is told by no value that is made in it: the array may come from another trip.
     """
 
     def __init__(self, cx: Context, region: Region) -> None:
         self.cx = cx
         self.like: dict[object, PlacedPart] = {}
-        chains = [chain for op in walk(region) if is_control(op) for chain in _chains(op)]
-        self.found: dict[Value, _Places] = {v: {} for _, those in chains for v in those}
+        choices = [op for op in walk(region) if _is_choice(op)]
+        chains = [(made, *chain) for op in choices for made in (_made_in(op),) for chain in _chains(op)]
+        self.found: dict[Value, _Places] = {v: {} for _, _, those in chains for v in those}
         grows = True
         while grows:
             grows = False
-            for given, those in chains:
-                new = [item for v in given for item in self.of(v).items()]
+            for made, given, those in chains:
+                items = (item for v in given for item in self.of(v).items())
+                new = [(key, tuple(None if v in made else v for v in place)) for key, place in items]
                 for v in those:
                     grows = self.grow(self.found[v], new) or grows
 
@@ -211,9 +220,7 @@ class _ChoiceExpander:
 
     def plan(self, op: Op, array: Value) -> _Encoding:
         """Return how an array is carried by a loop, or chosen by a branch."""
-        made = {v for region in op.regions for inner in walk(region) for v in inner.results}
-        made.update(v for region in op.regions for v in _params(region))
-        found = self.possible.found[array]
+        made, found = _made_in(op), self.possible.found[array]
         kept = {key: place for key, place in found.items() if self.possible.like[key].base not in self.cx.unset_arrays}
         kept = kept or dict(list(found.items())[:1])
         parts = tuple(self.possible.like[key] for key in kept)
@@ -221,8 +228,7 @@ class _ChoiceExpander:
             self.refuse(op, "an array that is made in it", "make it before")
         if len(parts) > _MOST:
             self.refuse(op, f"more than {_MOST} arrays or parts", "pass one array with an axis more, and an index")
-        places = (tuple(None if v in made else v for v in place) for place in kept.values())
-        return _Encoding(parts, tuple(places), array.name)
+        return _Encoding(parts, tuple(kept.values()), array.name)
 
     def refuse(self, op: Op, what: str, remedy: str) -> NoReturn:
         kind = "branch" if is_branch(op) else "loop"
