@@ -136,6 +136,7 @@ def bsr_set_zero(
 
 def resize(matrix: BsrMatrix, rows: int | None, columns: int | None) -> None:
     """Give a matrix other extents; rows behind the old ones are empty."""
+    matrix._note_pattern()
     rows = matrix.nrow if rows is None else int(rows)
     if rows > matrix.nrow:
         old = matrix.nrow
@@ -158,6 +159,7 @@ def _empty(
         raise ValueError(f"room for {nnz_capacity} blocks: nnz_capacity must be nonnegative")
     if row_capacity is not None and topology != "padded":
         raise ValueError("row_capacity requires topology='padded'")
+    matrix._note_pattern()
     n, bound = matrix.nrow, 0
     if topology == "compact":
         matrix.offsets.zero_()
@@ -210,6 +212,7 @@ class BsrTripletMap:
         self._allocate(capacity, get_device(device))
         self._placed: Placed | None = None
         self._pattern: tuple[Any, ...] | None = None
+        self._token: object = None
 
     def _allocate(self, count: int, place: Any) -> None:
         self._blocks = new((count,), INT32, False, place)
@@ -250,16 +253,20 @@ class BsrTripletMap:
     def _bind(self, dest: BsrMatrix, count: int, placed: Placed | None) -> None:
         self.triplet_count, self._placed = count, placed
         self._pattern = dest.nrow, dest.ncol, dest.offsets, dest.columns, dest.row_counts
+        self._token = vars(dest).get("_pattern")
 
     def validate(self, dest: BsrMatrix) -> None:
         """Raise an error if a matrix is not the one that the map was built for, or got another pattern since.
 
-        Arrays are told apart by identity; a change of what they hold is not seen.
+        Arrays are told apart by identity. What kernels and replays write to them is not seen, what functions of this
+        module do to the matrix is.
         """
         if self._pattern is None:
             raise ValueError("the map has not been built: pass it to bsr_set_from_triplets as build_mapping=")
         now = dest.nrow, dest.ncol, dest.offsets, dest.columns, dest.row_counts
-        if any(a != b if isinstance(a, int) else a is not b for a, b in zip(self._pattern, now, strict=True)):
+        # A shallow copy of a matrix has its arrays, and no note.
+        other = vars(dest).get("_pattern", self._token) is not self._token
+        if other or any(a != b if isinstance(a, int) else a is not b for a, b in zip(self._pattern, now, strict=True)):
             raise ValueError("the matrix has another pattern than when the map was built: build a new map")
 
 
@@ -302,6 +309,7 @@ def bsr_from_triplets(
     >>> (A @ dk.array([1.0, 1.0, 10.0], dtype=dk.float32)).numpy()
     array([40.,  2.], dtype=float32)
     """
+    _check_array("values", values)
     element: Any = values._element
     if values.ndim == 3 and isinstance(element, Scalar):
         element = Mat(element, values.shape[1], values.shape[2])
@@ -402,7 +410,14 @@ def _map(wanted: Any, dest: BsrMatrix) -> BsrTripletMap | None:
     return wanted
 
 
+def _check_array(name: str, given: Any) -> None:
+    if not isinstance(given, array):
+        raise TypeError(f"{name} is an array, not {type(given).__name__}: make one with dk.array(…, dtype=…)")
+
+
 def _check_places(dest: BsrMatrix, rows: array, columns: array, count: array | None) -> int:
+    _check_array("rows", rows)
+    _check_array("columns", columns)
     if rows._element != INT32 or columns._element != INT32:
         raise TypeError("Rows and columns arrays must be of type int32")
     if rows.ndim != 1 or rows.shape != columns.shape:
@@ -419,6 +434,7 @@ def _check_places(dest: BsrMatrix, rows: array, columns: array, count: array | N
 
 def _blocks(dest: BsrMatrix, values: array, n: int) -> array:
     """Return values of triplets as blocks of a matrix."""
+    _check_array("values", values)
     element = dest.values._element
     shape = block_shape_of(element)
     if values.device is not dest.device:

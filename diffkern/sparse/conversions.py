@@ -43,12 +43,14 @@ def from_scipy(
     Raises
     ------
     ValueError
-        If the extents of the matrix are no multiples of those of a block.
+        If the extents of the matrix are no multiples of those of a block, or its numbers are complex.
     TypeError
         If it is no matrix of SciPy's.
     """
     if not hasattr(matrix, "tocsr"):
         raise TypeError(f"from_scipy takes a matrix of scipy.sparse, not {type(matrix).__name__}")
+    if len(matrix.shape) != 2:
+        raise ValueError(f"from_scipy takes a matrix, with two axes, not one of shape {matrix.shape}")
     shape = block_shape
     if shape is None:
         shape = matrix.blocksize if getattr(matrix, "format", "") == "bsr" else (1, 1)
@@ -60,7 +62,8 @@ def from_scipy(
         held = held.copy()
         held.sum_duplicates()
     scalar = resolve_dtype(held.dtype if dtype is None else dtype)
-    assert isinstance(scalar, Scalar)
+    if not isinstance(scalar, Scalar):
+        raise ValueError(f"blocks have real numbers, not {scalar}: convert the matrix, or its two parts, first")
     element = scalar if (rows, columns) == (1, 1) else Mat(scalar, rows, columns)
     made = bsr_zeros(matrix.shape[0] // rows, matrix.shape[1] // columns, dtype_of(element), device)
     place = get_device(device)

@@ -11,8 +11,10 @@ import sys
 import warnings
 from typing import Any, Final, TypeAlias
 
+import numpy as np
+
 from diffkern.errors import LaunchError
-from diffkern.ir.types import Mat, Scalar, scalar_of
+from diffkern.ir.types import BOOL, Mat, Scalar, is_differentiable, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation, array_annotation
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.lang.structs import resolve_type
@@ -121,6 +123,18 @@ class BsrMatrix:
         """The values as numbers, of shape (size, rows of a block, columns of a block), over the same memory."""
         return as_parts(self.values)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # The views of unsigned integers would become copies, which no change of the matrix reaches.
+        kept = {name: value for name, value in vars(self).items() if name not in ("_unsigned", "_pattern")}
+        return _unpickled, (self.dtype,), kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    def _note_pattern(self) -> None:
+        """Take note that the pattern is another one now, for maps of triplets, which are for one pattern."""
+        vars(self)["_pattern"] = object()
+
     # -- where rows begin and end --------------------------------------------------------------------------------------
 
     def _rows(self) -> tuple[array, array, array]:
@@ -150,12 +164,18 @@ class BsrMatrix:
         -------
         array of int32
             The rows, and -1 where no block is.
+
+        Raises
+        ------
+        ValueError
+            If `out` has too few elements.
         """
         if out is None:
             out = integers(self.nnz, self)
-        n = min(self.nnz, out.size)
-        out[:n].fill_(-1)
-        if n:
+        elif out.size < self.nnz:
+            raise ValueError(f"the rows of {self.nnz} blocks are written, and out has {out.size} elements")
+        out[: self.nnz].fill_(-1)
+        if self.nnz:
             starts, ends, _ = self._rows()
             launch(kernels.rows_of_blocks, dim=self.nrow, inputs=[starts, ends, out])
         return out
@@ -302,7 +322,7 @@ class BsrExpression:
 
     def __init__(self, mat: BsrMatrix, scale: float) -> None:
         self.mat = mat
-        self.scale = scale
+        self.scale = checked_factor(scale)
 
     def eval(self) -> BsrMatrix:
         """Return a new matrix with the scaled values."""
@@ -361,7 +381,42 @@ def split(operand: Any) -> tuple[BsrMatrix, float]:
         return operand, 1.0
     if isinstance(operand, BsrExpression):
         return operand.mat, operand.scale
+    if isinstance(operand, (np.ndarray, list, tuple)):
+        raise ValueError(f"{type(operand).__name__} is not a BsrMatrix: make an array with dk.array(…) for a vector")
     raise ValueError(f"{type(operand).__name__} is not a BsrMatrix, nor one times a number")
+
+
+def checked_factor(factor: Any) -> Any:
+    """Return a factor of a matrix, if it is a number of Python's.
+
+    Raises
+    ------
+    TypeError
+        If it is an array or another matrix, with respect to which there would be no derivative.
+    """
+    if isinstance(factor, (array, BsrMatrix, BsrExpression)) or getattr(factor, "requires_grad", False):
+        kind = "a sparse matrix" if hasattr(factor, "nrow") else f"an object of {type(factor).__name__}"
+        raise TypeError(
+            f"a factor is a number, not {kind}: write @ for a product, and multiply values or vectors in a kernel by "
+            "what is in an array, with a derivative"
+        )
+    return factor
+
+
+def as_factor(factor: Any, matrix: BsrMatrix) -> Any:
+    """Return a factor as a number of the type of a matrix.
+
+    Raises
+    ------
+    TypeError
+        If it is no number.
+    ValueError
+        If the matrix has integers, and the factor is none.
+    """
+    checked_factor(factor)
+    if not is_differentiable(numbers_of(matrix.values)) and factor != int(factor):
+        raise ValueError(f"a matrix of {numbers_of(matrix.values)} has integers as factors, not {factor}")
+    return matrix.scalar_type(factor)
 
 
 # -- classes for types of blocks ---------------------------------------------------------------------------------------
@@ -388,13 +443,18 @@ def bsr_matrix_t(dtype: Any) -> type[BsrMatrix]:
     return _class(block_type(dtype))
 
 
+def _unpickled(dtype: Any) -> BsrMatrix:
+    """Return a matrix that gets its fields from a pickle or the matrix that is copied."""
+    return object.__new__(bsr_matrix_t(dtype))
+
+
 def block_type(dtype: Any) -> Scalar | Mat:
     """Return the type of blocks that is meant."""
     try:
         found = resolve_type(dtype)
     except (TypeError, LaunchError):
         found = None
-    if not isinstance(found, (Scalar, Mat)):
+    if not isinstance(found, (Scalar, Mat)) or found == BOOL:
         shown = getattr(dtype, "__name__", dtype)
         raise ValueError(f"BsrMatrix block type must be either warp matrix or scalar type, not {shown}")
     return found

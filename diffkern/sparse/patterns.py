@@ -256,6 +256,7 @@ def place(
 def _set_pattern(dest: BsrMatrix, nrow: int, ncol: int, nnz: int, offsets: array, columns: array) -> None:
     # Fields of the right types already, which need not be checked.
     vars(dest).update(nrow=nrow, ncol=ncol, nnz=nnz, offsets=offsets, columns=columns, row_counts=None)
+    dest._note_pattern()
 
 
 def set_row_lengths(matrix: BsrMatrix) -> None:

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 from diffkern.ir.types import INT64, UINT32, Mat, Scalar, Vec
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import empty_like
 from diffkern.runtime.arrays.type_keys import dtype_of
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
 from diffkern.sparse.assembly import bsr_zeros
-from diffkern.sparse.matrix import BsrMatrix, MatrixLike, split
+from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, split
 from diffkern.sparse.patterns import Contributions, Placed, checked, place, prefix_sums, target, total
-from diffkern.sparse.storage import as_parts, as_vectors, integers, new_values, numbers_of
+from diffkern.sparse.storage import as_parts, as_vectors, grown, integers, new_values, numbers_of
 from diffkern.sparse.sums import bsr_scale
 
 __all__ = ["bsr_mm", "bsr_mm_work_arrays", "bsr_mv"]
@@ -93,7 +95,8 @@ def product(A: BsrMatrix, x: array, y: array, z: array, alpha: Any, beta: Any, t
     ValueError
         If the vectors do not fit the matrix.
     """
-    values, scalar_type = A.values, A.scalar_type
+    values = A.values
+    scale, scale_added = as_factor(alpha, A), as_factor(beta, A)
     blocks = isinstance(values._element, Mat)
     rows, columns = A.block_shape
     into, out_of = (A.nrow, rows), (A.ncol, columns)
@@ -102,20 +105,21 @@ def product(A: BsrMatrix, x: array, y: array, z: array, alpha: Any, beta: Any, t
     given = _vectors(x, "x", *out_of, values)
     out = _vectors(z, "y", *into, values)
     added = out if y is z else _vectors(y, "y", *into, values)
-    is_zero = alpha == 0.0 or not A.nnz
+    # A matrix without blocks is no special case: on a tape the result depends on x, with derivatives that are zero.
+    is_zero = alpha == 0.0
     if transpose or is_zero:
-        _scale_vector(added, beta, scalar_type, out)
+        _scale_vector(added, scale_added, out)
         if is_zero:
             return
     starts, ends, unsigned_columns = A._rows()
-    inputs = [starts, ends, unsigned_columns, values, given, scalar_type(alpha)]
+    inputs = [starts, ends, unsigned_columns, values, given, scale]
     if transpose:
         kernel = values_of.add_transposed_blocks if blocks else values_of.add_transposed
     elif beta == 0.0:
         kernel = values_of.multiply_vector_blocks if blocks else values_of.multiply_vector
     else:
         kernel = values_of.add_product_blocks if blocks else values_of.add_product
-        inputs += [scalar_type(beta), added]
+        inputs += [scale_added, added]
     launch(kernel, dim=A.nrow, inputs=[*inputs, out])
 
 
@@ -148,22 +152,59 @@ def _copied(x: array, buffer: array | None) -> array:
     return buffer
 
 
-def _scale_vector(y: array, beta: Any, scalar_type: Any, z: array) -> None:
+def _scale_vector(y: array, beta: Any, z: array) -> None:
     """Let z be ``beta * y``."""
     if beta == 0.0:
         z.zero_()
     elif beta != 1.0 or y is not z:
-        launch(values_of.scale_values, dim=y.shape[0], inputs=[y, scalar_type(beta), z])
+        launch(values_of.scale_values, dim=y.shape[0], inputs=[y, beta, z])
 
 
 # -- matrices ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Pattern:
+    """What products of the same patterns have in common.
+
+    Attributes
+    ----------
+    placed : Placed
+        The products of blocks that each block sums.
+    left, right : array of uint32
+        The numbers of the factors of each product of blocks.
+    extents : tuple of int
+        Rows and columns of blocks of both factors.
+    added : bool
+        Whether blocks of the matrix that takes the product are among the products.
+    offsets, columns : array of int32
+        The pattern of the product; its own memory, so that nothing that is done with the product changes it.
+    """
+
+    placed: Placed
+    left: array
+    right: array
+    extents: tuple[int, int, int]
+    added: bool
+    offsets: array
+    columns: array
+
+    def give(self, z: BsrMatrix) -> None:
+        """Give a matrix the pattern."""
+        n, nnz = z.nrow, self.columns.size
+        z.offsets, z.columns = grown(z.offsets, n + 1), grown(z.columns, nnz)
+        copy(z.offsets, self.offsets, count=n + 1)
+        if nnz:
+            copy(z.columns, self.columns, count=nnz)
+        z.nnz, z.row_counts = nnz, None
+        z._note_pattern()
 
 
 class bsr_mm_work_arrays:
     """What :func:`bsr_mm` found about the pattern of a product, for the next one with the same patterns."""
 
     def __init__(self) -> None:
-        self._found: tuple[Placed, array, array, int, int] | None = None
+        self._found: _Pattern | None = None
 
 
 def bsr_mm(
@@ -193,7 +234,8 @@ def bsr_mm(
     work_arrays : bsr_mm_work_arrays, optional
         Keeps what was found about the pattern.
     reuse_topology : bool, optional
-        Whether to take the pattern that `work_arrays` kept, since those of all matrices are the same as then.
+        Whether to take the pattern that `work_arrays` kept, since those of all matrices are the same as they were
+        before that product.
     tile_size : int, optional
         Accepted, with no effect.
     max_new_nnz : int, optional
@@ -228,16 +270,23 @@ def bsr_mm(
         raise ValueError("topology='masked' is not supported for a product that is one of its factors")
     if alpha == 0.0 or not x.nnz or not y.nnz:
         return bsr_scale(z, beta)
+    old, extents = z.values, (x.nrow, x.ncol, y.ncol)
     if reuse_topology:
         if work_arrays is None or work_arrays._found is None:
             raise ValueError("reuse_topology needs the work_arrays of a product before")
-        placed, left, right, old_nnz, z.nnz = work_arrays._found
-        old = z.values
+        found = work_arrays._found
+        if found.extents != extents:
+            raise ValueError(f"the work_arrays are of a product of {found.extents} rows and columns, not {extents}")
+        if found.added != (beta != 0.0):
+            raise ValueError(f"the work_arrays are of a product with beta{'!' if found.added else '='}=0, not {beta}")
+        placed, left, right = found.placed, found.left, found.right
+        found.give(z)
     else:
-        old = z.values
-        placed, left, right, old_nnz = _product_pattern(x, y, z, beta != 0.0, max_new_nnz, topology)
+        placed, left, right = _product_pattern(x, y, z, beta != 0.0, max_new_nnz, topology)
         if work_arrays is not None:
-            work_arrays._found = placed, left, right, old_nnz, z.nnz
+            kept = [clone(z.offsets[: z.nrow + 1]), clone(z.columns[: placed.count])]
+            made = _Pattern(placed, left, right, extents, beta != 0.0, *kept)
+            work_arrays._found = made if topology == "compact" else None
     sources = (x.values, y.values, *((old,) if beta != 0.0 else ()))
     out = target(z, placed.count, any(one.requires_grad for one in sources), *sources)
     _multiply(placed, left, right, x, y, alpha, old, beta, out)
@@ -270,7 +319,7 @@ def _check(x: BsrMatrix, y: BsrMatrix, z: BsrMatrix) -> None:
 
 def _product_pattern(
     x: BsrMatrix, y: BsrMatrix, z: BsrMatrix, added: bool, max_new_nnz: int | None, topology: str
-) -> tuple[Placed, array, array, int]:
+) -> tuple[Placed, array, array]:
     """Find the pattern of a product, and the numbers of the factors of each product of blocks."""
     n, extra = x.nrow, int(added)
     xs, xe, xc = x._rows()
@@ -287,24 +336,24 @@ def _product_pattern(
     launch(kernels.list_products, dim=n, inputs=lists)
     most = None if max_new_nnz is None else max_new_nnz + (old_nnz if added else 0)
     placed = place(Contributions(starts, keys, n), z, z.ncol, topology, most)
-    return placed, left, right, old_nnz
+    return placed, left, right
 
 
 def _multiply(
     placed: Placed, left: array, right: array, x: BsrMatrix, y: BsrMatrix, alpha: Any, z: array, beta: Any, out: array
 ) -> None:
     """Add up products of blocks."""
-    scalar = x.scalar_type
+    scale, scale_added = as_factor(alpha, x), as_factor(beta, x)
     where = [placed.first, placed.last, placed.order, left, right, _ALONE]
     kinds = {isinstance(one._element, Mat) for one in (x.values, y.values, out)}
     size = x.block_size * y.block_shape[1]
     if beta == 0.0 and len(kinds) == 1 and size <= _UNROLLED:
         kernel = values_of.multiply_blocks if kinds == {True} else values_of.multiply
-        launch(kernel, dim=placed.count, inputs=[*where, x.values, y.values, scalar(alpha), out])
+        launch(kernel, dim=placed.count, inputs=[*where, x.values, y.values, scale, out])
         return
     if not z.size or beta == 0.0:
         z = new_values(1, out._element, out, False)
         z.zero_()
     parts = as_parts(out)
-    inputs = [*where, x.scalar_values, y.scalar_values, scalar(alpha), as_parts(z), scalar(beta), parts]
+    inputs = [*where, x.scalar_values, y.scalar_values, scale, as_parts(z), scale_added, parts]
     launch(values_of.multiply_parts, dim=(placed.count, *parts.shape[1:]), inputs=inputs)

@@ -16,7 +16,7 @@ from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
 from diffkern.sparse.assembly import bsr_set_zero, bsr_zeros, resize
-from diffkern.sparse.matrix import BsrMatrix, MatrixLike, block_type, split
+from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, block_type, split
 from diffkern.sparse.patterns import (
     Placed,
     checked,
@@ -180,11 +180,9 @@ def bsr_assign(dest: BsrMatrix, src: MatrixLike, structure_only: bool = False, t
     how = _reshaping(source, dest.block_shape)
     if topology != "compact" and (how.nrow, how.ncol) != (dest.nrow, dest.ncol):
         raise ValueError(f"the matrix must have {how.nrow} x {how.ncol} blocks, not {dest.nrow} x {dest.ncol}")
-    if dest is source and topology != "masked":
+    if dest is source:
         if not structure_only:
             bsr_scale(dest, factor)
-        return
-    if dest is source:
         return
     values, places = source.values, None
     if how.is_plain and topology == "compact" and source.row_counts is None:
@@ -209,6 +207,7 @@ def bsr_assign(dest: BsrMatrix, src: MatrixLike, structure_only: bool = False, t
 
 def _copy_compact(dest: BsrMatrix, source: BsrMatrix, factor: float, structure_only: bool) -> None:
     """Copy arrays as they are, and convert or scale values."""
+    dest._note_pattern()
     n, nnz, values = source.nrow, source.nnz, source.values
     dest.nrow, dest.ncol, dest.nnz, dest.row_counts = n, source.ncol, nnz, None
     dest.offsets, dest.columns = grown(dest.offsets, n + 1), grown(dest.columns, nnz)
@@ -220,11 +219,11 @@ def _copy_compact(dest: BsrMatrix, source: BsrMatrix, factor: float, structure_o
         if out._element != values._element:
             array_cast(values, out, nnz)
             if factor != 1.0:
-                launch(values_of.scale_values, dim=nnz, inputs=[out, dest.scalar_type(factor), out])
+                launch(values_of.scale_values, dim=nnz, inputs=[out, as_factor(factor, dest), out])
         elif factor == 1.0:
             copy(out, values, count=nnz)
         else:
-            launch(values_of.scale_values, dim=nnz, inputs=[values, source.scalar_type(factor), out])
+            launch(values_of.scale_values, dim=nnz, inputs=[values, as_factor(factor, source), out])
     dest.values = out
 
 
@@ -243,7 +242,7 @@ def _parts(source: BsrMatrix, how: _Reshaping) -> tuple[array, array, array]:
 def _copy_values(
     placed: Placed, places: array | None, source: BsrMatrix, factor: float, how: _Reshaping, out: array
 ) -> None:
-    scale, parts = source.scalar_type(factor), as_parts(out)
+    scale, parts = as_factor(factor, source), as_parts(out)
     where = [placed.first, placed.last, placed.order]
     dim = (placed.count, *parts.shape[1:])
     same = places is None and out._element == source.values._element
@@ -370,7 +369,7 @@ def bsr_get_diag(A: MatrixLike, out: array | None = None) -> array:
         out.zero_()
         return out
     starts, ends, columns = matrix._rows()
-    launch(values_of.diagonal, dim=n, inputs=[starts, ends, columns, values, matrix.scalar_type(factor), out])
+    launch(values_of.diagonal, dim=n, inputs=[starts, ends, columns, values, as_factor(factor, matrix), out])
     return out
 
 
@@ -390,6 +389,7 @@ def bsr_set_diag(A: BsrMatrix, diag: Any, rows_of_blocks: int | None = None, col
     if rows is not None:
         A.row_counts = None
         resize(A, rows, columns)
+    A._note_pattern()
     n = min(A.nrow, A.ncol)
     values = A.values
     A.columns = grown(A.columns, n)

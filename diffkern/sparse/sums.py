@@ -10,7 +10,7 @@ from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
 from diffkern.sparse.assembly import bsr_set_zero, bsr_zeros
-from diffkern.sparse.matrix import BsrMatrix, MatrixLike, split
+from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, split
 from diffkern.sparse.patterns import Contributions, checked, place, prefix_sums, target
 from diffkern.sparse.storage import integers, new_values
 
@@ -44,7 +44,7 @@ def bsr_scale(x: MatrixLike, alpha: Any) -> BsrMatrix:
         else:
             old = matrix.values
             out = target(matrix, matrix.nnz, bool(old.requires_grad), *((old,) if old.requires_grad else ()))
-            launch(values_of.scale_values, dim=matrix.nnz, inputs=[old, matrix.scalar_type(alpha), out])
+            launch(values_of.scale_values, dim=matrix.nnz, inputs=[old, as_factor(alpha, matrix), out])
             matrix.values = out
     return matrix
 
@@ -132,10 +132,13 @@ def _add(x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any, dest: BsrMatrix, top
     of_both = x.values, y.values
     placed = place(Contributions(starts, keys, n), dest, x.ncol, topology)
     out = target(dest, placed.count, any(one.requires_grad for one in of_both), *of_both)
+    if alpha == 0.0 and beta == 0.0:  # times zero a NaN would stay
+        out.zero_()
+        dest.values = out
+        return
     # Of a matrix without blocks an array of one element is passed, which is not read.
     x_values, y_values = (v if v.size else new_values(1, v._element, v, False) for v in of_both)
-    scalar = x.scalar_type
-    factors = [y_values, scalar(beta), x_values, scalar(alpha), out]
+    factors = [y_values, as_factor(beta, x), x_values, as_factor(alpha, x), out]
     launch(values_of.combine, dim=placed.count, inputs=[placed.first, placed.last, placed.order, base, *factors])
     dest.values = out
 

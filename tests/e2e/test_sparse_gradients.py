@@ -179,3 +179,13 @@ def test_a_matrix_of_values_that_need_no_gradient_has_none():
     assert not (A @ A).requires_grad
     x = dk.ones(3, dtype=dk.vec2, requires_grad=True)
     assert (A @ x).requires_grad
+
+
+def test_a_loss_may_depend_on_a_matrix_without_blocks():
+    nowhere = dk.zeros(0, dtype=int)
+    values, x = dk.zeros(0, dtype=dk.float64, requires_grad=True), dk.ones(3, dtype=dk.float64, requires_grad=True)
+    with dk.Tape() as tape:
+        A = sparse.bsr_from_triplets(3, 3, nowhere, nowhere, values)
+        loss = cubes(sparse.bsr_mv(A, x, A @ x, 1.0, 2.0))
+    tape.backward(loss)
+    np.testing.assert_array_equal(x.grad.numpy(), np.zeros(3))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -229,6 +231,125 @@ def test_mistakes():
     sparse.bsr_set_from_triplets(C, *(dk.array(np.zeros(9, np.int32)),) * 2)
     with pytest.raises(ValueError, match="another pattern"):
         sparse.bsr_set_values(C, mapping, dk.zeros(1))
+
+
+def four(values=None):
+    """A matrix of 3 x 3 numbers with four blocks."""
+    i, j = dk.array([0, 0, 1, 2], dtype=int), dk.array([0, 2, 1, 0], dtype=int)
+    return sparse.bsr_from_triplets(3, 3, i, j, dk.array(np.float64([1, 2, 3, 4])) if values is None else values)
+
+
+DENSE = np.float64([[1, 0, 2], [0, 3, 0], [4, 0, 0]])
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda A: pickle.loads(pickle.dumps(A))], ids=["copy", "pickle"])
+@pytest.mark.parametrize("shape", [(1, 1), (2, 3)])
+def test_copies_and_pickles_have_patterns_of_their_own(way, shape):
+    a = random(4, 4, shape, 9)
+    A, x = sparse.from_scipy(a), np.arange(1.0, 1 + 4 * shape[1])
+    A @ dk.array(x)  # which keeps views of the pattern
+    A.values.requires_grad = True
+    B = way(A)
+    assert type(B) is type(A)
+    assert B.requires_grad
+    same(B, a.toarray())
+    rows, columns, values = sparse.to_coo(A)
+    sparse.bsr_set_from_triplets(B, columns, rows, values)
+    transposed = a.toarray().reshape(4, shape[0], 4, shape[1]).transpose(2, 1, 0, 3).reshape(a.shape)
+    same(B, transposed)
+    np.testing.assert_allclose((B @ dk.array(x)).numpy().ravel(), transposed @ x)
+    np.testing.assert_allclose((A @ dk.array(x)).numpy().ravel(), a @ x)
+
+
+@pytest.mark.parametrize("topology", ["compact", "masked", "padded"])
+def test_a_matrix_becomes_a_multiple_of_itself(topology):
+    A = four()
+    sparse.bsr_assign(A, -2.0 * A, topology=topology)
+    same(A, -2 * DENSE)
+
+
+def test_the_pattern_of_a_product_is_given_to_any_matrix():
+    A, work = four(), sparse.bsr_mm_work_arrays()
+    Z = sparse.bsr_mm(A, A, work_arrays=work)
+    sparse.bsr_set_zero(Z)
+    for z in (None, sparse.bsr_identity(3, dk.float64), Z, sparse.bsr_zeros(3, 3, dk.float64, row_capacity=2)):
+        same(sparse.bsr_mm(A, 2.0 * A, z, work_arrays=work, reuse_topology=True), 2 * DENSE @ DENSE)
+    sparse.bsr_mm(A, A, sparse.bsr_identity(3, dk.float64), 1.0, 3.0, work_arrays=work)
+    z = sparse.bsr_diag(dk.array(np.float64([1, 2, 3])))
+    same(sparse.bsr_mm(A, A, z, 2.0, -1.0, work, reuse_topology=True), 2 * DENSE @ DENSE - np.diag([1, 2, 3]))
+    with pytest.raises(ValueError, match="product with beta!=0"):
+        sparse.bsr_mm(A, A, z, 2.0, 0.0, work, reuse_topology=True)
+    with pytest.raises(ValueError, match=r"product of \(3, 3, 3\) rows"):
+        sparse.bsr_mm(*(sparse.bsr_identity(2, dk.float64),) * 2, work_arrays=work, reuse_topology=True)
+    sparse.bsr_mm(A, A, sparse.bsr_copy(A), work_arrays=work, topology="masked")
+    with pytest.raises(ValueError, match="needs the work_arrays"):
+        sparse.bsr_mm(A, A, work_arrays=work, reuse_topology=True)
+
+
+@pytest.mark.parametrize("topology", ["compact", "masked", "padded"])
+def test_a_sum_of_nothing_is_zero_whatever_the_values_are(topology):
+    A, B = four(), four()
+    A.values.fill_(np.nan)
+    B.values.fill_(np.nan)
+    same(sparse.bsr_axpy(A, B, 0.0, 0.0, topology=topology), np.zeros((3, 3)))
+
+
+def test_a_map_is_for_one_pattern():
+    A, i = sparse.bsr_zeros(3, 3, dk.float64), dk.array([0, 1, 2], dtype=int)
+    values = dk.array(np.float64([1, 2, 3]))
+    j = dk.array([2, 1, 0], dtype=int)
+    changes = [
+        lambda: sparse.bsr_set_from_triplets(A, i, j, values),
+        lambda: sparse.bsr_set_diag(A, 1.0),
+        lambda: sparse.bsr_set_zero(A),
+        lambda: sparse.bsr_assign(A, sparse.bsr_identity(3, dk.float64)),
+        lambda: sparse.bsr_compress(A),
+    ]
+    for change in changes:
+        mapping = sparse.bsr_set_from_triplets(A, i, i, prune_numerical_zeros=False, build_mapping=True)
+        A.values.fill_(1.0)
+        sparse.bsr_set_values(A, mapping, values)
+        sparse.bsr_set_from_triplets(A, i, j, values, topology="masked")  # keeps the pattern
+        sparse.bsr_set_values(copy.copy(A), mapping, values)
+        same(A, np.diag([1, 2, 3]))
+        change()
+        with pytest.raises(ValueError, match="another pattern"):
+            sparse.bsr_set_values(A, mapping, values)
+
+
+def test_factors_are_numbers():
+    A, x = four(), dk.ones(3, dtype=dk.float64)
+    factor = dk.array(np.float64([2.0]), requires_grad=True)
+    for wrong in (
+        lambda: A * x, lambda: A / 2.0 * x, lambda: A * A, lambda: (2.0 * A) * A,
+        lambda: sparse.bsr_mv(A, x, alpha=factor), lambda: sparse.bsr_mv(A, x, dk.ones_like(x), 1.0, factor),
+        lambda: sparse.bsr_axpy(A, four(), factor), lambda: sparse.bsr_mm(A, A, alpha=factor),
+        lambda: sparse.bsr_scale(A, factor),
+    ):  # fmt: skip
+        with pytest.raises(TypeError, match="a factor is a number, not"):
+            wrong()
+    counts = sparse.bsr_diag(dk.array(np.int32([2, 4])))
+    same((2.0 * counts).eval(), [[4, 0], [0, 8]])
+    with pytest.raises(ValueError, match=r"int32 has integers as factors, not 0\.5"):
+        counts / 2.0 @ dk.ones(2, dtype=int)
+
+
+def test_mistakes_with_other_objects():
+    A, i = four(), dk.array([0, 1], dtype=int)
+    with pytest.raises(ValueError, match="has 2 elements"):
+        A.uncompress_rows(i)
+    with pytest.raises(TypeError, match="rows is an array, not list"):
+        sparse.bsr_from_triplets(2, 2, [0, 1], i, dk.ones(2))
+    with pytest.raises(TypeError, match="values is an array, not list"):
+        sparse.bsr_from_triplets(2, 2, i, i, [1.0, 2.0])
+    with pytest.raises(ValueError, match="ndarray is not a BsrMatrix: make an array"):
+        A @ np.ones(3)
+    with pytest.raises(ValueError, match="block type must be"):
+        sparse.bsr_zeros(2, 2, bool)
+    with pytest.raises(ValueError, match="real numbers, not complex128"):
+        sparse.from_scipy(scipy.sparse.csr_array(1j * np.eye(2)))
+    with pytest.raises(ValueError, match="with two axes"):
+        sparse.from_scipy(scipy.sparse.coo_array(np.ones(3)))
 
 
 def on(device):
