@@ -180,7 +180,10 @@ class Texture(Uncopied):
         if channels not in (1, 2, 4):
             raise LaunchError(f"a texture with {channels} channels", remedy="a texel has 1, 2 or 4 numbers")
         if math.prod(whole) > _MOST:
-            raise LaunchError(f"a texture of {math.prod(whole)} numbers: at most {_MOST} are supported")
+            raise LaunchError(
+                f"a texture of {math.prod(whole)} numbers: at most {_MOST} are supported",
+                remedy="make several textures",
+            )
         assert isinstance(scalar, Scalar)
         self._scalar, self._shape, self.num_channels = scalar, tuple(map(int, whole)), int(channels)
         self.dtype = SCALARS[scalar.name]

@@ -143,11 +143,11 @@ def test_flipped_and_cut_artifacts_are_built_again(filled, tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from diffkern.cache.manifest import Entry
+from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.store import Store
 from diffkern.contracts.manifest import Manifest
 store = Store(Path(sys.argv[1]))
-entry = Entry(b"x" * 20_000_000, ("f",), "source", Manifest(1, 1.0, (), title="big"))
+entry = StoredArtifact(b"x" * 20_000_000, ("f",), "source", Manifest(1, 1.0, (), title="big"))
 print("ready", flush=True)
 k = 0
 while True:

@@ -563,7 +563,7 @@ def test_a_refused_adjoint_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(AutodiffError, match="thread 1 reads") as caught:
             gradients(kernel, rows)
         errors.append(caught.value)
-    assert sum(v.active is not None and not v.stamped for v in compiled) == 1
+    assert sum(v.active is not None and not v.form.stamped for v in compiled) == 1
     assert len({id(error) for error in errors}) == len({str(error) for error in errors}) + 2
 
 

@@ -215,13 +215,29 @@ def of_other_elements(a: wp.array[float], b: wp.array[int], flag: bool, out: wp.
     out[0] = float((a if flag else b)[0])
 
 
-@pytest.mark.parametrize("kernel", [exchanged, chosen_in_a_loop, of_other_elements])
-def test_what_cannot_be_told_of_one_array_or_another_is_an_error(kernel: wp.Kernel) -> None:
-    a, out = wp.ones(2, dtype=float), wp.zeros(2, dtype=float)
-    b = wp.ones(2, dtype=int if kernel is of_other_elements else float)
-    arguments = {"of_other_elements": [a, b, True, out]}
-    with pytest.raises(dk.KernelTypeError, match=r"another|different arrays|on one side"):
-        wp.launch(kernel, 1, inputs=arguments.get(kernel.name, [a, b, out]))
+@pytest.mark.parametrize("length", [1, 2, 3, 4])
+@pytest.mark.parametrize("kernel", [exchanged, chosen_in_a_loop])
+def test_a_loop_chooses_one_array_or_another(kernel: wp.Kernel, length: int) -> None:
+    a, b = (wp.array(x, dtype=float, requires_grad=True) for x in ([1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]))
+    out = wp.zeros(length, dtype=float, requires_grad=True)
+    with wp.Tape() as tape:
+        wp.launch(kernel, 1, inputs=[a, b, out])
+    tape.backward(grads={out: wp.ones(length, dtype=float)})
+    # Which elements are read: of the first array before the second one is chosen, behind an even number of exchanges.
+    of_a, of_b = np.zeros(4), np.zeros(4)
+    if kernel is exchanged:
+        (of_a if length % 2 == 0 else of_b)[0] = 1.0
+    else:
+        of_a[0], of_b[1:length] = 1.0, 1.0
+    assert out.numpy().sum() == (of_a * a.numpy() + of_b * b.numpy()).sum()
+    assert np.array_equal(a.grad.numpy(), of_a)
+    assert np.array_equal(b.grad.numpy(), of_b)
+
+
+def test_one_variable_for_arrays_of_two_types_is_an_error() -> None:
+    a, b, out = wp.ones(2, dtype=float), wp.ones(2, dtype=int), wp.zeros(2, dtype=float)
+    with pytest.raises(dk.KernelTypeError, match="on one side"):
+        wp.launch(of_other_elements, 1, inputs=[a, b, True, out])
 
 
 @dk.kernel

@@ -204,8 +204,10 @@ def _program(specialization: Any, target: str) -> Any:
 
 def _error_where_looked_at(forward: Any, active: Any, target: str) -> Exception | None:
     """Return why an adjoint cannot be made for launches that a tape looks at, or what looks at them."""
+    from diffkern.contracts.options import AdjointForm
+
     try:
-        program = _program(forward.with_variant(active=active, stamped=True), target)
+        program = _program(forward.with_variant(active=active, form=AdjointForm(stamped=True)), target)
         arrays = frozenset(pair.array for pair in program.manifest.unproved)
         if arrays:
             _program(forward.with_variant(log="stamped", log_for=arrays), target)
