@@ -130,7 +130,7 @@ _WORK_OF_BLOCKS = frozenset(
     for row in block.ROWS
     if row.effect is Effect.BARRIER or row.uniformity is Uniformity.THREAD or row.diff is Diff.INTERNAL
 )
-"""What only threads of a block that run as such can do."""
+"""Operations of threads of a block that run as such."""
 EXPANDED = frozenset(row.name for row in all_ops().values() if row.elementary and row.library is None)
 """Functions that no library has."""
 _LOOP_STACKS = _STACKS | {"next_checkpoint"}

@@ -93,7 +93,7 @@ class BsrMatrix:
 
     @property
     def block_size(self) -> int:
-        """How many numbers a block has."""
+        """The count of numbers in a block."""
         rows, columns = self.block_shape
         return rows * columns
 

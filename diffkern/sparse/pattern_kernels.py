@@ -65,7 +65,7 @@ def sums_in_chunks(counts, before, sums, chunk: int, n: int):  # type: ignore[no
 
 @func
 def _has_place(columns: Any, values: Any, ncol: int, pruned: int, k: int) -> Any:
-    """Whether a block has a column that exists, and is not zero if those are left out."""
+    """Return True for a block with a column that exists, unless it is zero and those are left out."""
     kept = columns[k] >= 0 and columns[k] < ncol
     if kept and pruned != 0:
         kept = False
@@ -80,7 +80,7 @@ def _has_place(columns: Any, values: Any, ncol: int, pruned: int, k: int) -> Any
 def _is_kept(
     rows: Any, columns: Any, values: Any, count: Any, nrow: int, ncol: int, limited: int, pruned: int, t: int
 ) -> Any:
-    """Whether a triplet counts: it lies in the matrix, and is not zero if those are left out."""
+    """Return True for a triplet in the matrix, unless it is zero and those are left out."""
     kept = rows[t] >= 0 and rows[t] < nrow
     if limited != 0 and t >= count[0]:
         kept = False

@@ -55,7 +55,7 @@ class Contributions:
 
 @dataclass(frozen=True)
 class Placed:
-    """What the blocks of a matrix sum: those with numbers ``order[first[b]:last[b]]``, for block b.
+    """The contributions to the blocks of a matrix: those with numbers ``order[first[b]:last[b]]``, for block b.
 
     Attributes
     ----------

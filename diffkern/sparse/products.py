@@ -165,7 +165,7 @@ def _scale_vector(y: array, beta: Any, z: array) -> None:
 
 @dataclass(frozen=True)
 class _Pattern:
-    """What products of the same patterns have in common.
+    """The common part of products of the same patterns.
 
     Attributes
     ----------
@@ -201,7 +201,7 @@ class _Pattern:
 
 
 class bsr_mm_work_arrays:
-    """What :func:`bsr_mm` found about the pattern of a product, for the next one with the same patterns."""
+    """The pattern of a product that :func:`bsr_mm` has found, for the next one with the same patterns."""
 
     def __init__(self) -> None:
         self._found: _Pattern | None = None

@@ -48,7 +48,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class _Reshaping:
-    """How blocks of one shape become blocks of another: each is split into parts, of which blocks are joined.
+    """A change of the shape of blocks: each is split into parts, of which blocks are joined.
 
     Attributes
     ----------

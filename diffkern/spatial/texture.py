@@ -43,7 +43,7 @@ _DATA: Final = np.ndarray | array
 
 
 class Texture(Uncopied):
-    """What textures with one, two and three axes have in common.
+    """The base of textures with one, two and three axes.
 
     Make a :class:`Texture1D`, :class:`Texture2D` or :class:`Texture3D`.
 

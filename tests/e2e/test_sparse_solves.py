@@ -8,8 +8,7 @@ import scipy.sparse
 
 import diffkern as dk
 from diffkern import sparse
-
-linear = pytest.importorskip("diffkern.optim.linear")
+from diffkern.optim import linear
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (2, 2)])

@@ -19,7 +19,7 @@ from diffkern.frontend.terms.terms import Fixed, PlacedPart, SliceAxis
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Update, Value, walk
-from diffkern.ir.ops.memory import PRIMAL_ELEMENTS
+from diffkern.ir.ops.memory import ARRAY_EXTENTS, PRIMAL_ELEMENTS
 from diffkern.ir.types import BOOL, INT32, Array, Type
 from diffkern.ir.views import Access, If, is_branch, is_control, is_loop, loop
 
@@ -420,10 +420,10 @@ class _ChoiceExpander:
     def _of_part(
         self, part: PlacedPart, place: int, op: Op, operands: Sequence[Value], results: Sequence[Value]
     ) -> None:
-        if part.is_whole or place or op.name not in (*PRIMAL_ELEMENTS, "shape"):
+        if part.is_whole or place or op.name not in PRIMAL_ELEMENTS | ARRAY_EXTENTS:
             self.chosen(op, [*operands[:place], self.whole(part, op), *operands[place + 1 :]], results)
             return
-        if op.name == "shape":
+        if op.name in ARRAY_EXTENTS:
             self._extent(part, op, results)
             return
         # The elements of a part are elements of the array, at other indices.

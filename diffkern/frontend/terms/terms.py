@@ -181,12 +181,12 @@ class PlacedPart:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is the whole array."""
+        """True for the whole array."""
         return not any(self.axes)
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What two parts have in common that differ by the values of their indices alone."""
+        """The features that two parts share if they differ by the values of their indices alone."""
         kinds = ((a.index.type, a.wrap) if isinstance(a, Fixed) else a and a.step for a in self.axes)
         return self.base, *kinds
 

@@ -401,4 +401,4 @@ ROWS = (
 )  # fmt: skip
 
 READS_OF_PARTS = frozenset(row.name for row in ROWS if row.infer in (_view, _extract))
-"""What takes a part or an element out of a tile."""
+"""Operations that take a part or an element out of a tile."""

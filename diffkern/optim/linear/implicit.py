@@ -43,9 +43,9 @@ __all__ = [
 
 Make = Callable[..., Any]
 _PASSES = 3
-"""How often an iteration begins again where its recurrence has lost the residual."""
+"""Times that an iteration begins again where its recurrence has lost the residual."""
 NEAR = 10.0
-"""What a residual may be of the tolerance that its recurrence has reached."""
+"""The ratio of a residual to the tolerance that its recurrence has reached, at most."""
 
 Solver = Callable[[str, LinearOperator, array, array, "LinearOperator | None"], None]
 """Solves a system in place: its name for messages, matrix, right-hand side, where to begin and what takes

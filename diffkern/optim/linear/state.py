@@ -1,4 +1,4 @@
-"""What the iterative solvers have in common: operands and their checks, work arrays, the loop, and its end.
+"""The common parts of the iterative solvers: operands and their checks, work arrays, the loop, and its end.
 
 A vector of the iteration is seen in two ways: as an array like the right-hand side, for products, and as the array of
 its components, for everything else. Numbers of an iteration, such as step lengths, stay on the device. A system of a

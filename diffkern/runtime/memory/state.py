@@ -76,7 +76,7 @@ class Handler(Protocol):
 
 
 class RecorderProtocol(Protocol):
-    """What operations are given to instead of being run: a sequence, or a sweep that is compiled."""
+    """The interface of what takes operations instead of running them: a sequence, or a sweep that is compiled."""
 
     @property
     def runs(self) -> bool:
