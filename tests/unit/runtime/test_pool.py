@@ -446,11 +446,14 @@ def test_long_runs_are_shared_after_quick_ones_as_well(kernels: dict[str, int]) 
     pool.set_num_threads(4)
     spend(kernels, 1, 256, 8)
     spend(kernels, 1, 256, 8)
-    before = pool.shared_runs()
-    spend(kernels, 100_000, 64, 1)
-    assert pool.shared_runs() == before + 1
-    spend(kernels, 100_000, 64, 1)
-    assert pool.shared_runs() == before + 2
+
+    def is_shared() -> bool:
+        before = pool.shared_runs()
+        spend(kernels, 100_000, 64, 1)
+        return pool.shared_runs() == before + 1
+
+    # On a busy machine a run may end before any worker gets a processor.
+    assert any(is_shared() for _ in range(50))
 
 
 @posix
