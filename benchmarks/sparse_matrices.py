@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -99,15 +100,15 @@ def assembly(n: int, count: int) -> Iterator[Row]:
     a = ours.bsr_zeros(n, n, dk.float64)
     k = ours.bsr_zeros(n, n, dk.float64)
     mapping = ours.bsr_set_from_triplets(k, dr, dc, dv, prune_numerical_zeros=False, build_mapping=True)
-    set_, put = None, None
+    build, put = None, None
     if wp is not None:
         wr, wc, wv = wp.array(rows), wp.array(columns), wp.array(values)
         w, m = theirs.bsr_zeros(n, n, wp.float64), theirs.bsr_zeros(n, n, wp.float64)
         known = theirs.bsr_set_from_triplets(m, wr, wc, wv, prune_numerical_zeros=False, build_mapping=True)
-        set_ = lambda: theirs.bsr_set_from_triplets(w, wr, wc, wv)  # noqa: E731
-        put = lambda: theirs.bsr_set_from_mapped_values(m, known, wv)  # noqa: E731
+        build = partial(theirs.bsr_set_from_triplets, w, wr, wc, wv)
+        put = partial(theirs.bsr_set_from_mapped_values, m, known, wv)
     calls: list[Call | None] = [
-        lambda: ours.bsr_set_from_triplets(a, dr, dc, dv), set_,
+        lambda: ours.bsr_set_from_triplets(a, dr, dc, dv), build,
         lambda: sp.coo_matrix((values, (rows, columns)), shape=(n, n)).tocsr(),
     ]  # fmt: skip
     yield f"assembly, {5 * n} triplets", calls, max(count // 10, 1)
@@ -125,7 +126,7 @@ def matrices(n: int, count: int) -> Iterator[Row]:
     if w is not None:
         held_work = theirs.bsr_mm_work_arrays()
         wz = theirs.bsr_mm(w, w, work_arrays=held_work)
-        again = lambda: theirs.bsr_mm(w, w, wz, work_arrays=held_work, reuse_topology=True)  # noqa: E731
+        again = partial(theirs.bsr_mm, w, w, wz, work_arrays=held_work, reuse_topology=True)
     count = max(count // 20, 1)
     yield (
         f"product of matrices, {n} rows",

@@ -351,7 +351,7 @@ def bsr_set_from_triplets(
         ``"compact"``; ``"masked"`` keeps the pattern of the matrix and leaves out what is not in it; ``"padded"`` uses
         the room of its rows, and sets the status if there is too little.
     build_mapping : bool or BsrTripletMap, optional
-        Whether to return a map for new values of the same triplets, or the map to build anew.
+        Whether to return a map for new values of the same triplets, or the map to rebuild.
 
     Returns
     -------

@@ -408,10 +408,10 @@ def _filter(name: str, given: Any, usual: TextureFilterMode) -> TextureFilterMod
         ) from None
 
 
-def _modes(of_all: Any, apart: Sequence[Any]) -> tuple[TextureAddressMode, TextureAddressMode, TextureAddressMode]:
+def _modes(of_all: Any, by_axis: Sequence[Any]) -> tuple[TextureAddressMode, TextureAddressMode, TextureAddressMode]:
     """Return the address modes of three axes."""
     found = []
-    for k, own in enumerate((*apart, None, None)[:3]):
+    for k, own in enumerate((*by_axis, None, None)[:3]):
         each = of_all[k if k < len(of_all) else -1] if isinstance(of_all, (tuple, list)) and of_all else of_all
         given = each if own is None else own
         try:
@@ -598,9 +598,9 @@ class Texture3D(Texture):
         cuda_array: int = 0,
         requires_grad: bool | None = None,
     ) -> None:
-        apart = address_mode_u, address_mode_v, address_mode_w
+        by_axis = address_mode_u, address_mode_v, address_mode_w
         self._make(
-            data, (width, height, depth), num_channels, dtype, filter_mode, address_mode, apart, normalized_coords,
+            data, (width, height, depth), num_channels, dtype, filter_mode, address_mode, by_axis, normalized_coords,
             num_mip_levels, mip_filter_mode, device, cuda_array, requires_grad,
         )  # fmt: skip
 

@@ -277,12 +277,18 @@ def not_solved(equation: Equation, size: float, bound: float | None, after: str)
 
 
 def check_arguments(name: str, function: Any, x0: Any) -> None:
+    """Raise unless the arguments are a function and an array that solvers take for an unknown."""
     if not callable(function):
         raise MisuseError(
             f"{name} takes a function of arrays, not {function!r}", remedy="pass one that launches kernels"
         )
     if not isinstance(x0, array) or not x0._smooth:
         raise MisuseError(f"{name} begins with an array of floats, not {described(x0)}", remedy="make it with dk.array")
+    check_unknown(name, x0)
+
+
+def check_unknown(name: str, x0: array) -> None:
+    """Raise for an array of elements that no solver takes."""
     is_plain = not isinstance(x0._element, Struct) and scalar_of(x0._element) in (FLOAT32, FLOAT64)
     if not is_plain or is_complex(x0._element):
         raise MisuseError(

@@ -266,7 +266,7 @@ ROWS: Final = (
 INSERTS = frozenset(row.name for row in ROWS if row.infer in (_insert, _insert_dyn))
 CONSTRUCTS = frozenset(row.name for row in ROWS if row.infer is _construct)
 PARTS = frozenset(row.name for row in ROWS if not row.cost) - INSERTS
-"""Operations that put composites together and take them apart."""
+"""Operations that compose composites and take out their components."""
 BILINEAR = frozenset({"mul"}).union(row.name for row in ROWS if row.tangent is Tangent.BILINEAR)
 BY_DIVISOR = frozenset({"div"}).union(row.name for row in ROWS if row.singular is DIVISOR)
 PRODUCTS, QUOTIENTS = frozenset({"mul", "scale"}), frozenset({"div", "unscale"})

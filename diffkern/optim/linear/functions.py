@@ -60,8 +60,8 @@ def cg(
     run : bool, optional
         With False the solver is returned, to be called any number of times.
     restart : int, optional
-        Iterations behind which the residual is computed anew and the directions begin again. Residuals are looked at
-        there alone.
+        Iterations after which the residual is recomputed and the directions begin again. Residuals are looked at there
+        alone.
 
     Returns
     -------
@@ -128,8 +128,8 @@ def cr(
     run : bool, optional
         With False the solver is returned, to be called any number of times.
     restart : int, optional
-        Iterations behind which the residual is computed anew and the directions begin again. Residuals are looked at
-        there alone.
+        Iterations after which the residual is recomputed and the directions begin again. Residuals are looked at there
+        alone.
 
     Returns
     -------

@@ -316,7 +316,7 @@ def not_solved(system: str, found: float, wanted: float, by: str) -> LaunchError
     """Return the error of a system that has not been solved."""
     return LaunchError(
         f"{system} is not solved: the norm of the residual is {found:.3g} of that of the right side, not {wanted:.3g}, "
-        f"behind {by}",
+        f"after {by}",
         remedy="allow a larger tol or maxiter, or pass a preconditioner; the matrix may be singular",
     )
 
@@ -378,7 +378,7 @@ def solve_on_tape(state: Any, given: Operands) -> Any:
         count, norm, tolerance, length, _ = outcome[-1]
         if not norm <= tolerance < np.inf:
             raise LaunchError(
-                f"{own} did not converge: the norm of the residual is {norm:.3g} behind {count} iterations, not "
+                f"{own} did not converge: the norm of the residual is {norm:.3g} after {count} iterations, not "
                 f"{tolerance:.3g}; what is no solution has not the derivative of one",
                 remedy="allow more iterations or a larger tolerance, or pass a preconditioner; the matrix may be "
                 "singular",

@@ -19,7 +19,7 @@ from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.create import zeros_like
 from diffkern.runtime.records.launch import launch
-from diffkern.transforms.implicit import Equation, check_arguments, solved
+from diffkern.transforms.implicit import Equation, check_unknown, solved
 
 __all__ = ["krylov", "linear_solve"]
 
@@ -78,7 +78,12 @@ def linear_solve(
     MisuseError
         If the arguments are no such matrix, function and arrays.
     """
-    check_arguments("dk.linear_solve", _nothing, b)
+    if not isinstance(b, array) or not b._smooth:
+        raise MisuseError(
+            f"the right side of dk.linear_solve is an array of floats, not {described(b)}",
+            remedy="make it with dk.array",
+        )
+    check_unknown("dk.linear_solve", b)
     if callable(a) and not isinstance(a, LinearOperator) and method is None and M is None:
         equation = Equation(
             lambda x, b, *theta: a(x, *theta) - b,
@@ -112,10 +117,6 @@ def linear_solve(
         solver(name, A, b, x, M)
 
     return solution("dk.linear_solve", solver, operator, b, begin, conditioner, first, method in _SYMMETRIC)
-
-
-def _nothing() -> None:
-    pass
 
 
 def _operator(a: Any, b: array, theta: tuple[Any, ...]) -> LinearOperator:

@@ -157,7 +157,7 @@ class LinearSolverState:
         if (np.diff(offsets) < 0).any() or offsets[0] < 0 or offsets[-1] > self._size:
             raise MisuseError(
                 f"batch_offsets are not rising numbers from 0 to the {self._size} unknowns",
-                remedy="pass where each system begins, and behind them where the last one ends",
+                remedy="pass where each system begins, then where the last one ends",
             )
         bounds = [
             (lo, min(lo + _CHUNK, end), system)
