@@ -20,6 +20,7 @@ from diffkern.contracts.manifest import RaceCheck
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import ELEMENT_STORES, THREAD_INDICES
 from diffkern.ir.ops.table import lookup
+from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import is_differentiable
 from diffkern.ir.views import Access
 
@@ -82,7 +83,7 @@ def _stores(fn: Function) -> dict[Value, list[Op]]:
     found: dict[Value, list[Op]] = {}
     own = set(fn.params) if fn.tid_arity else set()
     for op in walk(fn.body):
-        if lookup(op.name).family in ("block", "tile"):
+        if lookup(op.name).family == "block" or of_block(op):
             return {}
         if op.name in ELEMENT_STORES and Access(op).array in own and not op.attrs.get("opaque"):
             found.setdefault(Access(op).array, []).append(op)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from diffkern.errors import LaunchError
 from diffkern.ir.types import FLOAT32, INT32, Vec
 from diffkern.lang.queries import MESH
@@ -17,6 +19,7 @@ from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
+from diffkern.runtime.memory.state import current
 from diffkern.runtime.records.launch import launch
 from diffkern.spatial import mesh_kernels as kernels
 from diffkern.spatial.bvh import Bvh, checked
@@ -67,7 +70,8 @@ class Mesh(Uncopied):
     Raises
     ------
     LaunchError
-        If the arrays are of other types, on different devices, or do not fit together.
+        If the arrays are of other types, on different devices, or do not fit together, as an index on a CPU for which
+        there is no vertex.
 
     Examples
     --------
@@ -99,7 +103,7 @@ class Mesh(Uncopied):
         self.device: Device = get_device(points.device)
         self._velocities = None if velocities is None else _vectors(velocities, "velocities", self.device, points)
         self.groups = groups
-        self._indices = _indices(indices, self.device)
+        self._indices = _indices(indices, self._points)
         self._faces = self._indices.size // 3
         self._winding = support_winding_number
         self._lowers, self._uppers = (new((self._faces,), _VECTORS, False, self.device) for _ in range(2))
@@ -135,7 +139,7 @@ class Mesh(Uncopied):
 
     @indices.setter
     def indices(self, indices: array) -> None:
-        found = _indices(indices, self.device)
+        found = _indices(indices, self._points)
         if found.size != 3 * self._faces:
             raise LaunchError(
                 f"there are {found.size} indices for {self._faces} faces", remedy="make another Mesh for other faces"
@@ -203,14 +207,28 @@ def _vectors(given: Any, what: str, device: Device | None, like: array | None) -
     return found
 
 
-def _indices(given: Any, device: Device) -> array:
+def _indices(given: Any, points: array) -> array:
     # Indices along two axes, three for each face, are the same memory along one.
     if isinstance(given, array) and given._element == INT32 and given.ndim == 2 and given.is_contiguous:
         given = given.flatten()
-    found = checked(given, "indices of a Mesh", INT32, device)
+    found = checked(given, "indices of a Mesh", INT32, get_device(points.device))
     if not found.is_contiguous or found.size % 3:
         raise LaunchError(
             f"the indices of a Mesh are contiguous, three for each face, not {found.size}",
             remedy="pass the three vertices of each face, one face after the other",
         )
+    # Queries read the vertices in compiled code, without looking. In a recording the indices may be written later, and
+    # a GPU would have to be waited for.
+    if found._memory.is_host and current.recorder is None:
+        _check_range(found._elements(), points.size)
     return found
+
+
+def _check_range(indices: np.ndarray[Any, Any], count: int) -> None:
+    outside = np.flatnonzero((indices < 0) | (indices >= count))
+    if outside.size:
+        place = int(outside[0])
+        raise LaunchError(
+            f"face {place // 3} of the Mesh has the vertex {indices[place]}, and there are {count} points",
+            remedy="number the points from 0" if count else "pass the points of the faces",
+        )

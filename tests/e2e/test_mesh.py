@@ -280,6 +280,19 @@ def test_what_does_not_fit_is_refused():
             call()
 
 
+@pytest.mark.parametrize("vertex", [3, -1, 2**31 - 1, -(2**31)])
+def test_a_vertex_that_there_is_not_is_refused_with_its_face(vertex):
+    points, right = dk.zeros(3, dtype=dk.vec3), [0, 1, 2, 0, 1, 2]
+    wrong = dk.array(np.array([*right[:4], vertex, 2], np.int32))
+    mesh = dk.Mesh(points, dk.array(np.array(right, np.int32)))
+    for call in (lambda: dk.Mesh(points, wrong), lambda: setattr(mesh, "indices", wrong)):
+        with pytest.raises(dk.LaunchError, match=f"face 1 of the Mesh has the vertex {vertex}, and there are 3 points"):
+            call()
+    np.testing.assert_array_equal(mesh.indices.numpy(), right)  # it stays as it was
+    with pytest.raises(dk.LaunchError, match="there are 0 points"):
+        dk.Mesh(dk.zeros(0, dtype=dk.vec3), dk.zeros(3, dtype=int))
+
+
 # -- pairs -------------------------------------------------------------------------------------------------------------
 
 

@@ -329,6 +329,66 @@ def test_fields_of_structs():
         found(1, 0, 1, 2)
 
 
+# -- objects and arrays of a thread ------------------------------------------------------------------------------------
+
+
+@dk.kernel
+def nearest(y: X1, x: X1, mesh: dk.uint64):
+    i = dk.tid()
+    found = dk.mesh_query_point_no_sign(
+        mesh, dk.vec3(dk.float32(x[i]), dk.float32(0.1), dk.float32(1.0)), dk.float32(9.0)
+    )
+    y[found.face] = dk.sin(x[i])
+
+
+@dk.kernel
+def tabled(y: X1, x: X1, at: I1, mesh: dk.uint64):
+    i = dk.tid()
+    place = dk.vec3(dk.float32(i), dk.float32(0.1), dk.float32(1.0))
+    found = dk.mesh_query_point_no_sign(mesh, place, dk.float32(9.0))
+    if found.result:
+        y[at[i]] = dk.sin(x[i])
+
+
+@dk.kernel
+def sorted_pair(y: X1, x: X1, at: I1):
+    i = dk.tid()
+    own = dk.zeros(2, dtype=F)
+    own[at[i] % 2] = dk.sin(x[i])
+    y[at[i]] = own[0] + own[1]
+
+
+def strip(*places: float) -> Any:
+    """A mesh of upright triangles, one at each place along the first axis."""
+    corners = [[at, side, height] for at in places for side, height in ((-1.0, 0.0), (1.0, 0.0), (0.0, 3.0))]
+    points = dk.array(np.array(corners, np.float32), dtype=dk.vec3)
+    return dk.Mesh(points, integers(*range(3 * len(places))))
+
+
+def test_elements_that_a_query_finds_are_looked_at_each_time(looks):
+    mesh = strip(-1.0, 0.0, 1.0, 2.0)  # nearest to -1.3, 0.4, 0.9 and 2.2
+    for _ in range(2):
+        np.testing.assert_allclose(gradient(nearest, mesh.id), np.cos(X) * WEIGHTS[[1, 0, 3, 2]])
+    assert looks == ["nearest"] * 2  # the points decide, which may have moved
+    mesh.points = strip(0.0, 0.5, 7.0, 8.0).points
+    with pytest.raises(dk.AutodiffError, match=r"thread \d writes y\[1\] here, and thread \d another value"):
+        gradient(nearest, mesh.id)
+
+
+def test_a_table_beside_a_query_is_looked_at(looks):
+    mesh, at = strip(0.0, 1.0), integers(2, 0, 3, 1)
+    np.testing.assert_allclose(gradient(tabled, at, mesh.id), np.cos(X) * WEIGHTS[[2, 0, 3, 1]])
+    with pytest.raises(dk.AutodiffError, match=r"thread 0 writes y\[1\] here, and thread 3 another value"):
+        gradient(tabled, integers(1, 0, 3, 1), mesh.id)
+
+
+def test_kernels_with_arrays_of_a_thread_are_looked_at(looks):
+    np.testing.assert_allclose(gradient(sorted_pair, integers(2, 0, 3, 1)), np.cos(X) * WEIGHTS[[2, 0, 3, 1]])
+    assert looks == ["sorted_pair"]
+    with pytest.raises(dk.AutodiffError, match=r"thread 0 writes y\[1\] here, and thread 3 another value"):
+        gradient(sorted_pair, integers(1, 0, 3, 1))
+
+
 # -- elsewhere ---------------------------------------------------------------------------------------------------------
 
 

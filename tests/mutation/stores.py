@@ -34,6 +34,14 @@ STORES = [
         (_REPEATED,),
     ),
     Fault(
+        "kernels with arrays of a thread work on tiles",
+        edit(collisions, "_stores", " or of_block(op)", ' or op.name.startswith("tile_")'),
+        (
+            f"{_SHARED}::test_kernels_with_arrays_of_a_thread_are_looked_at",
+            f"{_SHARED}::test_a_table_beside_a_query_is_looked_at",
+        ),
+    ),
+    Fault(
         "any two stores set components of their own",
         edit(collisions, "_are_disjoint", "one.keys().isdisjoint(other)", "True"),
         ("tests/unit/analysis/test_collisions.py::test_pairs_of_stores",),

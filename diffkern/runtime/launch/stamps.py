@@ -134,9 +134,11 @@ def with_one_writer(
 
 
 def _can_look(launch: PackedLaunch) -> bool:
-    """Return whether the launch can be checked: not if it is repeated, and may do other things then."""
+    """Return whether the launch can be checked: not if it is repeated, and may do other things then, nor if it writes
+    through addresses that lie in memory, where no copy takes its place.
+    """
     is_repeated = current.recorder is not None or launch.device.is_capturing
-    return not (is_repeated or launch.executable.by_id)
+    return not (is_repeated or launch.executable.manifest.pointing)
 
 
 def _stamper(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> Executable | None:
