@@ -44,12 +44,11 @@ _MODULES: Final[Mapping[str, str]] = {
     "lang.patterns": "Float Int Scalar",
     "lang.static": "static",
     "lang.queries": "BvhQuery BvhQueryTiled HashGridQuery MeshQuery MeshQueryAABBTiled MeshQueryPoint MeshQueryRay",
-    "runtime.effects.anomaly": "detect_anomaly",
     "runtime.effects.custom_operation": "CustomOperation custom_operation",
     "runtime.arrays.array": "array",
     "runtime.arrays.array_copy": "clone copy",
     "runtime.rollouts.checkpoint": "checkpoint",
-    "runtime.observe.config": "config",
+    "runtime.observe.config": "config detect_anomaly",
     "runtime.arrays.create": "empty empty_like from_numpy full full_like ones ones_like zeros zeros_like",
     "runtime.memory.device": (
         "Device ScopedDevice get_cuda_device get_cuda_device_count get_cuda_devices get_device get_devices "

@@ -71,7 +71,6 @@ from diffkern.runtime.arrays.create import ones as ones
 from diffkern.runtime.arrays.create import ones_like as ones_like
 from diffkern.runtime.arrays.create import zeros as zeros
 from diffkern.runtime.arrays.create import zeros_like as zeros_like
-from diffkern.runtime.effects.anomaly import detect_anomaly as detect_anomaly
 from diffkern.runtime.effects.custom_operation import CustomOperation as CustomOperation
 from diffkern.runtime.effects.custom_operation import custom_operation as custom_operation
 from diffkern.runtime.effects.no_grad import no_grad as no_grad
@@ -109,6 +108,7 @@ from diffkern.runtime.memory.stream import synchronize_stream as synchronize_str
 from diffkern.runtime.memory.stream import wait_event as wait_event
 from diffkern.runtime.memory.stream import wait_stream as wait_stream
 from diffkern.runtime.observe.config import config as config
+from diffkern.runtime.observe.config import detect_anomaly as detect_anomaly
 from diffkern.runtime.observe.timer import ScopedTimer as ScopedTimer
 from diffkern.runtime.observe.trace import ScopedTrace as ScopedTrace
 from diffkern.runtime.records.graph import Graph as Graph

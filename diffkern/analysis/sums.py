@@ -7,15 +7,24 @@ block.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
+from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ARRAY_EXTENTS, ELEMENT_ACCUMULATES, ELEMENT_ATOMICS
+from diffkern.ir.ops.memory import ACCUMULATES, ARRAY_EXTENTS, ATOMICS, ELEMENT_ACCUMULATES, ELEMENT_ATOMICS, UPDATES
 from diffkern.ir.ops.scalar import SUMS
-from diffkern.ir.types import BOOL, scalar_of
+from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, scalar_of
 from diffkern.ir.views import Access
 
-__all__ = ["needed_for", "uniform_sums", "used_values"]
+__all__ = [
+    "added_to",
+    "needed_for",
+    "ordered_update",
+    "uniform_sums",
+    "updates_atomically",
+    "used_update",
+    "used_values",
+]
 
 
 def used_values(fn: Function) -> set[Value]:
@@ -64,3 +73,91 @@ def _only_accumulates(op: Op, used: set[Value]) -> bool:
     if op.name in ELEMENT_ATOMICS:
         return op.attrs["kind"] in SUMS and op.results[0] not in used
     return op.name in ELEMENT_ACCUMULATES | ARRAY_EXTENTS
+
+
+# -- order of updates --------------------------------------------------------------------------------------------------
+# Dependence of a program's result on the order in which its threads update memory.
+#
+# ``ordered_update`` returns the first op whose result, or the contents of memory after it, depends on that order to
+# the last bit. Sums of floats do, unless they go to one address and are added up in the order of the chunks; so does
+# the value an atomic update returns, and which of two zeros is the smaller. Sums of integers and bits do not.
+
+
+def ordered_update(fn: Function, *, sums_in_order: bool) -> Op | None:
+    """Return the first op whose outcome depends on the order of threads, None if there is none.
+
+    Parameters
+    ----------
+    fn : Function
+        The function as it is compiled.
+    sums_in_order : bool
+        Whether sums into one address for all threads are added up in a fixed order.
+    """
+    used = used_values(fn)
+    in_order = set(map(id, uniform_sums(fn, launch_values(fn), used))) if sums_in_order else set()
+    return next((op for op in walk(fn.body) if id(op) not in in_order and _is_ordered(op, used)), None)
+
+
+def used_update(fn: Function) -> Op | None:
+    """Return the first update by many threads whose result a function uses: that depends on their order.
+
+    Those by which the winner of an extremum leaves its tangent, which have a ``pair``, give the same in any order.
+    """
+    used = used_values(fn)
+    updates = (op for op in walk(fn.body) if _updates(op) and "pair" not in op.attrs and op.attrs.get("kind") != "take")
+    return next((op for op in updates if any(result in used for result in op.results)), None)
+
+
+def _updates(op: Op) -> bool:
+    return op.name in ATOMICS or op.name in ACCUMULATES
+
+
+def _is_ordered(op: Op, used: Collection[Value]) -> bool:
+    if not _updates(op):
+        return False
+    if op.name in ACCUMULATES and op.attrs["mode"] == "plain":
+        return False
+    if any(result in used for result in op.results) or op.attrs.get("kind") in ("exch", "cas"):
+        return True
+    t = Access(op).array.type
+    return scalar_of(t.dtype).is_float  # type: ignore[union-attr]  # an access is of an array
+
+
+# -- arrays that are only added to -------------------------------------------------------------------------------------
+# Arrays that threads only add to: chunks can have copies of them, and need no atomic updates.
+#
+# For a function as it is emitted, and the ops that are summed for each chunk by itself, ``added_to`` returns the
+# positions of such parameters.
+
+
+def _atomic_updates(fn: Function, summed: Collection[Op]) -> list[Op]:
+    apart = set(summed)
+    found = (op for op in walk(fn.body) if op.name in UPDATES and op not in apart)
+    return [op for op in found if op.attrs.get("mode") != "plain"]
+
+
+def updates_atomically(fn: Function, summed: Collection[Op]) -> bool:
+    """Return whether threads update elements atomically, besides the ops that are summed for each chunk."""
+    return bool(_atomic_updates(fn, summed))
+
+
+def added_to(fn: Function, summed: Collection[Op]) -> tuple[int, ...]:
+    """Return the parameters that threads only add to, if they update nothing else."""
+    updates, used = _atomic_updates(fn, summed), used_values(fn)
+    # A copy per chunk starts at zero and is added at the end, which is right for sums alone.
+    if not all(op.name in ELEMENT_ATOMICS and op.attrs["kind"] in SUMS for op in updates):
+        return ()
+    if any(op.result in used or not _is_summable(op) for op in updates):
+        return ()
+    arrays = {Access(op).array for op in updates}
+    others = (op for op in walk(fn.body) if op.name not in ELEMENT_ATOMICS | ARRAY_EXTENTS)
+    if any(not arrays.isdisjoint(op.operands) for op in others):
+        return ()
+    return tuple(k for k, p in enumerate(fn.params) if p in arrays)
+
+
+def _is_summable(op: Op) -> bool:
+    t = Access(op).array.type
+    assert isinstance(t, Array)
+    s = scalar_of(t.dtype)
+    return t.layout == "C" and s not in STORAGE_ONLY and s != BOOL and s.bits in (32, 64)

@@ -17,9 +17,8 @@ from diffkern._version import __version__
 from diffkern.cli import demo
 from diffkern.cli.bench import add_bench_command
 from diffkern.cli.cache import add_cache_command
-from diffkern.cli.compile import add_compile_command
+from diffkern.cli.compile import add_compile_command, add_export_command
 from diffkern.cli.doctor import add_doctor_command
-from diffkern.cli.export import add_export_command
 from diffkern.cli.files import UsageError
 from diffkern.cli.inspect import add_inspect_command
 from diffkern.cli.trace import add_trace_command

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from diffkern.cli.files import UsageError, find_kernel, import_file, kernels_of
+from diffkern.cli.kernels import add_kernel, kernel_and_types
 from diffkern.shipping.ahead import is_annotated
+from diffkern.shipping.export import export
 from diffkern.shipping.ship import compile_ahead
 
-__all__ = ["add_compile_command"]
+__all__ = ["add_compile_command", "add_export_command"]
 
 
 def add_compile_command(commands: Any) -> None:
@@ -86,3 +88,42 @@ def _compile(options: argparse.Namespace) -> None:
     print(f"compiled {count} programs of {len(kernels)} {many} for {', '.join(targets)} into {options.out}")
     if left_out:
         print(f"left out, because parameters without annotations have no known types: {', '.join(left_out)}")
+
+
+# -- diffkern export ---------------------------------------------------------------------------------------------------
+# ``diffkern export``: write a kernel as a Python module that does not need diffkern.
+#
+# It writes the module to a file or to standard output, or raises ``UsageError``.
+
+
+def add_export_command(commands: Any) -> None:
+    """Add ``export`` to the commands of the parser."""
+    text = "write a kernel as a numba-cuda module that does not need diffkern"
+    parser = commands.add_parser("export", help=text, description=text)
+    add_kernel(parser)
+    parser.add_argument("--adjoint", action="store_true", help="include the adjoint")
+    parser.add_argument(
+        "--active",
+        metavar="NAME[,NAME…]",
+        help="parameters to differentiate with respect to; by default all that can have gradients",
+    )
+    parser.add_argument(
+        "-o", "--out", metavar="MODULE.py", type=Path, help="the file to write; standard output by default"
+    )
+    parser.set_defaults(run=_export)
+
+
+def _export(options: argparse.Namespace) -> None:
+    if options.active is not None and not options.adjoint:
+        raise UsageError("--active says what the adjoint is for; give --adjoint too")
+    kernel, types = kernel_and_types(options)
+    active = None if options.active is None else [name.strip() for name in options.active.split(",") if name.strip()]
+    text = export(kernel, *types, adjoint=options.adjoint, active=active)
+    # The text alone, so that the output can be a file.
+    if options.out is None:
+        print(text, end="")
+        return
+    try:
+        options.out.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(str(error)) from error

@@ -273,7 +273,7 @@ def _gpu_compilers() -> Iterator[Finding]:
 
 
 def _driver() -> Iterator[Finding]:
-    from diffkern.runtime.cuda import drivers
+    from diffkern.runtime.cuda import devices
     from diffkern.runtime.memory.device import get_cuda_devices
 
     area = "GPUs"
@@ -284,7 +284,7 @@ def _driver() -> Iterator[Finding]:
         return
     # Not a warning: a machine without a GPU is complete.
     if not found:
-        yield Finding(area, "devices", "absent", drivers.why_not(), "everything runs on the CPU without one")
+        yield Finding(area, "devices", "absent", devices.why_not(), "everything runs on the CPU without one")
     for device in found:
         memory = f"{device.total_memory / 2**30:.0f} GiB"
         yield Finding(area, device.alias, "ok", f"{device.name}, sm_{device.arch}, {memory}")

@@ -18,8 +18,8 @@ from diffkern.ad.derivative import Derivative
 from diffkern.ad.report import describe
 from diffkern.ad.stamps import StampedFunction
 from diffkern.analysis.extents import update_by_all
-from diffkern.analysis.order_sensitivity import ordered_update, used_update
 from diffkern.analysis.sorted_updates import Unsorted
+from diffkern.analysis.sums import ordered_update, used_update
 from diffkern.analysis.tile_threads import needs_rows, threads_of
 from diffkern.compiler.passes import FINITE
 from diffkern.compiler.pipeline import (
@@ -36,14 +36,12 @@ from diffkern.compiler.program import Program, adjoint_manifest, checks, forward
 from diffkern.contracts.manifest import Log, Manifest, OrderDependence
 from diffkern.contracts.options import FORWARD, Variant
 from diffkern.errors import AutodiffError, CompileError, Loc, compiling
-from diffkern.ir.clone import clone_function
-from diffkern.ir.merge import with_merged
+from diffkern.ir.clone import clone_function, values_by_reference, with_merged
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.ops.tile import of_block
 from diffkern.ir.passes import PLAIN, PassOptions, run
 from diffkern.ir.printer import to_text
 from diffkern.ir.structs import Argument
-from diffkern.opt.reference import values_by_reference
 from diffkern.printing.python import to_python
 from diffkern.process.forks import cached_property
 from diffkern.process.gc_policy import rare_collections

@@ -20,7 +20,7 @@ from diffkern.analysis.coverage import added_once, overwritten_whole, taken_once
 from diffkern.analysis.extents import certain_extents, update_by_all
 from diffkern.analysis.ids import ids_of
 from diffkern.analysis.sums import used_values
-from diffkern.analysis.writers import one_writer_each
+from diffkern.analysis.threads import one_writer_each
 from diffkern.contracts import abi
 from diffkern.contracts.manifest import (
     Checks,

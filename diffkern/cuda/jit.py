@@ -7,7 +7,8 @@ and PyTorch take it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -16,15 +17,17 @@ import numpy as np
 from diffkern.contracts.extents import whole_number
 from diffkern.contracts.launch_layout import Layout, lay_out
 from diffkern.contracts.options import MAX_BLOCK_DIM, PLAIN, AdjointForm, KernelOptions, Variant, names
+from diffkern.cuda.arrays import to_device
+from diffkern.cuda.devices import place
 from diffkern.cuda.signatures import is_signature, parse_signature
 from diffkern.cuda.streams import native
-from diffkern.cuda.transfer import on_device
 from diffkern.errors import KernelError, LaunchError, MisuseError
 from diffkern.ir.types import Scalar
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.func import Func, check_function, function_of_dispatcher
 from diffkern.lang.numba_cuda import TOGETHER
+from diffkern.lang.values import CompositeValue
 from diffkern.process.forks import cached_property
 from diffkern.process.tracebacks import PASSED, Entrance, brief, fail_launch, shorten
 from diffkern.runtime.launch.arguments import Parameter
@@ -303,7 +306,7 @@ class Launcher:
         """Launch the kernel. NumPy's arrays are changed in place."""
         try:
             kernel, dim = self.configuration()
-            with on_device(args, self._stream) as arguments:
+            with _on_device(args, self._stream) as arguments:
                 # The usual launch takes the path with the least overhead, which knows no stream.
                 if self._stream is None:
                     run(kernel, dim, arguments)
@@ -413,3 +416,37 @@ def jit(
             return Func(func) if device else CudaKernel(func, options, annotations)
 
     return make(func_or_sig) if callable(func_or_sig) and not is_signature(func_or_sig) else make
+
+
+# -- arrays of the host ------------------------------------------------------------------------------------------------
+# Arrays of the host in launches: copied to the device and, where the kernel wrote to them, back, as in numba.
+#
+# On the CPU the arguments are passed unchanged: a kernel works on the memory of NumPy's arrays.
+
+
+@contextmanager
+def _on_device(args: Sequence[Any], stream: Any) -> Iterator[Sequence[Any]]:
+    """Return a context manager that yields arguments on the device, and copies back what was written at its end.
+
+    Parameters
+    ----------
+    args : sequence
+        The arguments as they are passed.
+    stream : Stream or None
+        The stream of the launch; None for the default one.
+    """
+    # Vectors and matrices are NumPy arrays too, but are passed by value.
+    hosts = [k for k, a in enumerate(args) if isinstance(a, np.ndarray) and not isinstance(a, CompositeValue)]
+    if not hosts or place() == "cpu":
+        yield args
+        return
+    moved = list(args)
+    for k in hosts:
+        moved[k] = to_device(args[k], stream or 0)
+    # Versions tell which arrays the launch has written: only those are copied back.
+    before = {k: moved[k]._memory.now for k in hosts}
+    yield moved
+    for k in hosts:
+        if moved[k]._memory.now != before[k]:
+            # Numba copies all arrays back; those that are unchanged need no copy.
+            moved[k].copy_to_host(args[k], stream or 0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.types import Array, Mat, Scalar, Vec, value_type
 
 
 class Cloner:
@@ -116,3 +117,56 @@ def free_values(region: Region) -> list[Value]:
         if v not in inner:
             out.setdefault(v)
     return list(out)
+
+
+# -- parameters that receive the same array ----------------------------------------------------------------------------
+# Merging of array parameters that receive the same array.
+#
+# ``with_merged`` takes a function and the pairs of parameters that are given one array, and returns a copy that
+# accesses that array through one parameter only. Analyses of one array then see every access to it: which elements are
+# overwritten, and by which thread.
+
+
+def with_merged(fn: Function, merged: Sequence[tuple[int, int]]) -> Function:
+    """Return a copy that uses one parameter instead of each merged one; the merged ones stay, but are unused.
+
+    Parameters
+    ----------
+    fn : Function
+        The function, which yields nothing.
+    merged : sequence of (int, int)
+        Each merged parameter with the one that replaces it, by position.
+    """
+    out = clone_function(fn)
+    instead = {out.params[k]: out.params[of] for k, of in merged}
+    for op in walk(out.body):
+        op.operands = tuple(instead.get(v, v) for v in op.operands)
+    return out
+
+
+# -- values by reference -----------------------------------------------------------------------------------------------
+# Turn parameters by value into arrays of one element, for callers whose values only the kernel can read.
+#
+# Scalar, vector and matrix parameters of a function become one-dimensional arrays that every thread reads at index 0,
+# in place. Types of storage only (float16, bfloat16) are passed in the type of their values.
+
+
+def values_by_reference(fn: Function) -> Function:
+    """Replace parameters by value, in place; return the function."""
+    b = Builder()
+    b.loc = fn.loc
+    zero: Value | None = None
+    params: list[Value] = []
+    read: dict[Value, Value] = {}
+    for p in fn.params:
+        if not isinstance(p.type, (Scalar, Vec, Mat)):
+            params.append(p)
+            continue
+        held = Value(Array(value_type(p.type), 1), p.name)
+        zero = b.i32(0) if zero is None else zero
+        read[p] = b.one("load", held, zero, wrap=(False,))
+        params.append(held)
+    substitute(fn.body, read)
+    fn.body.ops[:0] = b.region.ops
+    fn.params = tuple(params)
+    return fn

@@ -22,8 +22,7 @@ from diffkern.ir.structs import Argument, declared
 from diffkern.kernels.inspection import Inspection
 from diffkern.lang.called import Called, KnownToNumba, RequestedForm
 from diffkern.lang.dialects import NATIVE, Dialect, bind_dialect
-from diffkern.lang.func import check_function
-from diffkern.lang.imported import ByPath
+from diffkern.lang.func import ByPath, check_function
 from diffkern.lang.static import resolve_static
 from diffkern.lang.structs import functions_of
 from diffkern.lang.text import capture_source

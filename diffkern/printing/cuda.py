@@ -43,8 +43,8 @@ from diffkern.printing import prims
 from diffkern.printing.cuda_memory import UNIT, CudaMemoryWriter, as_tuple, size_of
 from diffkern.printing.expression import ATOM, Expr, literal
 from diffkern.printing.names import Names
-from diffkern.printing.products import is_same_product, library_products
 from diffkern.printing.python import contents_of, function_name, import_lines
+from diffkern.printing.tiles import is_same_product, library_products
 
 __all__ = ["LIBRARY", "MAX_THREADS", "CudaWriter", "to_cuda_python"]
 

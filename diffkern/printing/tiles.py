@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from diffkern.ir.nodes import Op
+from diffkern.ir.nodes import Function, Op, walk
+from diffkern.ir.ops.buffer import BUFFER_PRODUCTS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import STORAGE_ONLY, Element, Mat, Tile, Vec, scalar_of
 from diffkern.ir.views import Part
 from diffkern.printing import tile_prims
 
-__all__ = ["PRIMITIVES", "call", "function_names"]
+__all__ = ["PRIMITIVES", "call", "function_names", "is_same_product", "library_products"]
 
 MODULE = "diffkern.printing.tile_prims"
 PRIMITIVES = frozenset(n for n in vars(tile_prims) if n.startswith("tile_")) | {"float16", "bfloat16"}
@@ -141,3 +142,22 @@ _CALLS: Mapping[str, Callable[[Op, Any], Spelled]] = {
     "tile_scan": _scan,
     "tile_matmul": _matmul,
 }
+
+
+# -- matrix products of a library --------------------------------------------------------------------------------------
+# Matrix products of tiles that a library computes, by the names of the functions that call it.
+
+
+def library_products(fn: Function) -> dict[str, Op]:
+    """Return the names of matrix products that a library computes, each with the first op that calls it."""
+    found: list[Op] = []
+    for op in walk(fn.body):
+        if op.name in BUFFER_PRODUCTS and not any(is_same_product(first, op) for first in found):
+            found.append(op)
+    return {f"product_{k}": op for k, op in enumerate(found)}
+
+
+def is_same_product(one: Op, other: Op) -> bool:
+    """Return whether two products are one function; both may add to the old result."""
+    # Whether the old result is added is left to each call, so it does not make another function.
+    return {**one.attrs, "add": None} == {**other.attrs, "add": None}

@@ -17,9 +17,8 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.arrays.array_copy import clone
-from diffkern.runtime.effects.anomaly import detect_anomaly
 from diffkern.runtime.effects.tape import Tape
-from diffkern.runtime.observe.config import config
+from diffkern.runtime.observe.config import config, detect_anomaly
 from diffkern.runtime.records.launch import launch
 
 __all__ = ["assert_finite", "find_nonfinite"]

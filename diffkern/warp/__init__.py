@@ -28,7 +28,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "tile_bvh_query_ray=bvh_query_ray_tiled tile_mesh_query_aabb=mesh_query_aabb_tiled "
         "tile_mesh_query_aabb_next=mesh_query_aabb_next_tiled"
     ),
-    "diffkern.lang.references": "ref",
+    "diffkern.lang.annotations": "ref",
     "diffkern.warp.arrays": "array array1d array2d array3d array4d copy fixedarray from_ptr",
     "diffkern.warp.capturing": "ScopedCapture capture_begin capture_debug_dot_print",
     "diffkern.warp.config": "DeterministicMode",
@@ -36,7 +36,8 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.declare": "Kernel func kernel overload struct",
     "diffkern.warp.devices": (
         "DeviceLike ScopedCudaProfiler cuda_profiler_start cuda_profiler_stop get_cuda_driver_version "
-        "get_cuda_supported_archs get_cuda_toolkit_version is_conditional_graph_supported is_cubql_available"
+        "get_cuda_supported_archs get_cuda_toolkit_version get_suggested_block_size is_conditional_graph_supported "
+        "is_cubql_available"
     ),
     "diffkern.warp.diagnostics": "print_diagnostics",
     "diffkern.warp.enumerations": (
@@ -48,10 +49,10 @@ _MODULES: Final[Mapping[str, str]] = {
     ),
     "diffkern.warp.isosurfaces": "IsoSurfaceMarchingCubes=MarchingCubes",
     "diffkern.warp.launching": "launch launch_tiled",
-    "diffkern.warp.levels": "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING ScopedLogLevel",
-    "diffkern.warp.loggers": "Logger ScopedLogger get_logger set_logger",
+    "diffkern.warp.loggers": (
+        "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING Logger ScopedLogLevel ScopedLogger get_logger set_logger"
+    ),
     "diffkern.warp.modules": ("Module force_load get_module get_module_options load_module set_module_options"),
-    "diffkern.warp.occupancy": "get_suggested_block_size",
     "diffkern.warp.mapping": "map_arrays=map",
     "diffkern.warp.opaque": (
         "GLTextureResource RegisteredGLBuffer Volume fabricarray fabricarrayarray "

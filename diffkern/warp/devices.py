@@ -6,12 +6,21 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from diffkern.contracts.platforms import ARCHITECTURES
+from diffkern.kernels.kernel import Kernel
 from diffkern.runtime.memory.device import Device, get_device, gpu_named, is_cuda_available
 
 __all__ = [
-    "DeviceLike", "ScopedCudaProfiler", "cuda_profiler_start", "cuda_profiler_stop", "get_cuda_driver_version",
-    "get_cuda_supported_archs", "get_cuda_toolkit_version", "is_conditional_graph_supported", "is_cubql_available",
-]  # fmt: skip
+    "DeviceLike",
+    "ScopedCudaProfiler",
+    "cuda_profiler_start",
+    "cuda_profiler_stop",
+    "get_cuda_driver_version",
+    "get_cuda_supported_archs",
+    "get_cuda_toolkit_version",
+    "get_suggested_block_size",
+    "is_conditional_graph_supported",
+    "is_cubql_available",
+]
 
 DeviceLike: TypeAlias = Device | str | None
 """A device or its name."""
@@ -20,7 +29,7 @@ DeviceLike: TypeAlias = Device | str | None
 def get_cuda_driver_version() -> tuple[int, int] | None:
     """Return the version of CUDA that the driver is for, None without a driver."""
     # Here, so that importing Warp's interface does not look for a driver.
-    from diffkern.runtime.cuda.drivers import active
+    from diffkern.runtime.cuda.devices import active
 
     driver = active()
     if driver is None:
@@ -98,3 +107,30 @@ def _profile(device: Any, collect: bool) -> None:
         # The profiler collects for the current context.
         with gpu.active:
             gpu.driver.profile(collect)
+
+
+# -- block sizes -------------------------------------------------------------------------------------------------------
+# Suggested block sizes of launches.
+
+
+def get_suggested_block_size(kernel: Kernel, device: Any = None) -> tuple[int, int]:
+    """Return a suitable number of threads per block and of blocks for a kernel.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The kernel.
+    device : optional
+        The device that it will run on; the current one by default.
+
+    Returns
+    -------
+    tuple of int
+        Threads of a block and blocks: on the CPU 1 and 1; on a GPU the kernel's own number of threads, and as many
+        blocks as its multiprocessors hold of them at once, counted by threads.
+    """
+    chosen: Any = get_device(device)
+    if not chosen.is_cuda:
+        return 1, 1
+    threads = kernel.block_dim
+    return threads, int(chosen.sm_count) * max(1, 2048 // threads)

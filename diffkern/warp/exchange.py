@@ -17,7 +17,7 @@ from diffkern.lang.dtypes import DType
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_protocols import ArrayC
-from diffkern.runtime.arrays.untyped import untyped
+from diffkern.runtime.arrays.create import untyped
 from diffkern.warp.arrays import in_dialect
 from diffkern.warp.enumerations import JaxCallableGraphMode, JaxModulePreloadMode
 

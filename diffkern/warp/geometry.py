@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from diffkern.warp.absent_modules import named
 from diffkern.warp.isosurfaces import (
     IsoSurfaceBase,
     IsoSurfaceMarchingCubes,
@@ -11,6 +10,7 @@ from diffkern.warp.isosurfaces import (
     sparse_marching_cubes,
     sparse_marching_cubes_from_cells,
 )
+from diffkern.warp.opaque import named
 
 __all__ = [
     "IsoSurfaceBase", "IsoSurfaceMarchingCubes", "IsoSurfaceNets", "lipschitz_octree", "sparse_marching_cubes",

@@ -6,18 +6,31 @@ The default logger writes to standard output, and warnings and errors to standar
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from types import TracebackType
 from typing import Any, Final, Protocol, TextIO, runtime_checkable
 
+from diffkern.warp import config
 from diffkern.warp import config as settings
-from diffkern.warp.levels import LOG_DEBUG, LOG_INFO, LOG_WARNING
 
 __all__ = [
-    "Logger", "LoggerBasic", "ScopedLogger", "get_logger", "log_debug", "log_error", "log_info", "log_warning",
+    "LOG_DEBUG",
+    "LOG_ERROR",
+    "LOG_INFO",
+    "LOG_WARNING",
+    "Logger",
+    "LoggerBasic",
+    "ScopedLogLevel",
+    "ScopedLogger",
+    "get_logger",
+    "log_debug",
+    "log_error",
+    "log_info",
+    "log_warning",
     "set_logger",
-]  # fmt: skip
+]
 
 
 @runtime_checkable
@@ -164,3 +177,34 @@ def log_error(message: str) -> None:
     """Send an error, whatever the level."""
     send = get_logger().error
     send(message)
+
+
+# -- levels of messages ------------------------------------------------------------------------------------------------
+# Warp's levels of messages, for ``wp.config.log_level``. They hold for ``diffkern.warp.loggers``.
+
+
+LOG_DEBUG: Final = logging.DEBUG
+LOG_INFO: Final = logging.INFO
+LOG_WARNING: Final = logging.WARNING
+LOG_ERROR: Final = logging.ERROR
+
+
+class ScopedLogLevel:
+    """A ``with`` block for which ``wp.config.log_level`` is another one.
+
+    Parameters
+    ----------
+    log_level : int
+        The level.
+    """
+
+    def __init__(self, log_level: int) -> None:
+        self.log_level = log_level
+
+    def __enter__(self) -> ScopedLogLevel:
+        self._before = vars(config)["log_level"]
+        vars(config).update(log_level=self.log_level)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        vars(config).update(log_level=self._before)

@@ -6,7 +6,9 @@ raises an error that names a replacement. In kernels, those that Warp passes by 
 
 from __future__ import annotations
 
+import functools
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NoReturn
 
@@ -14,7 +16,7 @@ from diffkern.errors import MisuseError
 from diffkern.lang.annotations import ANY, array_annotation, subscripted
 from diffkern.warp.declare import struct
 
-__all__ = ["TYPES", "Missing", "MissingFunction", "missing", "missing_function"]
+__all__ = ["TYPES", "Missing", "MissingFunction", "missing", "missing_function", "named"]
 
 VOLUMES: Final = "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values"
 FABRIC: Final = "copy the attributes into arrays of their own"
@@ -123,3 +125,42 @@ TYPES: Final[Mapping[str, str]] = {
     name: value.remedy for name, value in list(globals().items()) if isinstance(value, Missing)
 }
 """The replacement for each type, by its name."""
+
+
+# -- modules by name only ----------------------------------------------------------------------------------------------
+# Modules of Warp that exist here by name only: ``warp.fem``, ``warp.optim.linear``, ``warp.render``, ….
+#
+# Programs may import such a module, annotate with its types and derive classes from them. Constructing or calling
+# anything of it raises an error. A module's ``__getattr__`` returns the placeholders that are made here.
+
+
+def named(module: str, classes: str, functions: str, remedy: str) -> Callable[[str], Any]:
+    """Return what gets the names of a module that diffkern does not have.
+
+    Parameters
+    ----------
+    module : str
+        The module that shall have them.
+    classes, functions : str
+        Their names.
+    remedy : str
+        The replacement.
+    """
+    types, callables = frozenset(classes.split()), frozenset(functions.split())
+    shown = module.partition(".")[2]
+
+    @functools.cache
+    def get(name: str) -> Any:
+        if name in types:
+            made = missing(name, remedy)
+            made.__module__ = module
+        elif name in callables:
+            made = missing_function(f"{shown}.{name}", remedy)
+        elif name == "__all__":
+            made = sorted({*types, *callables})
+        else:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        setattr(sys.modules[module], name, made)
+        return made
+
+    return get

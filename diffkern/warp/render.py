@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diffkern.warp.absent_modules import named
+from diffkern.warp.opaque import named
 
 __getattr__ = named(
     __name__, "OpenGLRenderer UsdRenderer", "", "pass a.numpy() to a library that draws, such as Matplotlib"

@@ -22,7 +22,7 @@ from diffkern.runtime.arrays import operation
 from diffkern.runtime.effects import tape_needs
 from diffkern.runtime.launch import partition
 from diffkern.runtime.records import captured, compiled_launch, launch_record
-from diffkern.targets.cpu import sunk_loads
+from diffkern.targets.cpu import object_code
 from diffkern.targets.cuda import kernel as cuda_kernel
 from diffkern.targets.cuda import registers, toolchain
 from diffkern.targets.emit import facts, loops, memory, scalars
@@ -53,7 +53,7 @@ TARGETED = [
           ("tests/unit/frontend/test_tree_passes.py::test_several_trees",
            "tests/unit/frontend/test_tree_passes.py::test_nodes_are_those_that_python_finds")),
     Fault("a load that LLVM has moved behind a store of its iteration is taken for a right one",
-          edit(sunk_loads, "has_sunk_loads", "stored = True", "stored = False"),
+          edit(object_code, "has_sunk_loads", "stored = True", "stored = False"),
           ("tests/unit/targets/test_sunk_loads.py::test_a_masked_load_that_gives_a_chosen_value_behind_a_store",)),
     # guards of zero cotangents
     Fault("a sum with one positive term is positive",

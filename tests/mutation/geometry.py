@@ -8,7 +8,7 @@ from diffkern.library import bvhs
 from diffkern.opt import sink
 from diffkern.runtime.effects import tape_steps
 from diffkern.runtime.launch import resources
-from diffkern.runtime.rollouts import step_objects
+from diffkern.runtime.rollouts import rollout
 from diffkern.spatial import bvh, cube_cases, sparse_surface, surface_kernels
 
 from .edits import Fault, edit, func_edit
@@ -49,10 +49,10 @@ GEOMETRY = [
           edit(resources, "Content.look", "use.changed = held", "pass"),
           (f"{_CHANGED}::test_a_later_launch_does_not_hide_a_change_from_an_earlier_one",)),
     Fault("a step of a roll-out takes other vertices",
-          edit(step_objects, "StepObjects.check", "use.check(", "str("),
+          edit(rollout, "StepObjects.check", "use.check(", "str("),
           (f"{_CHANGED}::test_a_step_of_a_roll_out_finds_the_points_as_it_did_at_first",)),
     Fault("a step finds objects as the first one did",
-          edit(step_objects, "StepObjects.begin", "if again:", "if True:"),
+          edit(rollout, "StepObjects.begin", "if again:", "if True:"),
           (f"{_CHANGED}::test_a_step_does_not_look_at_what_an_earlier_step_has_built",)),
     Fault("a graph leads no words",
           edit(resources, "Resource._follow", "self._content, self._known = found,",

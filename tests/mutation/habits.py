@@ -6,7 +6,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 from __future__ import annotations
 
 from diffkern.frontend.syntax import guards, scope
-from diffkern.runtime.arrays import untyped
+from diffkern.runtime.arrays import create
 
 from .edits import Fault, edit
 
@@ -20,6 +20,6 @@ HABITS = [
           edit(scope, "static_attribute", "of_objects and", "False and"),
           (f"{_HERE}::test_attributes_of_objects_are_constants",)),
     Fault("no elements are elements of one type",
-          edit(untyped, "Untyped.taken_by", "if not self.size:", "if False:"),
+          edit(create, "Untyped.taken_by", "if not self.size:", "if False:"),
           (f"{_HERE}::test_what_is_passed_for_its_memory_alone_takes_the_elements_of_the_parameter",)),
 ]  # fmt: skip

@@ -5,11 +5,11 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.frontend.statements import given_back
+from diffkern.frontend.statements import inline
 from diffkern.frontend.syntax import encoding, flow
 from diffkern.lang import annotations, dtypes, values
 from diffkern.runtime.arrays import pickled
-from diffkern.runtime.effects import retained, tape
+from diffkern.runtime.effects import gradients, tape
 from diffkern.runtime.launch import arguments
 from diffkern.runtime.records import launch
 from diffkern.utils import sums
@@ -28,7 +28,7 @@ WARP_PROGRAMS = [
                "wp.atomic_{'min' if sign == '>' else 'max'}("),
           ("tests/unit/test_warp_snippets.py::test_a_larger_number_is_kept_by_many_threads",)),
     Fault("gradients that are to be retained are copied after the launch has taken them",
-          edit(retained, "keeping", "made.append([Copy(copy, grad)])", "restored.insert(0, Copy(copy, grad))"),
+          edit(gradients, "keeping", "made.append([Copy(copy, grad)])", "restored.insert(0, Copy(copy, grad))"),
           ("tests/unit/runtime/test_retained.py::test_of_several_launches_the_last_one_counts_and_no_gradient_goes_past_it",)),
     Fault("gradients that are given for outputs are taken",
           edit(launch, "_left_alone", "shared[ct._memory] == 1", "False"),
@@ -49,7 +49,7 @@ WARP_PROGRAMS = [
           edit(flow, "_updated", "key if isinstance(key, Mapping) else", "{} if isinstance(key, Mapping) else"),
           ("tests/e2e/test_references.py::test_gradients_go_through_references",)),
     Fault("returns in branches do not give back what a func changed",
-          edit(given_back, "_Returns.visit_Return", "for name in self.names", "for name in self.names[::-1]"),
+          edit(inline, "_Returns.visit_Return", "for name in self.names", "for name in self.names[::-1]"),
           ("tests/e2e/test_references.py::test_variables_are_what_the_func_left_in_its_parameters",)),
     Fault("values of matrices are rows of numbers to NumPy",
           edit(dtypes, "InMemoryType._in_c", "for extent in ir.shape[:0:-1]:", "for extent in ():"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import diffkern as dk
-from diffkern.runtime.cuda import drivers
+from diffkern.runtime.cuda import devices
 
 _PACKAGES = (
     "numpy", "numba", "llvmlite", "numba-cuda", "cuda-bindings", "nvidia-nvjitlink", "nvidia-nvvm",
@@ -20,13 +20,13 @@ _PACKAGES = (
 
 def facts() -> dict[str, Any]:
     """Return what a figure or a failure may depend on."""
-    driver = drivers.active()
+    driver = devices.active()
     return {
         "system": platform.platform(),
         "python": platform.python_version(),
         "diffkern": dk.__version__,
         "packages": {name: version for name in _PACKAGES if (version := _version(name))},
-        "driver": driver.version() if driver else drivers.why_not(),
+        "driver": driver.version() if driver else devices.why_not(),
         "devices": [
             {"name": d.name, "arch": d.arch, "target": d.target, "bytes": d.total_memory, "uuid": d.uuid,
              "multiprocessors": d.sm_count}

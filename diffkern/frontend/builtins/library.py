@@ -27,7 +27,6 @@ from diffkern.frontend.builtins import (
 from diffkern.frontend.builtins import library_vector as vector
 from diffkern.frontend.numba import numba_cuda
 from diffkern.frontend.statements import arguments, branch
-from diffkern.frontend.syntax.literals import fold
 from diffkern.frontend.terms import arith, coerce, views
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import WEAK_FLOAT, Const, RecView, Static, Term, Tup, Val, View, describe
@@ -35,10 +34,10 @@ from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.ir.ops.scalar import QUESTIONS
 from diffkern.ir.ops.table import all_ops
-from diffkern.lang.intrinsics import INTERNAL
+from diffkern.lang.intrinsics import INTERNAL, INTRINSICS
 from diffkern.lang.library import COMPOSED
 
-__all__ = ["apply", "lower_builtin", "thread_index"]
+__all__ = ["apply", "fold", "lower_builtin", "thread_index"]
 
 Handler: TypeAlias = Callable[[Context, Sequence[Term], ast.Call], Term]
 Lazy: TypeAlias = Callable[[Context, str, ast.Call], Term]
@@ -413,3 +412,30 @@ _LAZY: Final[Mapping[str, Lazy]] = {
     **atomics.CALLS,
     **local.CALLS,
 }
+
+
+# -- functions of literals ---------------------------------------------------------------------------------------------
+# Functions of literals: the result is a literal again, computed in double precision.
+#
+# The name of a built-in and literals give a literal, or None for a function that has no row here.
+
+
+_OF_ANY_NUMBER: Final = frozenset({"sign", "step", "nonzero"})
+"""Functions whose result has the type of the argument."""
+
+
+def fold(cx: Context, name: str, terms: Sequence[Term], node: ast.AST) -> Const | None:
+    """Return a function of literals as a literal."""
+    numbers = [t.value for t in terms if isinstance(t, Const) and not isinstance(t.value, bool)]
+    if len(numbers) != len(terms):
+        return None
+    try:
+        row = all_ops().get(name)
+        if name == "frac" or (row is not None and row.built_in is not None and row.built_in.of_floats):
+            return Const(INTRINSICS[name](*map(float, numbers)))
+        if name in _OF_ANY_NUMBER:
+            return Const(type(numbers[0])(INTRINSICS[name](*numbers)))
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
+        remedy = "write numbers for which it has a value"
+        cx.type_error(node, f"{name}({', '.join(map(str, numbers))}): {error}", remedy)
+    return None

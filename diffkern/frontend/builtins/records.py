@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NoReturn
 
-from diffkern.frontend.builtins import pointed
 from diffkern.frontend.syntax.flow import assigned
 from diffkern.frontend.syntax.scope import suggest
 from diffkern.frontend.syntax.source import get_source
 from diffkern.frontend.terms import coerce, views
 from diffkern.frontend.terms.captured import static_term
 from diffkern.frontend.terms.context import Context
-from diffkern.frontend.terms.terms import Rec, RecView, Static, Term, Val, View, describe
+from diffkern.frontend.terms.terms import AxisSpan, InnerExtent, Rec, RecView, Static, Term, Val, View, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.ir.structs import Argument, FieldType, IndexedArray, Struct, StructArray, declared, holds_arrays, leaves
@@ -32,9 +32,12 @@ __all__ = [
     "field_index",
     "function_of",
     "indexed",
+    "is_pointer",
     "load",
     "member",
+    "opened",
     "parameter",
+    "refuse",
     "replaced",
     "store",
     "subscript",
@@ -198,7 +201,7 @@ def member(cx: Context, owner: Rec | RecView, node: ast.Attribute) -> Term:
     """Return a field of a value; for an array of structs, the view of that field of all elements."""
     t = owner.struct.fields[field_index(cx, owner.struct, node)][1]
     if isinstance(owner, RecView) and isinstance(t, (T.Array, StructArray)):
-        pointed.refuse(cx, owner.struct, node.attr, node)
+        refuse(cx, owner.struct, node.attr, node)
     return owner.items[field_index(cx, owner.struct, node)]
 
 
@@ -236,7 +239,7 @@ def load(cx: Context, owner: RecView) -> Rec:
         if isinstance(item, RecView):
             items.append(load(cx, item))
         elif isinstance(t, T.Array):
-            items.append(pointed.opened(cx, item))
+            items.append(opened(cx, item))
         else:
             items.append(views.load(cx, item))
     return Rec(owner.struct, tuple(items))
@@ -251,10 +254,50 @@ def store(cx: Context, owner: RecView, term: Term, node: ast.AST) -> None:
     value = convert(cx, term, owner.struct, node, "an element of the array")
     # A descriptor in memory is the launch's; a kernel could only copy it, and the gradient would not follow.
     if holds_arrays(owner.struct):
-        pointed.refuse(cx, owner.struct, _array_field(owner.struct), node)
+        refuse(cx, owner.struct, _array_field(owner.struct), node)
     assert isinstance(value, Rec)
     for item, part in zip(owner.items, value.items, strict=True):
         if isinstance(item, RecView):
             store(cx, item, part, node)
         else:
             views.store(cx, item, part, node)
+
+
+# -- arrays that elements hold -----------------------------------------------------------------------------------------
+# Arrays that elements of arrays of structs hold: ``a[i].x[j]``.
+#
+# The view of an array field of all elements, with the index of one, gives the view of the array in it. In the IR both
+# are one array whose leading axes are the elements and whose others are those of the arrays in them, so that reading,
+# writing, slices and derivatives are those of any array. A launch checks that no two of these arrays overlap if one is
+# written (``diffkern.runtime.launch.nested_arrays``).
+
+
+def is_pointer(struct: Struct, name: str) -> bool:
+    """Return whether a field is an array."""
+    return isinstance(dict(struct.fields).get(name), T.Array)
+
+
+def opened(cx: Context, view: View) -> View:
+    """Return the array in the element that a view denotes."""
+
+    def extent(axis: int, held: View) -> Value:
+        # A null array of structs has no elements whose descriptors could be read.
+        if held.array.is_null:
+            return cx.b.i32(0)
+        outer, wrap = held.outer
+        out = cx.b.one("inner_shape", held.base, *outer, wrap=wrap, axis=axis)
+        cx.nonneg.add(out)
+        return out
+
+    count = view.array.ndim - len(view.axes)
+    inner = (AxisSpan(None, 1, InnerExtent(axis, extent, view)) for axis in range(count))
+    return replace(view, axes=(*view.axes, *inner))
+
+
+def refuse(cx: Context, struct: Struct, name: str, node: ast.AST) -> NoReturn:
+    """Refuse an operation that would change, or take as a whole, the arrays in elements."""
+    cx.type_error(
+        node,
+        f"the array field {name!r} of {struct.name} in an array of {struct.name}, as a whole or to be changed",
+        f"take it from one element, as in a[i].{name}[j]; elements with array fields are assigned on the host",
+    )

@@ -10,7 +10,7 @@ import ast
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from diffkern.frontend.builtins import folded, local, pointed, records
+from diffkern.frontend.builtins import folded, local, records
 from diffkern.frontend.terms import coerce, components, views
 from diffkern.frontend.terms.coerce import tile_remedy
 from diffkern.frontend.terms.context import Context
@@ -121,10 +121,10 @@ def _selected(cx: Context, t: T.Composite, target: ast.Subscript | ast.Attribute
 def _inside(cx: Context, parent: Place, target: ast.Subscript | ast.Attribute) -> Place:
     # Without reading the struct: a store to one field must not read, and race with, the others.
     if isinstance(parent, ElementPlace) and isinstance(parent.view, RecView) and isinstance(target, ast.Attribute):
-        if pointed.is_pointer(parent.view.struct, target.attr) and not parent.view.ndim:
+        if records.is_pointer(parent.view.struct, target.attr) and not parent.view.ndim:
             held = parent.view.items[parent.view.struct.names.index(target.attr)]
             assert isinstance(held, View)
-            return ElementPlace(pointed.opened(cx, held))
+            return ElementPlace(records.opened(cx, held))
         item = records.member(cx, parent.view, target)  # the other fields of the element are not read
         assert isinstance(item, (View, RecView))
         return ElementPlace(item)

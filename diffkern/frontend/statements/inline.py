@@ -15,14 +15,12 @@ from typing import Any, NoReturn
 
 from diffkern.errors import KernelTypeError
 from diffkern.frontend.builtins import local, records, rules
-from diffkern.frontend.numba.numba_loops import without_waiting_tests
 from diffkern.frontend.statements import matching, unset
-from diffkern.frontend.statements.given_back import giving_back
 from diffkern.frontend.statements.returns import check_returned
 from diffkern.frontend.syntax import fence
 from diffkern.frontend.syntax.flow import NameLiveness, falls_off
 from diffkern.frontend.syntax.local_functions import captured, set_apart
-from diffkern.frontend.syntax.loop_tests import without_changing_tests
+from diffkern.frontend.syntax.loop_tests import without_changing_tests, without_waiting_tests
 from diffkern.frontend.syntax.prune import pruned
 from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.signature import Annotation, parameter_type, references, references_of
@@ -42,7 +40,7 @@ from diffkern.lang.static import kept_results
 
 _PLACES = (ast.Name, ast.Subscript, ast.Attribute)
 
-__all__ = ["activate", "arguments_of", "inline", "make_frame", "returned", "run", "with_rules"]
+__all__ = ["activate", "arguments_of", "giving_back", "inline", "make_frame", "returned", "run", "with_rules"]
 
 
 def make_frame(cx: Context, pyfunc: Callable[..., Any], source: Source, local: object = None) -> Activation:
@@ -369,3 +367,44 @@ def _as_annotated(
         case Scalar() | Vec() | Mat():
             return Val(coerce.convert(cx, term, narrow.held(want), node, what))
     return records.convert(cx, term, want, node, what)
+
+
+# -- funcs that change variables of their caller -----------------------------------------------------------------------
+# Funcs that change variables of their caller, as funcs that return the new values of these variables.
+#
+# The definition of a func and the names of such parameters give a definition each of whose ``return`` statements
+# returns the values of these parameters as well, after the result if there is one.
+
+
+def giving_back(definition: ast.FunctionDef, names: Sequence[str]) -> ast.FunctionDef:
+    """Return the definition of a func that returns the values of parameters too."""
+    made = copy.copy(definition)
+    visitor = _Returns(names)
+    # On copies: the tree is shared by all activations, and the func may be called without references elsewhere.
+    made.body = [visitor.visit(copy.deepcopy(stmt)) for stmt in definition.body]
+    # Falling off the end is a return as well, and has to give the values back.
+    if falls_off(made.body) and not visitor.has_values:
+        last = ast.Return(None)
+        ast.copy_location(last, made.body[-1])
+        made.body.append(visitor.visit(last))
+    return made
+
+
+class _Returns(ast.NodeTransformer):
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names, self.has_values = names, False
+
+    def visit_Return(self, node: ast.Return) -> ast.Return:
+        own = [] if node.value is None or _is_none(node.value) else [node.value]
+        self.has_values = self.has_values or bool(own)
+        node.value = ast.Tuple([*own, *(ast.Name(name, ast.Load()) for name in self.names)], ast.Load())
+        for part in (node.value, *node.value.elts[len(own) :]):
+            ast.copy_location(part, node)
+        return node
+
+    # A function inside of this one returns to it, not to the caller.
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.FunctionDef:
+        return node
+
+    def visit_Lambda(self, node: ast.Lambda) -> ast.Lambda:
+        return node

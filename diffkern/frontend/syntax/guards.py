@@ -24,8 +24,8 @@ from diffkern.frontend.syntax.source import shown_path
 from diffkern.frontend.syntax.survey import Path
 from diffkern.frontend.syntax.text_annotations import evaluate_annotation, read_annotation, texts_in
 from diffkern.lang import ArrayAnnotation, CompositeValue, Func, resolve_dtype
+from diffkern.lang.annotations import Reference
 from diffkern.lang.intrinsics import lowering_key
-from diffkern.lang.references import Reference
 from diffkern.lang.structs import functions_of
 
 __all__ = [

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import ast
 import copy
+import dataclasses
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from diffkern.frontend.syntax.flow import assigned
 from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.signature import references_of
+from diffkern.frontend.syntax.source import Source
 from diffkern.frontend.syntax.survey import walk
 from diffkern.lang import Func
 from diffkern.lang.intrinsics import lowering_key
 
-__all__ = ["moved", "without_changing_tests"]
+__all__ = ["moved", "without_changing_tests", "without_waiting_tests"]
 
 
 def without_changing_tests(body: Sequence[ast.stmt], scope: NameScope, variables: frozenset[str]) -> list[ast.stmt]:
@@ -62,3 +65,30 @@ class _Loops(ast.NodeTransformer):
             for made in (leave, leave.test, leave.body[-1], node.test):
                 ast.copy_location(made, test)
         return node
+
+
+# -- conditions of whole blocks ----------------------------------------------------------------------------------------
+# Loops whose condition all threads of a block determine together, as ``while cuda.syncthreads_or(p):``.
+#
+# The source of a function is changed so that such a loop has no condition of its own: its body begins with the test,
+# and leaves the loop. So a barrier is always between statements.
+
+
+_WAITING: Final = frozenset(
+    """
+    syncthreads_count syncthreads_and syncthreads_or shfl_sync shfl_up_sync shfl_down_sync shfl_xor_sync
+    all_sync any_sync ballot_sync
+    """.split()
+)
+
+
+def without_waiting_tests(source: Source) -> Source:
+    """Return a function's source without loops that wait in their condition."""
+    node = copy.copy(source.node)
+    node.body = moved(source.node.body, _waits)
+    return dataclasses.replace(source, node=node)
+
+
+def _waits(node: ast.While) -> bool:
+    called = (n.func for n in ast.walk(node.test) if isinstance(n, ast.Call))
+    return any(getattr(f, "attr", getattr(f, "id", None)) in _WAITING for f in called)

@@ -18,11 +18,10 @@ from diffkern.frontend.syntax.text_annotations import evaluate_annotation
 from diffkern.ir import types as T
 from diffkern.ir.structs import Argument, IndexedArray, Stored, Struct, StructArray, declared
 from diffkern.lang import ArrayAnnotation, resolve_type
-from diffkern.lang.annotations import TileAnnotation
+from diffkern.lang.annotations import Reference, TileAnnotation
 from diffkern.lang.dtypes import object_shown
 from diffkern.lang.func import Func
 from diffkern.lang.patterns import Pattern, TupleOf, is_callable, pattern_of, tuple_items
-from diffkern.lang.references import Reference
 
 __all__ = [
     "Annotation",

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from diffkern.frontend.syntax.scope import NameScope
 from diffkern.frontend.syntax.survey import Path, chain_of
+from diffkern.lang.annotations import Reference
 from diffkern.lang.patterns import tuple_items
-from diffkern.lang.references import Reference
 
 __all__ = ["AnnotationText", "evaluate_annotation", "read_annotation", "texts_in"]
 

@@ -11,19 +11,18 @@ import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from diffkern.frontend.builtins import complexes, rigid
-from diffkern.frontend.builtins.integer_powers import integer_power
+from diffkern.frontend.builtins import complexes
 from diffkern.frontend.numba import numba_grid
 from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import WEAK_FLOAT, Const, Term, Val, describe
 from diffkern.ir import types as T
-from diffkern.ir.nodes import Value
+from diffkern.ir.nodes import Region, Value
 from diffkern.ir.ops.scalar import BITWISE, EQUALITIES, FLOORED, LOGIC, SUMS
 from diffkern.ir.ops.table import lookup
 from diffkern.lang.dialects import IntegerQuotient, Remainder
 
-__all__ = ["BINARY", "COMPARE", "binary", "compare", "negate", "power"]
+__all__ = ["BINARY", "COMPARE", "binary", "compare", "integer_power", "negate", "power", "product"]
 
 # AST class → (op of the IR, Python's operator, sign for messages)
 BINARY: Final[Mapping[type[ast.operator], str]] = {
@@ -286,7 +285,7 @@ def _by_component(cx: Context, op: str, a: Value, b: Value, node: ast.AST) -> Va
 def _product(cx: Context, op: str, a: Value, b: Value) -> Value | None:
     ta, tb = a.type, b.type
     if not _are_plain(ta, tb):
-        return rigid.product(cx, a, b) if op == "mul" else None
+        return product(cx, a, b) if op == "mul" else None
     if isinstance(ta, T.Mat) and isinstance(tb, T.Mat) and ta.cols == tb.rows:
         return cx.b.one("matmul", a, b)
     if isinstance(ta, T.Mat) and isinstance(tb, T.Vec) and ta.cols == tb.length:
@@ -395,3 +394,73 @@ def invert(cx: Context, a: Term, node: ast.AST) -> Const | Val:
         cx.type_error(node, f"~ of {describe(a)}", "bit operations take integers")
     op = "not" if t == T.BOOL else "invert"
     return Val(cx.b.construct(a.type, [cx.b.one(op, c) for c in cx.b.components(a.value)]))
+
+
+# -- powers of integers ------------------------------------------------------------------------------------------------
+# Powers of integers whose exponent is known at run time, as numba computes them.
+
+
+def integer_power(cx: Context, base: Value, exponent: Value) -> Value:
+    """Return a power of integers, by repeated squaring; for a negative exponent the inverse as an integer, else 0."""
+    b, t = cx.b, T.scalar_of(base.type)
+    one, zero = b.const(1, t), b.const(0, t)
+    signed = T.scalar_of(exponent.type).kind is T.Kind.INT
+    negative = b.one("lt", exponent, zero) if signed else b.const(False, T.BOOL)
+    left = b.select(negative, b.neg(exponent), exponent) if signed else exponent
+    test, body = Region((Value(t), Value(t), Value(t))), Region((Value(t), Value(t), Value(t)))
+    with b.into(test):
+        test.yields = (b.one("ne", test.params[2], zero),)
+    with b.into(body):
+        result, square, rest = body.params
+        odd = b.one("ne", b.one("and", rest, one), zero)
+        result = b.select(odd, b.mul(result, square), result)
+        body.yields = (result, b.mul(square, square), b.one("shr", rest, one))
+    found, _, _ = b.while_((one, base, left), test, body)
+    if not signed:
+        # Only 1 and -1 have an inverse among the integers, and their powers are right already.
+        return found
+    unit = b.one("eq", b.mul(base, base), one)
+    return b.select(b.one("and", negative, b.one("not", unit)), zero, found)
+
+
+# -- quaternions and transforms ----------------------------------------------------------------------------------------
+# Products of quaternions and of transforms, as the operator ``*`` has them.
+#
+# Two values of one type give their product. A quaternion is (x, y, z, w), a transform a translation and a quaternion.
+
+
+def product(cx: Context, a: Value, b: Value) -> Value | None:
+    """Return ``a * b`` of two quaternions or two transforms of one type, or None for anything else."""
+    if a.type != b.type or not isinstance(a.type, T.Vec):
+        return None
+    if a.type.role is T.Role.QUATERNION:
+        return cx.b.one("quat_mul", a, b)
+    if a.type.role is T.Role.TRANSFORM:
+        return _compose(cx, a, b)
+    return None
+
+
+def _compose(cx: Context, a: Value, b: Value) -> Value:
+    """Return the transform of first ``b``, then ``a``: translation a.p + rotate(a.q, b.p), rotation a.q * b.q."""
+    (pa, qa), (pb, qb) = _parts(cx, a), _parts(cx, b)
+    p = cx.b.add(pa, _rotated(cx, qa, pb))
+    q = cx.b.one("quat_mul", qa, qb)
+    assert isinstance(a.type, T.Vec)
+    return cx.b.construct(a.type, [*cx.b.components(p), *cx.b.components(q)])
+
+
+def _parts(cx: Context, t: Value) -> tuple[Value, Value]:
+    dtype, numbers = T.scalar_of(t.type), cx.b.components(t)
+    return cx.b.construct(T.Vec(dtype, 3), numbers[:3]), cx.b.construct(T.quaternion(dtype), numbers[3:])
+
+
+def _rotated(cx: Context, q: Value, v: Value) -> Value:
+    """Return ``v * (2w² - 1) + 2 (u·v) u + 2w u×v`` for q = (u, w), which is a rotation if q has length 1."""
+    b, dtype = cx.b, T.scalar_of(q.type)
+    *xyz, w = b.components(q)
+    u, two = b.construct(T.Vec(dtype, 3), xyz), b.const(2.0, dtype)
+    twice = b.mul(two, w)
+    along = b.one("scale", u, b.mul(two, b.one("dot", u, v)))
+    across = b.one("scale", b.one("cross", u, v), twice)
+    kept = b.one("scale", v, b.sub(b.mul(twice, w), b.const(1.0, dtype)))
+    return b.add(b.add(kept, along), across)

@@ -32,7 +32,7 @@ from diffkern.interop.jax.recording import Filled, Launched, Recording, record
 from diffkern.interop.spec import resolved
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.kernels.kernel import Kernel
-from diffkern.lang.imported import is_found
+from diffkern.lang.func import is_found
 from diffkern.runtime.arrays.type_keys import type_of_key
 from diffkern.runtime.launch.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.launch.kernel_version import KernelVersion

@@ -18,9 +18,8 @@ import torch
 from diffkern.contracts.argument_block import pack_address, tail_of
 from diffkern.errors import described
 from diffkern.interop.torch.observers import check_tangents, is_traced
-from diffkern.interop.torch.place import gpu_of, order_before, tensor_over
+from diffkern.interop.torch.place import TensorVersion, gpu_of, order_before, tensor_over
 from diffkern.interop.torch.types import same_bits, scalar_from_torch, torch_of
-from diffkern.interop.torch.versions import TensorVersion
 from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import Element, is_complex, scalar_of
 from diffkern.lang.dtypes import COMPOSITES, SCALARS, resolve_dtype

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from diffkern.interop.torch.place import as_external
-from diffkern.interop.torch.versions import TensorVersion
+from diffkern.interop.torch.place import TensorVersion, as_external
 from diffkern.runtime.cuda.memory import DeviceMemory
 
 if TYPE_CHECKING:

@@ -21,9 +21,18 @@ if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
 
 __all__ = [
-    "as_external", "current_stream", "default_device", "gpu_of", "guarded", "on_current_stream",
-    "order_around_launch", "order_before", "stream_of", "tensor_over",
-]  # fmt: skip
+    "TensorVersion",
+    "as_external",
+    "current_stream",
+    "default_device",
+    "gpu_of",
+    "guarded",
+    "on_current_stream",
+    "order_around_launch",
+    "order_before",
+    "stream_of",
+    "tensor_over",
+]
 
 _CACHED = 256
 _streams: dict[tuple[int, int], CudaStream] = {}
@@ -141,3 +150,25 @@ def tensor_over(a: array) -> torch.Tensor:
     """Return a tensor over an array on a GPU; PyTorch's current stream waits for the array's work so far."""
     made: torch.Tensor = torch.utils.dlpack.from_dlpack(a)
     return made
+
+
+# -- versions of memory ------------------------------------------------------------------------------------------------
+# The version of a tensor's memory: PyTorch's counter, which a tape compares and PyTorch's own checks read.
+
+
+class TensorVersion:
+    """A memory whose version is that of its tensor, which views and detached tensors share."""
+
+    __slots__ = ()
+    is_counted = True
+    _tensor: torch.Tensor
+
+    @property
+    def version(self) -> int:
+        return self._tensor._version
+
+    @version.setter
+    def version(self, value: int) -> None:
+        # The base class writes the 0 of new memory; after that it is only ever raised.
+        if value > self._tensor._version:
+            torch.autograd.graph.increment_version(self._tensor)

@@ -24,18 +24,17 @@ from diffkern.errors import CompileError
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.buffer import BUFFER_READS, BUFFER_UPDATES
-from diffkern.ir.types import SHARED, Array, Buffer
+from diffkern.ir.types import SHARED, Array, Buffer, Tile, Type
 from diffkern.lower.tiles import block_scans as tile_ranks
 from diffkern.lower.tiles import per_thread as tile_own
 from diffkern.lower.tiles import reductions as tile_fold
 from diffkern.lower.tiles import solve as tile_solve
 from diffkern.lower.tiles.block_lowering import BlockLowering, HasLibrary
-from diffkern.lower.tiles.ordering import read_first
-from diffkern.lower.tiles.serial import OPS, has_tiles
-from diffkern.lower.tiles.threads_arrays import lower_arrays_of_threads
+from diffkern.lower.tiles.lowering import Lowering
+from diffkern.lower.tiles.serial import OPS, has_tiles, read_first
 from diffkern.lower.tiles.uses import uses
 
-__all__ = ["lower_tiles_for_blocks"]
+__all__ = ["lower_arrays_of_threads", "lower_tiles_for_blocks"]
 
 _TOGETHER = {**tile_fold.OPS, **tile_ranks.OPS, **tile_solve.OPS, **tile_own.OPS}
 """The operations that the threads of a block share in ways of their own."""
@@ -115,3 +114,39 @@ def _share(fn: Function, made: Sequence[Op], limit: int) -> int:
             op.attrs = {"wrap": (False,), "kind": op.attrs.get("kind", "add")}
     substitute(fn.body, arrays)
     return total
+
+
+# -- arrays of single threads ------------------------------------------------------------------------------------------
+# Lowers arrays of single threads for a target on which the threads of a block share tiles.
+#
+# A thread's own arrays, which are values, become buffers in place, written in place where the old value is not needed
+# any more. Tiles of blocks are left as they are.
+
+
+class _Lowering(Lowering):
+    """The lowering for one thread, of its own arrays alone."""
+
+    def takes(self, t: Type) -> bool:
+        return isinstance(t, Tile) and t.own
+
+    def is_tile_op(self, op: Op) -> bool:
+        return _works_on_own(op)
+
+
+def _works_on_own(op: Op) -> bool:
+    return op.name.startswith("tile_") and any(
+        isinstance(v.type, Tile) and v.type.own for v in (*op.operands, *op.results)
+    )
+
+
+def lower_arrays_of_threads(fn: Function) -> Function:
+    """Turn the arrays of threads into buffers, in place; return the function."""
+    if not any(map(_works_on_own, walk(fn.body))):
+        return fn
+    low = _Lowering(uses(fn), OPS)
+    region = Region()
+    with low.b.into(region):
+        low.region_ops(fn.body)
+    region.ops[:0] = low.allocations.ops
+    fn.body = region
+    return fn

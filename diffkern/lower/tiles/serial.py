@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from diffkern.ir.nodes import Function, Op, Region, walk
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import Tile
 from diffkern.lower.tiles import arrays as tile_arrays
@@ -11,10 +12,9 @@ from diffkern.lower.tiles import linear as tile_linear
 from diffkern.lower.tiles import serial_scans as tile_order
 from diffkern.lower.tiles import shapes as tile_shapes
 from diffkern.lower.tiles.lowering import Lowering
-from diffkern.lower.tiles.ordering import read_first
 from diffkern.lower.tiles.uses import uses
 
-__all__ = ["OPS", "has_tiles", "lower_tiles"]
+__all__ = ["OPS", "has_tiles", "lower_tiles", "read_first"]
 
 OPS = {**tile_shapes.OPS, **tile_arrays.OPS, **tile_order.OPS, **tile_linear.OPS, **tile_fft.OPS}
 """The lowering of each operation on tiles."""
@@ -51,3 +51,36 @@ def lower_tiles(fn: Function) -> Function:
     region.ops[:0] = [*low.tables.values(), *low.allocations.ops]
     fn.body = region
     return fn
+
+
+# -- order of reads and replacements -----------------------------------------------------------------------------------
+# Moves reads of a thread's array in front of replacements of its elements; in place.
+#
+# Values of the IR do not change: replacing an element makes another array, which takes the memory of the first if that
+# is not read any more. Adjoints read an element where it is used, often after it was replaced, and the array would be
+# copied as a whole.
+
+
+def read_first(fn: Function) -> Function:
+    """Move reads of elements of threads' arrays in front of the first change of the array."""
+    if any(lookup(op.name).element for op in walk(fn.body)):
+        _region(fn.body)
+    return fn
+
+
+def _region(region: Region) -> None:
+    ordered: list[Op] = []
+    changes: dict[Value, Op] = {}
+    for op in region.ops:
+        for sub in op.regions:
+            _region(sub)
+        array = op.operands[0] if op.operands else None
+        change = changes.get(array) if array is not None and op.name == "tile_extract" else None
+        place = len(ordered) if change is None else ordered.index(change)
+        # The index may be computed behind the change; then the read cannot move.
+        if any(v in later.results for later in ordered[place:] for v in op.operands):
+            place = len(ordered)
+        ordered.insert(place, op)
+        if lookup(op.name).element and array is not None and isinstance(array.type, Tile) and array.type.own:
+            changes.setdefault(array, op)
+    region.ops[:] = ordered

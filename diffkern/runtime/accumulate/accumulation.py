@@ -20,9 +20,8 @@ from diffkern.runtime.accumulate.copies import Copies
 from diffkern.runtime.accumulate.sorting import Sorting
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign
-from diffkern.runtime.launch.grid import Grid
 from diffkern.runtime.launch.program import Executable
-from diffkern.runtime.launch.schedule import USUAL, Blocks, Plan, cut
+from diffkern.runtime.launch.schedule import USUAL, Blocks, Grid, Plan, cut
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Steps, copied

@@ -20,12 +20,12 @@ from diffkern.runtime.accumulate.aliases import check_aliases
 from diffkern.runtime.accumulate.sorting import Sorting, sorting_of
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.operation import Copy, Operation, perform
-from diffkern.runtime.launch.gathering import Gathering
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.launch_checks import DIMS
 from diffkern.runtime.launch.nested_arrays import nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.launch.race_checks import Gathering
 from diffkern.runtime.launch.resources import check_not_given
 from diffkern.runtime.launch.stamps import with_one_writer
 from diffkern.runtime.memory.device import Device

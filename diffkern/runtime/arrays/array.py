@@ -52,8 +52,7 @@ from diffkern.runtime.arrays.viewable import Viewable
 from diffkern.runtime.memory.allocations import noted, tracker
 from diffkern.runtime.memory.device import CPU, Device, get_device
 from diffkern.runtime.memory.memory import Memory, byte_range, expose, memory_of, overwrite
-from diffkern.runtime.memory.reads import note_read
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import current, note_read
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.native.slow_path import slow_path_flags
 

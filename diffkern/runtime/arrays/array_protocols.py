@@ -24,7 +24,7 @@ from diffkern.runtime.arrays.convert import MAX_NDIM, component_shape, with_bflo
 from diffkern.runtime.memory import dlpack
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory, lend
-from diffkern.runtime.memory.reads import note_read
+from diffkern.runtime.memory.state import note_read
 from diffkern.runtime.memory.stream import drain
 
 __all__ = ["ArrayC", "Exposed", "Lease"]

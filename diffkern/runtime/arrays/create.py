@@ -10,14 +10,29 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.ir.types import Scalar
+from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.intrinsics import in_kernels
 from diffkern.lang.structs import resolve_type
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.convert import as_numpy, as_shape
+from diffkern.runtime.arrays.foreign import adopt
 from diffkern.runtime.memory.device import get_device
 from diffkern.runtime.memory.state import current
 
-__all__ = ["empty", "empty_like", "from_numpy", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like"]
+__all__ = [
+    "Untyped",
+    "empty",
+    "empty_like",
+    "from_numpy",
+    "full",
+    "full_like",
+    "ones",
+    "ones_like",
+    "untyped",
+    "zeros",
+    "zeros_like",
+]
 
 Shape = int | Sequence[int]
 
@@ -349,3 +364,41 @@ def _type_of(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.dtype
     return type(value)
+
+
+# -- arrays without an element type ------------------------------------------------------------------------------------
+# Arrays whose element type is chosen by the parameter they are passed to.
+#
+# An array over another library's memory, as Warp's ``from_torch(return_ctype=True)`` makes it, becomes an array with
+# the elements and axes that a parameter takes.
+
+
+class Untyped(array):
+    """An array that parameters with other elements take too, where these are made of the same numbers."""
+
+    __slots__ = ()
+
+    source: Any
+    """The object that owns the memory."""
+
+    def taken_by(self, annotation: ArrayAnnotation) -> array:
+        """Return the array that a parameter takes, or this one if there is none."""
+        element = annotation.element
+        if element is None or annotation.indexed or annotation.accepts(self._type):
+            return self
+        if not self.size:
+            return empty((0,) * annotation.ndim, annotation.dtype, device=self.device)
+        try:
+            found = adopt(self.source, element)
+        except (TypeError, ValueError):
+            return self
+        return found if found is not None and annotation.accepts(found._type) else self
+
+
+def untyped(made: array, source: Any) -> array:
+    """Return a new array as one whose memory parameters may interpret, where that can make a difference."""
+    whole = isinstance(made._element, Scalar) and made._element.is_integer
+    if type(made) is array and (made.ndim > 1 or not made.size or whole):
+        made.__class__ = Untyped
+        made.__dict__["source"] = source
+    return made

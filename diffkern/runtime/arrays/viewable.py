@@ -22,8 +22,7 @@ from diffkern.runtime.arrays.array_copy import copy
 from diffkern.runtime.arrays.convert import as_shape, component_shape, stored_type
 from diffkern.runtime.arrays.recast import Recast, are_same_numbers
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.reads import note_read
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import current, note_read
 from diffkern.runtime.memory.stream import drain
 
 if TYPE_CHECKING:

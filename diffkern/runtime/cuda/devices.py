@@ -14,13 +14,13 @@ from typing import Protocol
 
 from diffkern.errors import MisuseError
 from diffkern.process.forks import free_in_child
-from diffkern.runtime.cuda import drivers
+from diffkern.runtime.cuda.bindings import find
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import Driver
 from diffkern.runtime.memory.device import set_device
 from diffkern.runtime.memory.scope import put
 
-__all__ = ["device", "devices", "use_driver", "used_devices", "watch"]
+__all__ = ["active", "device", "devices", "replace", "use_driver", "used_devices", "watch", "why_not"]
 
 _FORKED = "CUDA does not go through a fork; start the process with multiprocessing's 'spawn' or 'forkserver'"
 _lock = free_in_child(threading.RLock())
@@ -38,7 +38,7 @@ def devices() -> list[CudaDevice]:
     """Return all GPUs; none without a driver."""
     global _devices
     if _devices is None:
-        found = drivers.active()
+        found = active()
         count = 0 if found is None else found.device_count()
         with _lock:
             if _devices is None:
@@ -56,7 +56,7 @@ def device(ordinal: int) -> CudaDevice:
     """
     known = devices()
     if not known:
-        raise MisuseError(f"there is no device 'cuda:{ordinal}': {drivers.why_not()}", remedy="take device='cpu'")
+        raise MisuseError(f"there is no device 'cuda:{ordinal}': {why_not()}", remedy="take device='cpu'")
     if not 0 <= ordinal < len(known):
         raise MisuseError(
             f"there is no device 'cuda:{ordinal}'; the GPUs are cuda:0 to cuda:{len(known) - 1}",
@@ -86,7 +86,7 @@ def use_driver(driver: Driver | None) -> Driver | None:
     # Arrays in cycles of references still belong to the old driver, and are freed there.
     gc.collect()
     _close()
-    before = drivers.replace(driver)
+    before = replace(driver)
     _devices = None
     for each in tuple(_watching):
         each.forget_programs()
@@ -110,3 +110,39 @@ def _after_fork() -> None:
 atexit.register(_close)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+
+
+# -- the driver in use -------------------------------------------------------------------------------------------------
+# The one CUDA driver that is in use, found when it is first asked for.
+
+
+_driver: Driver | None = None
+_looked = False
+_reason = ""
+
+
+def active() -> Driver | None:
+    """Return the driver, looked for at the first call; None where there is none."""
+    global _driver, _looked, _reason
+    if not _looked:
+        _looked = True
+        found = find()
+        if isinstance(found, str):
+            _reason = found
+        else:
+            _driver = found
+    return _driver
+
+
+def why_not() -> str:
+    """Return the reason why there is no driver, as the end of a sentence."""
+    active()
+    return _reason or "no CUDA device was found"
+
+
+def replace(driver: Driver | None, reason: str = "the driver was taken away") -> Driver | None:
+    """Use another driver from now on (None: none at all) and return the previous one."""
+    global _driver, _looked, _reason
+    before = _driver
+    _driver, _looked, _reason = driver, True, reason
+    return before

@@ -23,11 +23,10 @@ from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.stream import current_stream
 from diffkern.runtime.cuda.transfer import download
 from diffkern.runtime.launch.checked import error_of, stamp_counts
-from diffkern.runtime.launch.grid import Grid
 from diffkern.runtime.launch.grid_checks import check_alone, check_axes
 from diffkern.runtime.launch.output import empty_buffer, show
 from diffkern.runtime.launch.program import Executable
-from diffkern.runtime.launch.schedule import USUAL, Blocks, ChunkGrid, check_whole_blocks, cut, cut_blocks
+from diffkern.runtime.launch.schedule import USUAL, Blocks, ChunkGrid, Grid, check_whole_blocks, cut, cut_blocks
 from diffkern.runtime.native.device import DeviceStep, launch_step
 from diffkern.runtime.native.replay import Steps
 

@@ -10,16 +10,16 @@ waits for them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diffkern.errors import CudaError, LaunchError
 from diffkern.ir.structs import Struct
+from diffkern.process.late import ELEMENTWISE
 from diffkern.runtime.arrays.array import _make, array, new
 from diffkern.runtime.arrays.convert import component_shape, element_of, stored_type
 from diffkern.runtime.cuda.context import CudaDevice
-from diffkern.runtime.cuda.elementwise import elementwise
 from diffkern.runtime.cuda.memory import DeviceMemory, DeviceView
 from diffkern.runtime.cuda.stream import CudaEvent, CudaStream
 from diffkern.runtime.launch.packed import PackedLaunch
@@ -29,7 +29,10 @@ from diffkern.runtime.memory.stream import drain_queues, on_its_way
 from diffkern.runtime.native.device import copy_step, fill_step
 from diffkern.runtime.native.replay import Steps
 
-__all__ = ["add", "add_steps", "assign", "assign_steps", "copy", "copy_steps", "download"]
+if TYPE_CHECKING:
+    from diffkern.runtime.launch.kernel_protocol import KernelProtocol
+
+__all__ = ["add", "add_steps", "assign", "assign_steps", "copy", "copy_steps", "download", "elementwise"]
 
 _LITTLE = 1 << 12
 
@@ -333,3 +336,16 @@ def _fetch(device: CudaDevice, address: int, out: np.ndarray[Any, Any]) -> None:
             device.null_stream.synchronize()
     except CudaError as error:
         raise device.explained(error) from None
+
+
+# -- copies and sums by kernels ----------------------------------------------------------------------------------------
+# The kernels by which arrays on a GPU are copied and added where the driver has no call for it.
+#
+# The kernels are diffkern's own (``diffkern.transforms.elementwise``), above the run time; the code that loads the
+# compiler registers here where they are.
+
+
+def elementwise(name: str, ndim: int) -> KernelProtocol:
+    """Return the kernel ``copy`` or ``add`` for arrays of one to four axes."""
+    kernel: KernelProtocol = ELEMENTWISE(name, ndim)
+    return kernel

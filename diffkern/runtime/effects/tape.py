@@ -19,9 +19,8 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Add, Copy, Operation, submit
 from diffkern.runtime.effects.compiled_backward import Collector, Repeat, Seed
 from diffkern.runtime.effects.cotangents import Cotangents, may_differ_from_zero, take
-from diffkern.runtime.effects.gradients import Gradients, gradient_of
+from diffkern.runtime.effects.gradients import Gradients, gradient_of, keeping
 from diffkern.runtime.effects.inside import Inside
-from diffkern.runtime.effects.retained import keeping
 from diffkern.runtime.effects.seeds import Seeds, check_disjoint, seeds_of
 from diffkern.runtime.effects.snapshots import copied
 from diffkern.runtime.effects.tape_recording import TapeRecording

@@ -43,12 +43,12 @@ from diffkern.lang.values import CompositeValue
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_protocols import ArrayC
 from diffkern.runtime.arrays.convert import wrapped
+from diffkern.runtime.arrays.create import Untyped
 from diffkern.runtime.arrays.foreign import adopt
 from diffkern.runtime.arrays.indexed import SeenThrough
 from diffkern.runtime.arrays.placeholder import Placeholder
 from diffkern.runtime.arrays.structured import StructuredArray
 from diffkern.runtime.arrays.type_keys import array_type, type_of_key
-from diffkern.runtime.arrays.untyped import Untyped
 from diffkern.runtime.launch.struct_arguments import (
     SeveralDevicesError,
     StructPacking,

@@ -17,7 +17,7 @@ import numpy as np
 from diffkern.contracts.argument_block import Layout
 from diffkern.contracts.manifest import AxisAccess, IndexStep, Linear, Manifest
 from diffkern.errors import LaunchError
-from diffkern.runtime.launch.grid import Grid
+from diffkern.runtime.launch.schedule import Grid
 
 __all__ = ["AxesError", "Extents", "OneThreadError", "check_alone", "check_axes", "check_extents", "named"]
 

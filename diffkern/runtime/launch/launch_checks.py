@@ -10,13 +10,12 @@ from typing import Any
 
 from diffkern.errors import LaunchError
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.launch.grid import Grid
 from diffkern.runtime.launch.grid_checks import OneThreadError, named
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.nested_arrays import check_disjoint
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.resources import check_places
-from diffkern.runtime.launch.schedule import USUAL, Blocks
+from diffkern.runtime.launch.schedule import USUAL, Blocks, Grid
 from diffkern.runtime.launch.shared_memory import check_shared
 from diffkern.runtime.memory.device import CPU
 

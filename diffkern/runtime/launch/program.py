@@ -18,12 +18,10 @@ from diffkern.contracts.argument_block import Layout, Reader, header, with_parti
 from diffkern.contracts.manifest import Manifest
 from diffkern.ir.types import parse_array_type, scalar_of
 from diffkern.runtime.launch.derivative import DerivativePlan
-from diffkern.runtime.launch.gathering import Gathering
-from diffkern.runtime.launch.grid import Grid
 from diffkern.runtime.launch.grid_checks import Extents, check_alone, check_axes
-from diffkern.runtime.launch.race_checks import Races, TakenForGranted
+from diffkern.runtime.launch.race_checks import Gathering, Races, TakenForGranted
 from diffkern.runtime.launch.regions import Regions
-from diffkern.runtime.launch.schedule import USUAL, Blocks, ChunkGrid, cut, cut_blocks, cut_groups, normalize_dim
+from diffkern.runtime.launch.schedule import USUAL, Blocks, ChunkGrid, Grid, cut, cut_blocks, cut_groups, normalize_dim
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step, Steps, copied

@@ -17,9 +17,9 @@ import numpy as np
 from diffkern.contracts import abi
 from diffkern.contracts.argument_block import with_status
 from diffkern.runtime.launch.checked import error_of, stamp_counts
-from diffkern.runtime.launch.grid import Grid
 from diffkern.runtime.launch.output import empty_buffer, show
 from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.launch.schedule import Grid
 from diffkern.runtime.native.replay import Steps
 
 __all__ = ["ReportingExecutable"]

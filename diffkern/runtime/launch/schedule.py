@@ -16,9 +16,21 @@ from diffkern.runtime.launch.partition import COST_UNIT, INTEGERS, Grain, chunk_
 from diffkern.runtime.native.processors import processors
 
 __all__ = [
-    "USUAL", "Blocks", "ChunkGrid", "Conflicts", "Plan", "check_whole_blocks", "cost_units", "cut", "cut_blocks",
-    "cut_groups", "grain_of", "normalize_dim", "plan_adjoint",
-]  # fmt: skip
+    "USUAL",
+    "Blocks",
+    "ChunkGrid",
+    "Conflicts",
+    "Grid",
+    "Plan",
+    "check_whole_blocks",
+    "cost_units",
+    "cut",
+    "cut_blocks",
+    "cut_groups",
+    "grain_of",
+    "normalize_dim",
+    "plan_adjoint",
+]
 
 MAX_BLOCK_DIM = 1024
 
@@ -271,3 +283,34 @@ def plan_adjoint(
         return None
     private = conflicts.general if how.groups else ()
     return Plan(ChunkGrid(plain.dims, plain.n, how.chunk), how.colours, private)
+
+
+# -- the grid ----------------------------------------------------------------------------------------------------------
+# The grid of a launch: its threads, and their partition.
+#
+# A frozen value, the same for the CPU, which runs chunks, and for GPUs, which run blocks.
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """The threads of a launch and their partition.
+
+    Attributes
+    ----------
+    n : int
+        Number of units to distribute: threads, or blocks of them where these work on tiles, or on the CPU together.
+    size : int
+        Units in a chunk of the CPU; on a GPU the threads of a block.
+    count : int
+        Number of chunks, or of blocks.
+    dims : tuple of int
+        The launch's extents, 1 along axes that it does not have.
+    header : bytes
+        The header of the argument block.
+    """
+
+    n: int
+    size: int
+    count: int
+    dims: tuple[int, ...]
+    header: bytes

@@ -10,11 +10,14 @@ import threading
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.native.slow_path import slow_path_flags
+
 if TYPE_CHECKING:
     from diffkern.runtime.memory.device import Device
     from diffkern.runtime.memory.stream import Stream
 
-__all__ = ["Handler", "RecorderProtocol", "current", "is_recorded"]
+__all__ = ["Handler", "RecorderProtocol", "current", "is_recorded", "note_read"]
 
 
 class Handler(Protocol):
@@ -120,3 +123,31 @@ current = _Current()
 def is_recorded() -> bool:
     """Return whether what is done now is recorded: for derivatives, or for a sequence to be replayed."""
     return (current.tape is not None and current.tape.records) or current.recorder is not None
+
+
+# -- reads by the host -------------------------------------------------------------------------------------------------
+# Reads of arrays by the host, or by other libraries that are given an array.
+#
+# Before elements are read, an error is raised if a sequence that has written them is being recorded: a replay would
+# not read again, so that Python's results would stay as they are now. Tapes and tangents are told of the read.
+# Diffkern's own reads do not come here.
+
+
+def note_read(held: Any) -> None:
+    """Note that the host reads an array.
+
+    Raises
+    ------
+    LaunchError
+        If a recording that does not allow this has written it.
+    """
+    if slow_path_flags.word[0]:
+        _note(held)
+
+
+@brief
+def _note(held: Any) -> None:
+    if (recorder := current.recorder) is not None:
+        recorder.check_read(held)
+    if (tape := current.tape) is not None:
+        tape.note_read(held)

@@ -47,7 +47,7 @@ _SHARED = "dk_pool_shared"
 
 # The modules that make the native code: kept object code depends on them.
 PARTS = (
-    "module", "waking", "waiting", "draw", "queue", "workers", "entries", "pool", "copies", "replay", "device", "steps",
+    "module", "waking", "waiting", "draw", "queue", "workers", "pool", "copies", "replay", "device", "steps",
     "setter", "scope",
 )  # fmt: skip
 

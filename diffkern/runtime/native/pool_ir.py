@@ -30,17 +30,20 @@ from __future__ import annotations
 from typing import Any
 
 from diffkern.contracts import abi
-from diffkern.runtime.native.builder import I64, VOID, Code, Module, Variable, Word
+from diffkern.runtime.native.builder import I32, I64, VOID, Code, Module, Variable, Word
 from diffkern.runtime.native.draw_ir import (
     ALONE,
     BLOCKS,
+    COUNTED,
     CURSOR,
+    DUE,
     FINISHED,
     JOB_BYTES,
     OWNED,
     RATES_BYTES,
     SHARED,
     UPDATES,
+    WATCH_WORDS,
     add_draws,
     add_interrupted,
     doubt,
@@ -51,7 +54,6 @@ from diffkern.runtime.native.draw_ir import (
     learn,
     learn_shared,
 )
-from diffkern.runtime.native.entries_ir import add_come_back, add_leave_python, add_native_entry, add_python_entry
 from diffkern.runtime.native.queue_ir import SLOTS, submit, wait_for, withdraw
 from diffkern.runtime.native.waiting_ir import add_clock, add_spin, lock, unlock
 from diffkern.runtime.native.waking_ir import (
@@ -67,7 +69,7 @@ from diffkern.runtime.native.waking_ir import (
 )
 from diffkern.runtime.native.workers_ir import add_start, add_worker
 
-__all__ = ["add_pool"]
+__all__ = ["add_come_back", "add_leave_python", "add_native_entry", "add_pool", "add_python_entry"]
 
 _PARTS = 8  # of what is left of a job, a thread draws about this part of its share at once
 _OPAQUE = 128  # bytes for a pthread_mutex_t or pthread_cond_t, larger than any platform's
@@ -316,4 +318,55 @@ def _share(m: Module, draw: Any, spin: Any, start_workers: Any) -> Any:
         chunks = c.sub(count, c.load(given, CURSOR))
         learn(c, SHARED, fields, c.sub(end, start), c.max(chunks, 1))
     c.leave(_status(c, drawn))
+    return made
+
+
+# -- entry points ------------------------------------------------------------------------------------------------------
+# The entry points of the thread pool: for native code, and for Python, whose lock is given back during a run.
+#
+# They are ``dk_pool_run``, and ``dk_pool_call``, a built-in Python function.
+
+
+def add_native_entry(m: Module, run: Any) -> None:
+    """Add the entry for callers other than Python."""
+    made, c = m.function("dk_pool_run", I32, [I64] * 7, is_exported=True)
+    c.leave(c.b.trunc(c.invoke(run, *made.args, 0), I32))
+
+
+def add_python_entry(m: Module, run: Any, let_python_run: Any, come_back: Any) -> None:
+    """Add ``dk_pool_run`` as a built-in function of seven integers (METH_FASTCALL), run without Python's lock."""
+    made, c = m.routine("dk_pool_call", 3, is_exported=True)
+    _, arguments, given = made.args
+    with c.when(c.compare("!=", given, 7)):
+        message = c.address(m.string("expected seven integers"))
+        c.invoke("PyErr_SetString", c.load(c.named("PyExc_TypeError")), message)
+        c.leave(0)
+    numbers = [c.invoke("PyLong_AsLongLong", argument) for argument in c.loads(arguments, 7)]
+    # One check for all seven conversions: an exception stays pending.
+    with c.when(c.compare("!=", c.invoke("PyErr_Occurred"), 0)):
+        c.leave(0)
+    watch = c.words(WATCH_WORDS)
+    c.invoke(let_python_run, watch)
+    status = c.invoke(run, *numbers, watch)
+    c.invoke(come_back, watch)
+    with c.when(c.compare("==", status, 2)):
+        c.leave(0)
+    c.leave(c.invoke("PyLong_FromLong", status))
+
+
+def add_leave_python(m: Module) -> Any:
+    """``let_python_run(watch)``: give the interpreter's lock back."""
+    made, c = m.function("dk_let_python_run", VOID, [I64])
+    c.store(c.invoke("PyEval_SaveThread"), made.args[0])
+    c.store(0, made.args[0], DUE)
+    c.store(0, made.args[0], COUNTED)
+    c.b.ret_void()
+    return made
+
+
+def add_come_back(m: Module) -> Any:
+    """``come_back(watch)``: take the interpreter's lock again."""
+    made, c = m.function("dk_come_back", VOID, [I64])
+    c.invoke("PyEval_RestoreThread", c.load(made.args[0]))
+    c.b.ret_void()
     return made

@@ -11,6 +11,7 @@ import textwrap
 import weakref
 from collections.abc import Mapping
 from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol
 
 from diffkern.contracts.options import Mode, checked
@@ -21,7 +22,7 @@ from diffkern.runtime.native import perf_map, pool
 if TYPE_CHECKING:
     from diffkern.runtime.observe.spans import Observer
 
-__all__ = ["SETTINGS", "Config", "Setting", "config"]
+__all__ = ["SETTINGS", "Config", "Setting", "config", "detect_anomaly"]
 
 
 class _HoldsPrograms(Protocol):
@@ -355,3 +356,28 @@ def _stop(observer: Observer) -> None:
 
 
 config = Config()
+
+
+# -- detection of anomalies --------------------------------------------------------------------------------------------
+# ``with dk.detect_anomaly():`` — kernels in the block say where a number first becomes infinite or NaN.
+
+
+class detect_anomaly:
+    """Check every number that kernels and their adjoints compute within a block, and raise where one is not finite.
+
+    The :class:`NonFiniteError` names the kernel or its adjoint, the thread, the line and the variable. It reports the
+    operation whose operands are finite, not those that its result has spoilt. The adjoints that a tape runs are
+    checked if
+    their forward launches were: put the recording into the block as well. Kernels with a ``mode`` of their own keep it.
+    Checking programs are several times slower, and are compiled when they are first needed.
+    """
+
+    def __enter__(self) -> detect_anomaly:
+        self._mode = config.mode
+        config.mode = "finite"
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        config.mode = self._mode

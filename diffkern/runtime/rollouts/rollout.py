@@ -30,15 +30,15 @@ from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.effects.tape_steps import carry_out
 from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.resources import Resource, Use, looked_at, present
 from diffkern.runtime.memory.memory import Memory, births, watch
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.stream import Stream, drain
 from diffkern.runtime.rollouts.binomial import next_state
 from diffkern.runtime.rollouts.live_state import Places
 from diffkern.runtime.rollouts.progress import Bar
-from diffkern.runtime.rollouts.step_objects import StepObjects
 
-__all__ = ["Rollout"]
+__all__ = ["Rollout", "StepObjects"]
 
 Key = tuple[Memory, bytes]
 
@@ -501,3 +501,48 @@ def _by_hand(adjoint: AdjointLaunch) -> LaunchError:
         "several times",
         remedy="launch it behind dk.checkpoint, or without a tape",
     )
+
+
+# -- objects in the steps ----------------------------------------------------------------------------------------------
+# Objects that kernels look up by an id, in the steps of a roll-out: each step must find them as it did at first.
+#
+# An object that a launch reads was built by the same step, or before the roll-out and is restored to that state
+# whenever a step runs again; otherwise an error is raised.
+
+
+class StepObjects:
+    """The objects that the steps of one roll-out read."""
+
+    def __init__(self) -> None:
+        self._first = {resource: resource.built for resource in present()}
+        self._now = dict(self._first)
+        self._older: dict[Resource, Use] = {}  # built before the roll-out
+        self._seen: set[Resource] = set()
+
+    def begin(self, again: bool) -> None:
+        """Prepare for a step, which runs for the first time or again."""
+        if again:
+            for use in self._older.values():
+                use.lead_back()
+        self._now = {resource: resource.built for resource in present()}
+
+    def check(self, launch: PackedLaunch) -> None:
+        """Raise if a launch would find an object in another state when its step runs again."""
+        for resource in looked_at(launch.executable, launch.parts):
+            self._seen.add(resource)
+            # The step has built it itself, and will again.
+            if resource.built != self._now.get(resource):
+                continue
+            use = self._older.get(resource)
+            if use is None and resource.built == self._first.get(resource):
+                use = self._older[resource] = Use(resource)
+            if use is None or use.content is not resource.content:
+                raise LaunchError(
+                    f"kernel {launch.kernel.name!r} looks by an id at an object that an earlier step built",
+                    remedy="build it in each step that uses it, or once before dk.checkpoint",
+                )
+            use.check(f"an earlier step (kernel {launch.kernel.name!r})")
+
+    def uses(self) -> list[Use]:
+        """Return the uses of the objects in their present state."""
+        return [Use(resource) for resource in self._seen]

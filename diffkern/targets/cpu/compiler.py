@@ -25,7 +25,7 @@ from diffkern.lower.pointed import arrays_at_addresses
 from diffkern.lower.polygammas import expand_polygammas
 from diffkern.lower.tiles.serial import lower_tiles
 from diffkern.opt.dce import eliminate
-from diffkern.opt.fold_compares import decide
+from diffkern.opt.fold import decide
 from diffkern.opt.trip_sums import sum_trips
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code

@@ -31,8 +31,8 @@ from diffkern.lower.tiles.block import lower_tiles_for_blocks
 from diffkern.opt.clears import overwrite_late
 from diffkern.opt.cse import eliminate_common
 from diffkern.opt.dce import eliminate
-from diffkern.opt.fold_compares import decide
-from diffkern.opt.hoist_common import hoist_common
+from diffkern.opt.fold import decide
+from diffkern.opt.hoist import hoist_common
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.cubin import declared_local_bytes, resources

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from llvmlite import ir
 
@@ -20,17 +20,20 @@ from diffkern.ir.types import BFLOAT16, FLOAT16, SHARED, STORAGE_ONLY, Array, El
 from diffkern.ir.views import Access
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.registers import (
+    WARP,
     add_and_fetch,
     add_half_quietly,
+    exchanged,
+    function,
     shuffle_up,
+    special,
     synchronize,
     update_quietly,
     word_of_half,
 )
-from diffkern.targets.cuda.warps import FORMS
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.memory import ArrayRef, atomic_element, component, element_size
-from diffkern.targets.emit.types import F32, F64, I8, I32, I64, Builder, i32, i64, memory_type, to_memory
+from diffkern.targets.emit.types import F32, F64, I1, I8, I32, I64, VOID, Builder, i32, i64, memory_type, to_memory
 
 SHARED_MEMORY = 3
 """The address space of the memory of a block."""
@@ -172,3 +175,40 @@ def add_element(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence
         place = component(b, s, pointer, k)
         update_quietly(b, "add" if kind == "sub" else kind, place, value, signed=s.kind is Kind.INT)
     return list(parts)
+
+
+# -- operations of warps -----------------------------------------------------------------------------------------------
+# Lowering of warp-level operations to NVVM intrinsics, by the names of the operations.
+
+
+def _thread(b: Builder) -> Any:
+    return special(b, "tid.x")
+
+
+def _shuffle(b: Builder, mask: Any, value: Any, lane: Any) -> Any:
+    """Return the value of another lane; 64-bit values are exchanged in halves."""
+    call = function(b.module, "llvm.nvvm.shfl.sync.idx.i32", I32, [I32] * 4)
+    return exchanged(b, value, lambda word: b.call(call, [mask, word, lane, i32(WARP - 1)]))
+
+
+def _ballot(b: Builder, mask: Any, condition: Any) -> Any:
+    return b.call(function(b.module, "llvm.nvvm.vote.ballot.sync", I32, [I32, I1]), [mask, condition])
+
+
+def _active(b: Builder) -> Any:
+    return b.call(function(b.module, "llvm.nvvm.activemask", I32, []), [])
+
+
+def _barrier(b: Builder, mask: Any) -> Any:
+    return b.call(function(b.module, "llvm.nvvm.bar.warp.sync", VOID, [I32]), [mask])
+
+
+def _fence(b: Builder) -> Any:
+    return b.call(function(b.module, "llvm.nvvm.membar.gl", VOID, []), [])
+
+
+FORMS: Final[Mapping[str, Callable[..., Any]]] = {
+    "warp_thread": _thread, "warp_shuffle": _shuffle, "warp_ballot": _ballot, "warp_active": _active,
+    "warp_barrier": _barrier, "warp_fence": _fence,
+}  # fmt: skip
+"""Functions of a builder and the operands."""

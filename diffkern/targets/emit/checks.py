@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -20,7 +21,6 @@ from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import HELD, SHARED, Array, Scalar
 from diffkern.ir.views import Access
 from diffkern.targets.emit.memory import ArrayRef, wrap_index
-from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.types import I1, I64, PTR, VOID, Builder, i64
 
 _REPORT = "dk_report"
@@ -201,3 +201,25 @@ def _is_stamped(op: Op) -> bool:
 
 def _is_integer(v: Value) -> bool:
     return isinstance(v.type, Scalar) and v.type.is_integer
+
+
+# -- the record of a launch's threads ----------------------------------------------------------------------------------
+# The record in which the threads of a program report, and the thread whose code is being emitted.
+#
+# It is found by the header of the argument block, and shared by ``checks`` and ``output``.
+
+
+@dataclass(slots=True)
+class Record:
+    """The record of a launch, as ``diffkern.contracts.abi`` describes it.
+
+    Attributes
+    ----------
+    pointer
+        Its address.
+    thread
+        Flattened index of the thread, a 64-bit value.
+    """
+
+    pointer: Any
+    thread: Any = None

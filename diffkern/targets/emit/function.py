@@ -24,7 +24,7 @@ from diffkern.ir.types import FLOAT32, Array, Element, Kind, Scalar, Stack, Tile
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access, For, If, StackSlot, While
 from diffkern.targets.emit.buffers import Scratch
-from diffkern.targets.emit.checks import CheckEmitter
+from diffkern.targets.emit.checks import CheckEmitter, Record
 from diffkern.targets.emit.facts import FunctionFacts, stack_size
 from diffkern.targets.emit.loops import not_unrolled, rolled_if_long, trip_count
 from diffkern.targets.emit.matmul import ProductShape, matmul_function
@@ -43,7 +43,6 @@ from diffkern.targets.emit.memory import (
     update_element,
 )
 from diffkern.targets.emit.output import OutputEmitter
-from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.scalars import ScalarEmitter, is_scalar_op
 from diffkern.targets.emit.types import (
     I1,

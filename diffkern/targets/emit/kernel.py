@@ -13,11 +13,10 @@ from typing import Any
 
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.targets.emit.checks import CheckEmitter, Checking
+from diffkern.targets.emit.checks import CheckEmitter, Checking, Record
 from diffkern.targets.emit.frame import Frame
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.output import OutputEmitter
-from diffkern.targets.emit.record import Record
 from diffkern.targets.emit.types import PTR
 
 __all__ = ["KernelFrame", "KernelModule", "float_flags", "without_estimates"]

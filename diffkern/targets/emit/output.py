@@ -14,7 +14,7 @@ from llvmlite import ir
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Op
 from diffkern.ir.types import Kind, Scalar
-from diffkern.targets.emit.record import Record
+from diffkern.targets.emit.checks import Record
 from diffkern.targets.emit.types import F64, I64, PTR, Builder, i64
 
 __all__ = ["OutputEmitter"]

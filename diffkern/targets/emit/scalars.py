@@ -13,12 +13,13 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
+from diffkern import vecmath
+from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op
 from diffkern.ir.ops.table import all_ops, lookup
 from diffkern.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, STORAGE_ONLY, Kind, Scalar, scalar_of
 from diffkern.targets.emit.checkpoint import next_function
-from diffkern.targets.emit.libm import math_function
-from diffkern.targets.emit.types import I1, I64, Builder, constant, from_memory, to_memory, value_type
+from diffkern.targets.emit.types import I1, I64, Builder, TargetModule, constant, from_memory, to_memory, value_type
 
 
 @dataclass(slots=True)
@@ -424,3 +425,27 @@ _TABLE: Mapping[str, Spelling] = {
     **{name: _comparison for name, row in all_ops().items() if row.mirrored},
 }
 """Those that are no function of a library."""
+
+
+# -- transcendental functions ------------------------------------------------------------------------------------------
+# The function that computes a transcendental operation: an own vectorisable one if there is one, otherwise libm's.
+
+
+def math_function(module: ir.Module, name: str, t: Scalar) -> Any:
+    """Return the function in ``module`` that computes operation ``name`` on values of type ``t``."""
+    # Masked forms let the vectoriser call the function in lanes that a branch has turned off.
+    if name in vecmath.NAMES:
+        fma = module.isa.fma if isinstance(module, TargetModule) else None
+        return vecmath.declare(module, name, "float64" if t.bits == 64 else "float32", fma=fma, masked=True)
+    row, ty = lookup(name), value_type(t)
+    if row.library is None or not row.library.libm:
+        raise CompileError(f"the C library has no function {name}")
+    symbol = row.library.libm if t.bits == 64 else f"{row.library.libm}f"
+    known = module.globals.get(symbol)
+    if known is not None:
+        return known
+    fn = ir.Function(module, ir.FunctionType(ty, [ty] * (row.arity or 0)), symbol)
+    # errno is never read, so the call is pure and may be moved or dropped.
+    fn.attributes.add("readnone")
+    fn.attributes.add("nounwind")
+    return fn

@@ -8,6 +8,9 @@ matrix products of a library into that. The cubin is assembled from the PTX that
 from __future__ import annotations
 
 import functools
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from diffkern.analysis.cuda_plan import cuda_plan, dynamic_shared_bytes, sum_bytes
@@ -17,8 +20,8 @@ from diffkern.ir.ops.buffer import BUFFER_PRODUCTS
 from diffkern.ir.types import Array, Type
 from diffkern.printing.checked import CheckedWriter
 from diffkern.printing.cuda import to_cuda_python
-from diffkern.printing.products import library_products
 from diffkern.printing.python import function_name
+from diffkern.printing.tiles import library_products
 from diffkern.process.interrupts import interruptible
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.architecture import CudaArchitecture, called, taken
@@ -27,11 +30,9 @@ from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.kernel import KernelModule, float_flags
 from diffkern.targets.numba_cuda.bindings import to_llvm
 from diffkern.targets.numba_cuda.entry import entry_of
-from diffkern.targets.numba_cuda.ptx import without_old_values
-from diffkern.targets.numba_cuda.symbols import canonical
 from diffkern.targets.target import USUAL, CompiledKernel, Settings
 
-__all__ = ["NumbaCudaTarget", "target"]
+__all__ = ["NumbaCudaTarget", "canonical", "target", "without_old_values"]
 
 COMPILED_FOR = "sm_75"
 """The architecture of LTO code: nvJitLink accepts it for every later one."""
@@ -184,3 +185,80 @@ def _check(fn: Function, settings: Settings) -> None:
 def target(name: str) -> NumbaCudaTarget:
     """Return the target of an architecture."""
     return NumbaCudaTarget(name)
+
+
+# -- atomic operations without old values ------------------------------------------------------------------------------
+# Replaces ``atom`` by ``red`` in atomic operations whose old value is not read.
+#
+# It changes PTX with one kernel. Numba's atomic functions return the old value, and the assembler waits for it even if
+# no instruction reads it.
+
+
+_ATOMIC = re.compile(
+    r"^(\s*(?:@!?%p\d+ )?)atom((?:\.\w+)*\.(?:add|min|max|and|or|xor|inc|dec)\.\w+)\s+(%\w+), ", re.MULTILINE
+)
+_REGISTER = re.compile(r"%\w+")
+
+
+def without_old_values(ptx: str) -> str:
+    """Return the text with reductions where an old value is not read."""
+    # A register that occurs only once in the text is written and never read.
+    uses = Counter(_REGISTER.findall(ptx))
+
+    def quiet(match: re.Match[str]) -> str:
+        return f"{match[1]}red{match[2]} \t" if uses[match[3]] == 1 else match[0]
+
+    return _ATOMIC.sub(quiet, ptx)
+
+
+# -- names of symbols --------------------------------------------------------------------------------------------------
+# Names in the modules that numba-cuda makes, made to depend on nothing but the program.
+#
+# Numba numbers functions and shared arrays over the whole process and keeps modules in sets, so that names and order
+# depend on earlier compilations. From LLVM modules as text, of which one has the kernel, ``canonical`` gives the
+# modules that the kernel needs in the order in which they refer to one another, with names numbered from the kernel
+# on.
+
+
+_NAME = re.compile(r'@(?:"((?:[^"\\]|\\.)*)"|([\w.$]+))')
+_DEFINED = re.compile(r'^(?:define [^@\n]*|(?=@))@(?:"((?:[^"\\]|\\.)*)"|([\w.$]+))', re.MULTILINE)
+_COMMENTS = re.compile(r"^;.*\n", re.MULTILINE)
+_ENVIRONMENT = re.compile(r'^@"_ZN08NumbaEnv[^\n]*\n', re.MULTILINE)
+"""A variable for the interpreter, which nothing on a GPU reads."""
+
+
+def canonical(modules: Sequence[str], kernel: str, symbol: str, kept: Mapping[str, str] | None = None) -> list[str]:
+    """Return the modules in their order, with their names.
+
+    Parameters
+    ----------
+    modules : sequence of str
+        LLVM modules as text.
+    kernel : str
+        The kernel's name in one of them.
+    symbol : str
+        The kernel's new name.
+    kept : mapping, optional
+        More names that are given.
+    """
+    texts = [_ENVIRONMENT.sub("", _COMMENTS.sub("", text)) for text in modules]
+    homes = {a or b: k for k, text in enumerate(texts) for a, b in _DEFINED.findall(text)}
+    # Breadth first from the kernel, so that the order follows from the program alone.
+    order, waiting = [], [homes[kernel]]
+    names: dict[str, str] = {kernel: symbol, **(kept or {})}
+    while waiting:
+        home = waiting.pop(0)
+        if home in order:
+            continue
+        order.append(home)
+        for a, b in _NAME.findall(texts[home]):
+            name = a or b
+            if name in homes and not name.startswith("llvm."):
+                names.setdefault(name, f"{symbol}_{len(names)}")
+                waiting.append(homes[name])
+
+    def renamed(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        return f'@"{names[name]}"' if name in names else match[0]
+
+    return [_NAME.sub(renamed, texts[home]) for home in order]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from diffkern.warp.levels import LOG_DEBUG, LOG_ERROR, LOG_INFO, LOG_WARNING
 from diffkern.warp.loggers import (
+    LOG_DEBUG,
+    LOG_ERROR,
+    LOG_INFO,
+    LOG_WARNING,
     Logger,
     LoggerBasic,
     _warnings_seen,

@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from diffkern.lang.annotations import ArrayAnnotation, TileAnnotation
-from diffkern.lang.references import Reference
+from diffkern.lang.annotations import ArrayAnnotation, Reference, TileAnnotation
 from diffkern.warp.c.c_statements import COTANGENT
 from diffkern.warp.c.c_text import translated
 from diffkern.warp.c.c_types import SCALARS, OtherTextError, Typed

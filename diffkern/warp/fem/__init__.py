@@ -13,8 +13,7 @@ from typing import Any, Final
 
 from diffkern.lang.dtypes import SCALARS
 from diffkern.types import vector
-from diffkern.warp.absent_modules import named
-from diffkern.warp.opaque import missing, missing_function
+from diffkern.warp.opaque import missing, missing_function, named
 
 REMEDY: Final = "write the assembly as a kernel over elements, with atomic_add to the nodes"
 

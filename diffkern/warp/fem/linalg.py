@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from diffkern.warp.absent_modules import named
 from diffkern.warp.fem import eigenvalues
+from diffkern.warp.opaque import named
 
 symmetric_eigenvalues_qr: Final = eigenvalues.symmetric_eigenvalues_qr
 

@@ -18,7 +18,7 @@ from diffkern.optim.linear import (
     gmres,
     preconditioner,
 )  # fmt: skip
-from diffkern.warp.absent_modules import named
+from diffkern.warp.opaque import named
 
 __all__ = [
     "CG", "CR", "GMRES", "BiCGSTAB", "LinearOperator", "LinearSolverState", "aslinearoperator", "bicgstab", "cg", "cr",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import diffkern as dk
-from diffkern.analysis.writers import one_writer_each
+from diffkern.analysis.threads import one_writer_each
 from diffkern.compiler.compilation import Compilation
 from diffkern.ir.types import FLOAT32, INT32, Array
 

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from diffkern.cache.compare import differences, nearest, shown
 from diffkern.cache.entries import publish, sweep
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import artifacts, copy_artifacts, find, prune, remove
 from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.store import Store
+from diffkern.cli.cache import differences, nearest, shown
 from diffkern.contracts.manifest import Manifest
 
 

@@ -13,8 +13,7 @@ from diffkern.contracts.options import Variant
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import walk
 from diffkern.ir.passes import run
-from diffkern.lower.tiles.ordering import read_first
-from diffkern.lower.tiles.serial import lower_tiles
+from diffkern.lower.tiles.serial import lower_tiles, read_first
 from diffkern.opt.dce import eliminate
 
 

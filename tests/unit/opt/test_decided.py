@@ -16,7 +16,7 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Region, Value, walk
 from diffkern.ir.types import INT32, INT64, Array, Buffer
 from diffkern.lower.tiles.serial import lower_tiles
-from diffkern.opt.fold_compares import decide
+from diffkern.opt.fold import decide
 
 ORDERS = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal}
 

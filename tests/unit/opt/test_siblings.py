@@ -9,7 +9,7 @@ from passes_harness import D1, after, assert_same, lowered, names
 import diffkern as dk
 from diffkern.ir.nodes import Function, walk
 from diffkern.opt.dce import eliminate
-from diffkern.opt.hoist_common import hoist_common
+from diffkern.opt.hoist import hoist_common
 
 X = np.linspace(-1.5, 1.9, 8)
 

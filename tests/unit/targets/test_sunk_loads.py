@@ -9,7 +9,7 @@ import pytest
 import diffkern as dk
 from diffkern.process import llvm_modules
 from diffkern.targets.cpu import object_code
-from diffkern.targets.cpu.sunk_loads import has_sunk_loads
+from diffkern.targets.cpu.object_code import has_sunk_loads
 
 SWAP = """
 declare <8 x float> @llvm.masked.load.v8f32.p0(ptr, i32, <8 x i1>, <8 x float>)

@@ -14,7 +14,7 @@ from diffkern.compiler.pipeline import optimise, prepare
 from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import walk
 from diffkern.lower.tiles.serial import lower_tiles
-from diffkern.targets.cpu.loops import longest_loop
+from diffkern.targets.cpu.kernel import longest_loop
 
 f1 = dk.array(dtype=float)
 f2 = dk.array(dtype=float, ndim=2)

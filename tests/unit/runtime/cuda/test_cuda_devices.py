@@ -6,7 +6,7 @@ import pytest
 from support.fake_driver.driver import fake_cuda
 
 import diffkern as dk
-from diffkern.runtime.cuda import devices, drivers
+from diffkern.runtime.cuda import devices
 from diffkern.runtime.native.slow_path import slow_path_flags
 
 
@@ -117,12 +117,12 @@ def test_arrays_outlive_their_driver(driver):
 
 def test_reason_is_looked_up_once(monkeypatch):
     looked = []
-    monkeypatch.setattr(drivers, "find", lambda: looked.append(1) or "there is none today")
-    monkeypatch.setattr(drivers, "_looked", False)
-    monkeypatch.setattr(drivers, "_driver", None)
-    monkeypatch.setattr(drivers, "_reason", "")
-    assert drivers.active() is None
-    assert drivers.why_not() == "there is none today"
+    monkeypatch.setattr(devices, "find", lambda: looked.append(1) or "there is none today")
+    monkeypatch.setattr(devices, "_looked", False)
+    monkeypatch.setattr(devices, "_driver", None)
+    monkeypatch.setattr(devices, "_reason", "")
+    assert devices.active() is None
+    assert devices.why_not() == "there is none today"
     assert looked == [1]
 
 

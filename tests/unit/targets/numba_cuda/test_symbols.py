@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from diffkern.targets.numba_cuda.symbols import canonical
+from diffkern.targets.numba_cuda.compiler import canonical
 
 MODULES = """
 ; ModuleID = "b$N"
