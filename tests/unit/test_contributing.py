@@ -18,7 +18,18 @@ def test_paths_exist():
 
 
 @pytest.mark.parametrize(
-    "recipe", ["operation", "operation on tiles", "derivative rule", "effect", "object", "pass", "target", "dialect"]
+    "recipe",
+    [
+        "operation",
+        "operation on tiles",
+        "derivative rule",
+        "effect",
+        "accumulation",
+        "object",
+        "pass",
+        "target",
+        "dialect",
+    ],
 )
 def test_recipes_are_there(recipe):
     assert re.search(rf"^- \*\*An? {recipe}\*\*", TEXT, re.MULTILINE)
