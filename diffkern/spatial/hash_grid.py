@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -17,11 +18,12 @@ from diffkern.errors import LaunchError
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, INT32, INT64, Scalar, Vec
 from diffkern.lang.dtypes import SCALARS, DType, resolve_dtype
 from diffkern.lang.queries import HASH_GRID
-from diffkern.library.hash_grids import WORDS
+from diffkern.library.hash_grids import COUNT, STARTS, WORDS
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.operation import Assign, submit
-from diffkern.runtime.launch.resources import Content, Resource
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.resources import Content, Derived, Resource
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.records.launch import launch
 from diffkern.spatial import kernels
@@ -45,7 +47,7 @@ class HashGrid(Uncopied):
     :func:`~diffkern.hash_grid_query` there. A grid that was not built yet has no points.
 
     Launches on a tape have the gradient for the points as they were sorted then, also where the grid is built again
-    before :meth:`Tape.backward`.
+    before :meth:`Tape.backward`. For that the tape keeps a few numbers of each point, however many cells there are.
 
     Parameters
     ----------
@@ -174,13 +176,14 @@ class HashGrid(Uncopied):
         # a cell would be looked for in another one.
         inverse = _inverse(self._scalar, size)
         self._allocate()
-        starts, ids, sorted_groups = self._next.arrays
         if n:
             self._sort(flat, inverse, of_points)
         # The reciprocal as bits, since the words of the descriptor are integers.
         bits = int(np.float64(inverse).view(np.uint64))
-        addresses = (starts._address if n else 0, ids._address, sorted_groups._address if of_points is not None else 0)
-        self._resource.lead_to(self._next, (*addresses, *self._dims, n, bits))
+        _, ids, *sorted_groups = self._next.arrays
+        of_groups = 0 if of_points is None else sorted_groups[0]._address
+        starts = self._starts._address if n else 0
+        self._resource.lead_to(self._next, (starts, ids._address, of_groups, *self._dims, n, bits))
 
     def _sort(self, points: array, inverse: float, groups: array | None) -> None:
         """Launch the kernels of the sort, one after the other."""
@@ -193,8 +196,9 @@ class HashGrid(Uncopied):
 
     def _counted(self, points: array, inverse: float, groups: array | None) -> list[_Step]:
         """Return the launches of a build on a GPU."""
-        n, (starts, ids, _) = points.size, self._next.arrays
-        cells, ranks, sums = self._scratch
+        n, starts = points.size, self._starts
+        cells, ids = self._next.arrays[:2]
+        ranks, sums = self._scratch
         ids, cells, ranks = ids[:n], cells[:n], ranks[:n]
         # Counts of the last build; written without a tape, as they are no part of any derivative.
         submit(Assign(starts, 0))
@@ -211,10 +215,11 @@ class HashGrid(Uncopied):
 
     def _sorted_by_digits(self, points: array, inverse: float, groups: array | None) -> list[_Step]:
         """Return the launches of a build on the CPU."""
-        n, (starts, ids, _) = points.size, self._next.arrays
-        cells, pairs, places = self._scratch
+        n, starts = points.size, self._starts
+        cells, ids = self._next.arrays[:2]
+        pairs, places = self._scratch
         blocks, shift = _blocks(n), self._digit_bits
-        # The scratch arrays may have room for more points; kernels take the number of points from the extents.
+        # The arrays may have room for more points; kernels take the number of points from the extents.
         if n < cells.size:
             ids, cells, pairs = ids[:n], cells[:n], pairs[:n]
         # One count for each digit and block, digit by digit, so that one prefix sum over all gives each block its
@@ -248,17 +253,25 @@ class HashGrid(Uncopied):
     def _allocate(self) -> None:
         """Make room for all points, in arrays whose contents no tape needs."""
         room, chunks = max(self._room, 1), -(-(self._cells + 1) // self._chunk)
-        for_groups = room if self._room_for_groups else 1
         if not self._scratch or self._scratch[0].size < room:
             if self._by_digits:
-                cells, places = self._arrays(room, _blocks(room) << self._digit_bits)
-                self._scratch = cells, new((room,), INT64, False, self.device), places
+                self._scratch = (
+                    new((room,), INT64, False, self.device),
+                    *self._arrays(_blocks(room) << self._digit_bits),
+                )
             else:
-                self._scratch = self._arrays(room, room, chunks)
-        now = self._next
+                self._scratch = self._arrays(room, chunks)
+        now, lengths = self._next, [room] * (3 if self._room_for_groups else 2)
         # A content that a tape keeps has to stay as it is, so the next build gets new arrays.
-        if now.kept or not now.arrays or now.arrays[1].size < room or now.arrays[2].size < for_groups:
-            self._next = Content(self._arrays(self._cells + 1, room, for_groups))
+        if now.kept or len(now.arrays) < len(lengths) or now.arrays[0].size < room:
+            cells, ids, *groups = self._arrays(*lengths)
+            made = functools.partial(_begun, cells, ids, self._chunk, self._by_digits)
+            self._next = Content((cells, ids, *groups), derived=Derived(STARTS, self._starts, made))
+
+    @functools.cached_property
+    def _starts(self) -> array:
+        """The first place of each cell, which every build writes: it follows from the cells of the points."""
+        return self._arrays(self._cells + 1)[0]
 
     def _arrays(self, *lengths: int) -> tuple[array, ...]:
         return tuple([new((length,), INT32, False, self.device) for length in lengths])
@@ -287,6 +300,15 @@ class HashGrid(Uncopied):
 
     def __repr__(self) -> str:
         return f"HashGrid({', '.join(map(str, self._dims))}, device={str(self.device)!r}, dtype={self.dtype!r})"
+
+
+def _begun(cells: array, ids: array, chunk: int, by_digits: bool, starts: array, words: Sequence[int]) -> PackedLaunch:
+    """Return the launch that writes the first place of each cell, of points that were sorted."""
+    cells, ids, device = cells[: words[COUNT]], ids[: words[COUNT]], starts.device
+    if by_digits:
+        return PackedLaunch(kernels.begin_cells, -(-starts.size // chunk), [cells, starts, chunk], device)
+    # On a GPU the cells are in the order of the points.
+    return PackedLaunch(kernels.begin_counted, starts.size, [cells, ids, starts], device)
 
 
 def _blocks(n: int) -> int:

@@ -23,9 +23,9 @@ from diffkern.library.hash_grids import cell_of
 from diffkern.library.language import int32, int64
 
 __all__ = [
-    "begin_cells", "build_alone", "chunk_starts", "chunk_sums", "count", "first_digits", "group_of_places",
-    "in_order", "in_order_of_groups", "place", "place_first", "place_second", "second_digits", "sort_alone",
-    "sums_before",
+    "begin_cells", "begin_counted", "build_alone", "chunk_starts", "chunk_sums", "count", "first_digits",
+    "group_of_places", "in_order", "in_order_of_groups", "place", "place_first", "place_second", "second_digits",
+    "sort_alone", "sums_before",
 ]  # fmt: skip
 
 tid: Any = INTRINSICS["tid"]
@@ -90,6 +90,20 @@ def place(cells, ranks, starts, ids):  # type: ignore[no-untyped-def]
     i = tid()
     # `starts` holds the number of points in all cells before, and the rank is the place within the cell.
     ids[starts[cells[i]] + ranks[i]] = i
+
+
+@_integral
+def begin_counted(cells, ids, starts):  # type: ignore[no-untyped-def]
+    """Write the first place of a cell, the number of points in all cells before it, once they are in order."""
+    c = tid()
+    low, high = 0, ids.shape[0]
+    while low < high:
+        middle = low + (high - low) // 2
+        if cells[ids[middle]] < c:
+            low = middle + 1
+        else:
+            high = middle
+    starts[c] = low
 
 
 @func

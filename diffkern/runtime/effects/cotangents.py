@@ -19,6 +19,7 @@ from diffkern.runtime.memory.state import current
 
 if TYPE_CHECKING:
     from diffkern.runtime.effects.residuals import Needs
+    from diffkern.runtime.launch.resources import Remade, Resource
 
 __all__ = ["Cotangents", "may_differ_from_zero", "take"]
 
@@ -44,6 +45,8 @@ class Cotangents:
         Memory whose cotangent may differ from zero.
     rooms : Rooms
         The rooms where adjoints find copies of parts of arrays.
+    remade : dict
+        Arrays of objects that steps have made for their adjoints, see :meth:`Use.around`.
     relied : list of mapping
         Of each tape that is swept the needs by memory: what functions of the user's must not write to.
     """
@@ -53,6 +56,7 @@ class Cotangents:
     ) -> None:
         self.live: set[Memory] = set()
         self.rooms = Rooms()
+        self.remade: dict[Resource, Remade] = {}
         self.relied: list[Mapping[Memory, Needs]] = []
         self._owners, self._gradient, self._views = owners, gradient, views
         self._temporary: dict[Memory, array] = {}

@@ -369,6 +369,8 @@ class TapeRecording(TapeNeeds, Influence):
         """Return the work that reverses the steps of this tape, within the sweep of another."""
         sweep.own(self._owners)
         sweep.relied.append(self._needs)
+        # What is prepared here runs among operations of the sweep that were prepared before: they keep their arrays.
+        sweep.remade = {}
         try:
             return [step.prepare(sweep) for step in reversed(self._steps)]
         finally:

@@ -220,7 +220,8 @@ class LaunchStep(TapeStep):
         )
         work = [*work, *fill, adjoint]
         for use, found in zip(self.objects, of_objects, strict=True):
-            before, after = use.around(f"launch {self.number} on the tape (kernel {launch.kernel.name!r})", found)
+            what = f"launch {self.number} on the tape (kernel {launch.kernel.name!r})"
+            before, after = use.around(what, found, cotangents.remade)
             work = [*before, *work, *after]
         # From the inside out: clear the separate cotangents, bring residuals back, run the adjoint, add what was
         # separate.

@@ -10,8 +10,8 @@ leads back to them while the adjoint runs.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -34,9 +34,30 @@ if TYPE_CHECKING:
     from diffkern.runtime.launch.program import Executable
 
 __all__ = [
-    "Content", "PutBack", "Resource", "Use", "check_not_given", "check_places", "check_without_derivative",
-    "given_to", "looked_at", "present", "used",
+    "Content", "Derived", "PutBack", "Remade", "Resource", "Use", "check_not_given", "check_places",
+    "check_without_derivative", "given_to", "looked_at", "present", "used",
 ]  # fmt: skip
+
+
+class Derived(NamedTuple):
+    """An array of an object that follows from the other arrays of its content, and is too large to keep with each.
+
+    One build after the other writes it. An adjoint finds another array in its place, made of the content once more.
+    """
+
+    word: int
+    """The word of the descriptor that has its address; 0 there if the content has no such array."""
+    held: array
+    """The array: it belongs to the last content that the words were led to."""
+    made: Callable[[array, Sequence[int]], Operation]
+    """Returns the operation that makes it in an array, of a content with these words."""
+
+
+class Remade(NamedTuple):
+    """A derived array that adjoints find, and of which content it is."""
+
+    held: array
+    of: Content
 
 
 class Content:
@@ -53,6 +74,8 @@ class Content:
         Those of the others that are a user's.
     said
         For those that are a user's, what they are and what to do instead of changing them: for given ones, for others.
+    derived
+        What the words lead to besides, and other contents share.
     uses
         The uses that need the arrays as they are: launches on tapes that still exist.
     """
@@ -63,8 +86,10 @@ class Content:
         given: Mapping[int, array] | None = None,
         fixed: Sequence[array] = (),
         said: Sequence[tuple[str, str]] = (),
+        derived: Derived | None = None,
     ) -> None:
         self.arrays = (*arrays, *fixed)
+        self.derived = derived
         self.given = {} if given is None else dict(given)
         self.fixed = tuple(fixed)
         self.said = tuple(said)
@@ -239,20 +264,38 @@ class Use:
         self.versions = self.content.versions
         self.values = resource._values.copy()
         self.words = resource._words._memory.now
+        derived = self.content.derived
+        self._of_derived = 0 if derived is None else derived.held._memory.now
 
     @property
     def memories(self) -> list[Memory]:
         """The memory on whose contents the adjoint relies."""
-        return [self.resource._words._memory, *(a._memory for a in self.content.arrays)]
+        derived = self.content.derived
+        held = self.content.arrays if derived is None else (*self.content.arrays, derived.held)
+        return [self.resource._words._memory, *(a._memory for a in held)]
+
+    @property
+    def _is_current(self) -> bool:
+        """True if the words, and what they lead to besides the content, are still those of the launch."""
+        derived = self.content.derived
+        if self.resource._words._memory.now != self.words:
+            return False
+        return derived is None or derived.held._memory.now == self._of_derived
 
     def lead_back(self) -> None:
         """Restore the object to its state at the launch, if it was built again since."""
-        resource = self.resource
-        if resource.content is not self.content:
-            resource.lead_to(self.content, self.values[1:].tolist())
+        resource, derived = self.resource, self.content.derived
+        if resource.content is self.content:
+            return
+        if derived is not None and self.values[derived.word]:
+            submit(derived.made(derived.held, self.values.tolist()))
+        resource.lead_to(self.content, self.values[1:].tolist())
 
     def around(
-        self, what: str, cotangents: Mapping[int, array] | None = None
+        self,
+        what: str,
+        cotangents: Mapping[int, array] | None = None,
+        remade: MutableMapping[Resource, Remade] | None = None,
     ) -> tuple[list[Operation], list[Operation]]:
         """Return the operations before and after an adjoint that make it find the object as the launch did.
 
@@ -262,6 +305,8 @@ class Use:
             The launch, for messages.
         cotangents : mapping of int to array, optional
             Those of arrays in :attr:`Content.given`, by the same words.
+        remade : mutable mapping of Resource to Remade, optional
+            Derived arrays that operations which run before these have made, each used until another content needs it.
 
         Raises
         ------
@@ -274,11 +319,29 @@ class Use:
             values = values.copy()
             for word, ct in cotangents.items():
                 values[word] = ct._address
-        # The words are still those of the launch.
-        elif words._memory.now == self.words:
+        elif self._is_current:
             return [], []
+        making, values = self._with_derived(values, {} if remade is None else remade)
         now = new(words.shape, UINT64, False, words._memory.device)
-        return [Copy(now, words), Assign(words, values)], [PutBack(words, now)]
+        return [*making, Copy(now, words), Assign(words, values)], [PutBack(words, now)]
+
+    def _with_derived(
+        self, values: np.ndarray, remade: MutableMapping[Resource, Remade]
+    ) -> tuple[list[Operation], np.ndarray]:
+        """Return words that lead to a derived array of this content, and the operation that makes it if none has."""
+        resource, derived = self.resource, self.content.derived
+        if derived is None or not values[derived.word]:
+            return [], values
+        # The object's own array stays as it is: the last build made it, and what is launched next reads it.
+        have, making = remade.get(resource), []
+        if have is None or have.of is not self.content:
+            like = derived.held
+            held = have.held if have is not None else new(like.shape, like._element, False, like._memory.device)
+            making.append(derived.made(held, self.values.tolist()))
+            have = remade[resource] = Remade(held, self.content)
+        values = values.copy()
+        values[derived.word] = have.held._address
+        return making, values
 
     def _changed(self) -> array | None:
         """Return an array whose contents have changed since the launch, or None."""
