@@ -170,7 +170,23 @@ def test_several_grids_and_several_tapes(way):
         assert x.grad.numpy().tolist() == expected(sum(slopes[k]))
 
 
-@pytest.mark.parametrize("order", ["AQBQ", "QAQGHA", "AQQEQB"])
+def test_a_graph_that_builds_a_grid_after_it_was_looked_at_has_no_gradient(way):
+    """Its launches find the grid of the replay before, or of the program, and not the one that was recorded."""
+    events, (x, y) = Events(), arrays()
+    events.grid._by_digits = way
+    events("B", x, y)
+    for order, is_refused in (("QA", True), ("QAQ", True), ("Q", False), ("AQBQ", False)):
+        with dk.ScopedCapture(), dk.Tape() as tape:
+            for event in order:
+                events(event, x, y)
+            if is_refused:
+                with pytest.raises(dk.LaunchError, match=r"launch 0 on the tape .* built before this recording"):
+                    tape.backward(grads={y: dk.ones(1)})
+            else:
+                tape.backward(grads={y: dk.ones(1)})
+
+
+@pytest.mark.parametrize("order", ["AQBQ", "AQAQGHA", "AQQEQB"])
 def test_a_sweep_in_a_graph(order, way):
     """The points differ from launch to launch of the graph, and so does what its sweep finds."""
     events, (x, y) = Events(), arrays()

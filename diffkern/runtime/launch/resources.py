@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.launch.kernel_protocol import KernelProtocol
     from diffkern.runtime.launch.packed import PackedLaunch
     from diffkern.runtime.launch.program import Executable
+    from diffkern.runtime.memory.state import RecorderProtocol
 
 __all__ = [
     "Content", "Derived", "PutBack", "Remade", "Resource", "Use", "check_not_given", "check_places",
@@ -182,6 +183,7 @@ class Resource:
         self._direct = self._values.tobytes(), self._content
         self._recorded: dict[bytes, Content] = {}
         self._known = 0
+        self._leader: weakref.ref[RecorderProtocol] | None = None  # the recording that has led the words last
         Assign(self._words, self._values).execute()  # also where a graph is captured: it exists at once
         _PRESENT[self.id] = self
 
@@ -192,8 +194,9 @@ class Resource:
         submit(Assign(self._words, self._values))
         key = self._values.tobytes()
         if current.recorder is None:
-            self._direct, self._known = (key, content), self._words._memory.now
+            self._direct, self._known, self._leader = (key, content), self._words._memory.now, None
         else:
+            self._leader = weakref.ref(current.recorder)
             # A recording changes the words when it runs and not now; -1 makes the next look read them.
             self._recorded[key], self._known = content, -1
 
@@ -216,6 +219,12 @@ class Resource:
             )
         self._values[:] = words
         self._content, self._known = found, self._words._memory.now
+
+    @property
+    def is_from_without(self) -> bool:
+        """True if something is recorded that has not led the words itself: replays find whatever is there then."""
+        recorder = current.recorder
+        return recorder is not None and (self._leader is None or self._leader() is not recorder)
 
     @property
     def built(self) -> tuple[int, int]:
@@ -247,6 +256,11 @@ class PutBack(Copy):
         """True if the words were saved, so that they have to be restored."""
         return self.source._memory.now > 0
 
+    def keep(self, use: Use) -> PutBack:
+        """Keep what the adjoint finds as long as the operation exists, in a graph for instance."""
+        self._use = use
+        return self
+
 
 class Use:
     """The use of an object by a launch that may have read it, with the content it led to at that time.
@@ -260,6 +274,7 @@ class Use:
     def __init__(self, resource: Resource) -> None:
         self.resource, self.content = resource, resource.content
         self.changed: array | None = None
+        self._is_from_without = resource.is_from_without
         self.content.add(self)
         self.versions = self.content.versions
         self.values = resource._values.copy()
@@ -287,6 +302,7 @@ class Use:
         resource, derived = self.resource, self.content.derived
         if resource.content is self.content:
             return
+        self._check_recorded("a step of a roll-out")
         if derived is not None and self.values[derived.word]:
             submit(derived.made(derived.held, self.values.tolist()))
         resource.lead_to(self.content, self.values[1:].tolist())
@@ -314,22 +330,31 @@ class Use:
             If that is not possible any more.
         """
         self.check(what)
-        words, values = self.resource._words, self.values
-        if cotangents:
-            values = values.copy()
-            for word, ct in cotangents.items():
-                values[word] = ct._address
-        elif self._is_current:
+        words, making = self.resource._words, []
+        leading: list[Operation] = []
+        if not self._is_current:
+            self._check_recorded(what)
+            making, values = self._with_derived({} if remade is None else remade)
+            leading.append(Assign(words, values))
+        elif not cotangents:
             return [], []
-        making, values = self._with_derived(values, {} if remade is None else remade)
+        for word, ct in (cotangents or {}).items():
+            leading.append(Assign(words[word : word + 1], ct._address))
         now = new(words.shape, UINT64, False, words._memory.device)
-        return [*making, Copy(now, words), Assign(words, values)], [PutBack(words, now)]
+        return [*making, Copy(now, words), *leading], [PutBack(words, now).keep(self)]
 
-    def _with_derived(
-        self, values: np.ndarray, remade: MutableMapping[Resource, Remade]
-    ) -> tuple[list[Operation], np.ndarray]:
+    def _check_recorded(self, what: str) -> None:
+        """Raise if an adjoint in a recording needs an object as it was before, which replays do not find so."""
+        if self._is_from_without and current.recorder is not None:
+            raise LaunchError(
+                f"{what} looks by an id at an object that was built before this recording, which builds it again: a "
+                "replay would find another one than the gradient was recorded for",
+                remedy="build the object in the recording before it is looked at, or use another one",
+            )
+
+    def _with_derived(self, remade: MutableMapping[Resource, Remade]) -> tuple[list[Operation], np.ndarray]:
         """Return words that lead to a derived array of this content, and the operation that makes it if none has."""
-        resource, derived = self.resource, self.content.derived
+        resource, derived, values = self.resource, self.content.derived, self.values
         if derived is None or not values[derived.word]:
             return [], values
         # The object's own array stays as it is: the last build made it, and what is launched next reads it.
