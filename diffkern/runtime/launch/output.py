@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Final
 
 import numpy as np
@@ -17,15 +18,23 @@ from diffkern.contracts.manifest import Manifest
 from diffkern.ir.ops.output import rendered
 from diffkern.runtime.observe.config import config
 
-__all__ = ["empty_buffer", "show"]
+__all__ = ["empty_buffer", "give_back", "show"]
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
 _STORED: Final = {"float16": np.float16, "float32": np.float32, "float64": np.float64, "bfloat16": np.float32}
 
 
+_UNUSED: Final[list[Words]] = []
+"""A buffer to which nothing was printed, and which the next launch may take: most launches print nothing."""
+
+
 def empty_buffer() -> Words:
     """Return a buffer of the configured size."""
+    with suppress(IndexError):  # another thread may have taken it
+        words = _UNUSED.pop()
+        if len(words) == abi.OUTPUT_TEXTS + config.output_bytes // 8:
+            return words
     words = np.zeros(abi.OUTPUT_TEXTS + config.output_bytes // 8, np.int64)
     words[abi.OUTPUT_NEXT], words[abi.OUTPUT_WORDS] = abi.OUTPUT_TEXTS, len(words)
     return words
@@ -44,6 +53,12 @@ def show(manifest: Manifest, words: Words) -> None:
         )
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def give_back(words: Words) -> None:
+    """Let another launch have a buffer, if nothing was printed to it."""
+    if words[abi.OUTPUT_NEXT] == abi.OUTPUT_TEXTS and not _UNUSED:
+        _UNUSED.append(words)
 
 
 def _texts(manifest: Manifest, words: Words) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from array import array as words
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,7 @@ import numpy as np
 from diffkern.contracts import abi
 from diffkern.contracts.argument_block import with_status
 from diffkern.runtime.launch.checked import error_of, stamp_counts
-from diffkern.runtime.launch.output import empty_buffer, show
+from diffkern.runtime.launch.output import empty_buffer, give_back, show
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.schedule import Grid
 from diffkern.runtime.native.replay import Steps
@@ -58,10 +57,12 @@ class ReportingExecutable(Executable):
         printed = empty_buffer() if self.manifest.outputs else None
         if printed is not None:
             record[abi.RECORD_OUTPUT] = printed.ctypes.data
-        super().run_blocks(replace(grid, header=with_status(grid.header, record.ctypes.data)), arguments, colours)
+        header = with_status(grid.header, record.ctypes.data)
+        super().run_blocks(Grid(grid.n, grid.size, grid.count, grid.dims, header), arguments, colours)
         # Shown before an error is raised: what threads printed often explains it.
         if printed is not None:
             show(self.manifest, printed)
+            give_back(printed)
         if record[abi.RECORD_CODE]:
             raise error_of(self.manifest, [int(field) for field in record], grid.dims)
 

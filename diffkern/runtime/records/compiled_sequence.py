@@ -47,7 +47,7 @@ class CompiledSequence:
         self.segments: list[tuple[Plan | None, list[int]]] = []
         operations = [item.operation for item in self.items]
         forms = [item.steps for item in self.items]
-        places = [operation.device for operation in operations]
+        places = self._places = [operation.device for operation in operations]
         written = memories(a for i in self.items for a in i.operation.writes())
         # As of a CompiledLaunch: a library that counts changes has to be told of each of them, which takes Python.
         counted = any(memory.is_counted and not memory.is_host for memory in written)
@@ -156,11 +156,11 @@ class CompiledSequence:
         timed = timed or self._is_watched()
         stream = stream or current.stream
         # Versions of all memory are raised before any step runs, in the order in which the steps would raise them.
-        for item in self.items:
-            item.operation.touch()
-            device = item.operation.device
+        for item, device in zip(self.items, self._places, strict=True):
+            operation = item.operation
+            operation.touch()
             if device is not CPU:
-                item.operation.hold(stream if stream is not None and stream.device is device else device.stream)
+                operation.hold(stream if stream is not None and stream.device is device else device.stream)
         if stream is None or stream.is_default:
             drain()
             self._execute(timed)
@@ -173,7 +173,7 @@ class CompiledSequence:
     def _is_watched(self) -> bool:
         """Return whether observers see each step; if one is on a GPU, only those that accept synchronization do."""
         observers = watched.observers
-        if any(item.operation.device is not CPU for item in self.items):
+        if observers and any(place is not CPU for place in self._places):
             return any(observer.synchronizes for observer in observers)
         return bool(observers)
 
@@ -193,7 +193,7 @@ class CompiledSequence:
     def _run_segments(self, timed: bool) -> None:
         for plan, indices in self.segments:
             begin = time.perf_counter_ns()
-            device = self.items[indices[0]].operation.device if indices else CPU
+            device = self._places[indices[0]] if indices else CPU
             # Times of single steps on a GPU need a wait after each, and so cannot come from one native call.
             if plan is None or not plan.is_native or (timed and device is not CPU):
                 for index in indices:

@@ -147,8 +147,10 @@ class LaunchRecord:
     @property
     def operation(self) -> PackedLaunch | AdjointLaunch:
         """The operation that runs."""
+        # Asked for each step of each replay that is not one native call.
         launch = self.launch
-        return launch if self.adjoint is None else self.adjoint
+        adjoint = self._compiled.adjoint
+        return launch if adjoint is None else adjoint
 
     @property
     def executable(self) -> Executable:

@@ -42,9 +42,11 @@ class Item:
     @property
     def operation(self) -> Operation:
         """The operation of the step."""
-        if self.prepared is not None:
-            self.prepared.check_alive()
-            return self.prepared.operation
+        prepared = self.prepared
+        if prepared is not None:
+            if prepared.released:
+                prepared.check_alive()
+            return prepared.operation
         assert self._operation is not None
         return self._operation
 
