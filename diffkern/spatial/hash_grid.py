@@ -34,7 +34,6 @@ _FLOATS: Final = (FLOAT16, FLOAT32, FLOAT64)
 _MOST_CELLS: Final = (1 << 31) - 2
 _BLOCK: Final = 1 << 15  # points that are worth a thread
 _MOST_BLOCKS: Final = 32
-_FEW_CELLS: Final = 1 << 16  # which one thread fills in less time than a launch takes
 
 _Step = tuple[Any, int, list[Any]]
 
@@ -112,6 +111,7 @@ class HashGrid(Uncopied):
         self._room_for_groups = False
         self._next = Content(())
         self._scratch: tuple[array, ...] = ()
+        self._table: array
         self._resource = Resource(self.device, HASH_GRID, WORDS)
 
     @property
@@ -182,7 +182,7 @@ class HashGrid(Uncopied):
         bits = int(np.float64(inverse).view(np.uint64))
         _, ids, *sorted_groups = self._next.arrays
         of_groups = 0 if of_points is None else sorted_groups[0]._address
-        starts = self._starts._address if n else 0
+        starts = self._table._address if n else 0
         self._resource.lead_to(self._next, (starts, ids._address, of_groups, *self._dims, n, bits))
 
     def _sort(self, points: array, inverse: float, groups: array | None) -> None:
@@ -196,7 +196,7 @@ class HashGrid(Uncopied):
 
     def _counted(self, points: array, inverse: float, groups: array | None) -> list[_Step]:
         """Return the launches of a build on a GPU."""
-        n, starts = points.size, self._starts
+        n, starts = points.size, self._table[: self._cells + 1]
         cells, ids = self._next.arrays[:2]
         ranks, sums = self._scratch
         ids, cells, ranks = ids[:n], cells[:n], ranks[:n]
@@ -215,7 +215,7 @@ class HashGrid(Uncopied):
 
     def _sorted_by_digits(self, points: array, inverse: float, groups: array | None) -> list[_Step]:
         """Return the launches of a build on the CPU."""
-        n, starts = points.size, self._starts
+        n, table = points.size, self._table
         cells, ids = self._next.arrays[:2]
         pairs, places = self._scratch
         blocks, shift = _blocks(n), self._digit_bits
@@ -229,11 +229,8 @@ class HashGrid(Uncopied):
         where = [points, self.dtype(inverse), *self._dims, shift]
         whole = [*where, cells, places, pairs, ids]
         steps: list[_Step] = []
-        # Starting a launch costs more than few points, and filling few cells, by one thread.
-        if blocks == 1 and self._cells <= _FEW_CELLS:
-            steps = [(kernels.build_alone, 1, [*whole, starts])]
-        elif blocks == 1:
-            steps = [(kernels.sort_alone, 1, whole)]
+        if blocks == 1:
+            steps = [(kernels.build_alone, 1, [*whole, table, self._cells + 1])]
         else:
             split = [shift, -(-n // blocks), blocks]
             steps = [
@@ -243,11 +240,14 @@ class HashGrid(Uncopied):
                 (kernels.second_digits, blocks, [pairs, *split, places]),
                 (kernels.sums_before, 1, [places]),
                 (kernels.place_second, blocks, [pairs, *split, places, ids, cells]),
+                (
+                    kernels.begin_cells,
+                    -(-(self._cells + 1) // self._chunk),
+                    [cells, table, self._cells + 1, self._chunk],
+                ),
             ]
-        if blocks > 1 or self._cells > _FEW_CELLS:
-            steps.append((kernels.begin_cells, -(-starts.size // self._chunk), [cells, starts, self._chunk]))
         if groups is not None:
-            steps.append((kernels.in_order_of_groups, n, [cells, starts, ids, groups]))
+            steps.append((kernels.in_order_of_groups, n, [cells, table, ids, groups]))
         return steps
 
     def _allocate(self) -> None:
@@ -261,17 +261,16 @@ class HashGrid(Uncopied):
                 )
             else:
                 self._scratch = self._arrays(room, chunks)
+            # The first place of each cell, and on the CPU of how many points they are, and the cells of these. Every build
+            # writes it; zeros are the table of no points.
+            room_of_cells = room + 1 if self._by_digits else 0
+            self._table = new((self._cells + 1 + room_of_cells,), INT32, True, self.device)
         now, lengths = self._next, [room] * (3 if self._room_for_groups else 2)
         # A content that a tape keeps has to stay as it is, so the next build gets new arrays.
         if now.kept or len(now.arrays) < len(lengths) or now.arrays[0].size < room:
             cells, ids, *groups = self._arrays(*lengths)
-            made = functools.partial(_begun, cells, ids, self._chunk, self._by_digits)
-            self._next = Content((cells, ids, *groups), derived=Derived(STARTS, self._starts, made))
-
-    @functools.cached_property
-    def _starts(self) -> array:
-        """The first place of each cell, which every build writes: it follows from the cells of the points."""
-        return self._arrays(self._cells + 1)[0]
+            made = functools.partial(_begun, cells, ids, self._cells + 1, self._chunk, self._by_digits)
+            self._next = Content((cells, ids, *groups), derived=Derived(STARTS, self._table, made))
 
     def _arrays(self, *lengths: int) -> tuple[array, ...]:
         return tuple([new((length,), INT32, False, self.device) for length in lengths])
@@ -302,13 +301,17 @@ class HashGrid(Uncopied):
         return f"HashGrid({', '.join(map(str, self._dims))}, device={str(self.device)!r}, dtype={self.dtype!r})"
 
 
-def _begun(cells: array, ids: array, chunk: int, by_digits: bool, starts: array, words: Sequence[int]) -> PackedLaunch:
-    """Return the launch that writes the first place of each cell, of points that were sorted."""
-    cells, ids, device = cells[: words[COUNT]], ids[: words[COUNT]], starts.device
-    if by_digits:
-        return PackedLaunch(kernels.begin_cells, -(-starts.size // chunk), [cells, starts, chunk], device)
-    # On a GPU the cells are in the order of the points.
-    return PackedLaunch(kernels.begin_counted, starts.size, [cells, ids, starts], device)
+def _begun(
+    cells: array, ids: array, number: int, chunk: int, by_digits: bool, table: array, words: Sequence[int]
+) -> PackedLaunch:
+    """Return the launch that writes the first place of each cell to a table, of points that were sorted."""
+    n = words[COUNT]
+    cells, ids, device = cells[:n], ids[:n], table.device
+    if not by_digits:  # the cells are in the order of the points
+        return PackedLaunch(kernels.begin_counted, number, [cells, ids, table], device)
+    if _blocks(n) == 1:
+        return PackedLaunch(kernels.update_cells, 1, [cells, table, number], device)
+    return PackedLaunch(kernels.begin_cells, -(-number // chunk), [cells, table, number, chunk], device)
 
 
 def _blocks(n: int) -> int:

@@ -6,7 +6,8 @@ order in which threads ran.
 
 On the CPU the points are sorted by the two halves of their cells' numbers, the lower one first. Each thread has a
 block of the points, and a place for each digit: the sort is stable, so that the points of a cell are in the order of
-their indices. The first place of each cell is then written from the sorted cells alone, once.
+their indices. The first place of each cell is then written from the sorted cells alone, once. Of few points the cells
+are noted behind these places, so that the next build writes only those that differ.
 
 Groups are sorted last, cell by cell.
 """
@@ -25,7 +26,7 @@ from diffkern.library.language import int32, int64
 __all__ = [
     "begin_cells", "begin_counted", "build_alone", "chunk_starts", "chunk_sums", "count", "first_digits",
     "group_of_places", "in_order", "in_order_of_groups", "place", "place_first", "place_second", "second_digits",
-    "sort_alone", "sums_before",
+    "sums_before", "update_cells",
 ]  # fmt: skip
 
 tid: Any = INTRINSICS["tid"]
@@ -254,14 +255,6 @@ def sort_all(points, inverse, dim_x, dim_y, dim_z, shift, cells, places, pairs, 
 
 
 @_alone
-def sort_alone(  # type: ignore[no-untyped-def]
-    points, inverse, dim_x: int, dim_y: int, dim_z: int, shift: int, cells, places, pairs, ids
-):
-    """Sort all points by one thread; their cells are left in the order of the result."""
-    sort_all(points, inverse, dim_x, dim_y, dim_z, shift, cells, places, pairs, ids)
-
-
-@_alone
 def first_digits(  # type: ignore[no-untyped-def]
     points, inverse, dim_x: int, dim_y: int, dim_z: int, shift: int, size: int, blocks: int, cells, places
 ):
@@ -336,16 +329,45 @@ def write_begins(sorted_cells, starts, first, end):  # type: ignore[no-untyped-d
 
 
 @_alone
-def begin_cells(sorted_cells, starts, chunk: int):  # type: ignore[no-untyped-def]
+def begin_cells(sorted_cells, table, number: int, chunk: int):  # type: ignore[no-untyped-def]
     """Write the first place of each cell of a chunk."""
     first = most(tid() * chunk, 0)  # which tells that no index is negative
-    write_begins(sorted_cells, starts, first, end_of(starts, first, chunk))
+    write_begins(sorted_cells, table, first, first + least(chunk, number - first))
+    if first == 0:
+        table[number] = -1  # its points are not noted
+
+
+@func
+def update_begins(sorted_cells, table, number):  # type: ignore[no-untyped-def]
+    """Change the first places of the cells from those of the points before to those of other points, and note these."""
+    # The first place of the cells behind that of point p - 1, up to that of point p, is p. Points seldom change their
+    # cells from one build to the next, and only cells that have another first place are written.
+    n, noted = sorted_cells.shape[0], table[number]
+    before, noted_before = -1, -1 if noted >= 0 else number - 1
+    for p in range(n + 1):
+        cell = sorted_cells[p] if p < n else number - 1
+        of_noted = table[number + 1 + p] if p < noted else number - 1
+        if cell != of_noted or before != noted_before:
+            for c in range(most(before + 1, 0), least(cell, noted_before) + 1):
+                table[c] = p
+            for c in range(most(most(of_noted, before) + 1, 0), cell + 1):
+                table[c] = p
+        if p < n:
+            table[number + 1 + p] = cell
+        before, noted_before = cell, of_noted
+    table[number] = n
+
+
+@_alone
+def update_cells(sorted_cells, table, number: int):  # type: ignore[no-untyped-def]
+    """Write the first places of all cells, of few points, by one thread."""
+    update_begins(sorted_cells, table, number)
 
 
 @_alone
 def build_alone(  # type: ignore[no-untyped-def]
-    points, inverse, dim_x: int, dim_y: int, dim_z: int, shift: int, cells, places, pairs, ids, starts
+    points, inverse, dim_x: int, dim_y: int, dim_z: int, shift: int, cells, places, pairs, ids, table, number: int
 ):
-    """Sort few points into few cells, by one thread."""
+    """Sort few points into cells, by one thread."""
     sort_all(points, inverse, dim_x, dim_y, dim_z, shift, cells, places, pairs, ids)
-    write_begins(cells, starts, 0, starts.shape[0])
+    update_begins(cells, table, number)

@@ -19,7 +19,7 @@ from diffkern.runtime.launch.resources import Use
 from diffkern.spatial import hash_grid
 
 DIMS = (3, 2, 4)
-WAYS = {"alone": (True, 1 << 15, 1 << 16), "blocks": (True, 3, 0), "counted": (False, 0, 0)}
+WAYS = {"alone": (True, 1 << 15), "blocks": (True, 3), "counted": (False, 1)}
 """How points are sorted: on a processor by one thread, by several; and as on a GPU."""
 N, DIST = 7, 0.5
 POINTS = np.random.default_rng(5).normal(scale=2.0, size=(3, N, 3)).astype(np.float32)
@@ -103,9 +103,8 @@ def orders(length: int) -> list[str]:
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    by_digits, block, few_cells = WAYS[request.param]
+    by_digits, block = WAYS[request.param]
     monkeypatch.setattr(hash_grid, "_BLOCK", block)
-    monkeypatch.setattr(hash_grid, "_FEW_CELLS", few_cells)
     return by_digits
 
 
@@ -363,7 +362,7 @@ def test_a_tape_keeps_numbers_of_points_and_not_of_cells():
             dk.launch(summed, len(PLACES), [grid.id, at, -1, 1.0], [x, y])
             seen.append(Use(grid._resource).content)
     assert len(set(map(id, seen))) == 4
-    assert {id(content.derived.held) for content in seen} == {id(grid._starts)}
+    assert {id(content.derived.held) for content in seen} == {id(grid._table)}
     assert all(sum(held.size for held in content.arrays) <= 3 * N for content in seen)
 
 

@@ -51,7 +51,9 @@ class Derived(NamedTuple):
     held: array
     """The array: it belongs to the last content that the words were led to."""
     made: Callable[[array, Sequence[int]], Operation]
-    """Returns the operation that makes it in an array, of a content with these words."""
+    """Returns the operation that makes it, of a content with these words, in an array as large: one of zeros, or one
+    that was made of another content of the object.
+    """
 
 
 class Remade(NamedTuple):
@@ -361,7 +363,9 @@ class Use:
         have, making = remade.get(resource), []
         if have is None or have.of is not self.content:
             like = derived.held
-            held = have.held if have is not None else new(like.shape, like._element, False, like._memory.device)
+            held = have.held if have is not None and have.held.size >= like.size else None
+            if held is None:
+                held = new(like.shape, like._element, True, like._memory.device)
             making.append(derived.made(held, self.values.tolist()))
             have = remade[resource] = Remade(held, self.content)
         values = values.copy()
