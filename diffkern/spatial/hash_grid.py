@@ -32,6 +32,7 @@ __all__ = ["HashGrid"]
 
 _FLOATS: Final = (FLOAT16, FLOAT32, FLOAT64)
 _MOST_CELLS: Final = (1 << 31) - 2
+_MOST_NOTED: Final = 1 << 30  # cells behind whose first places those of points may be noted: indices are int32
 _BLOCK: Final = 1 << 15  # points that are worth a thread
 _MOST_BLOCKS: Final = 32
 
@@ -229,7 +230,7 @@ class HashGrid(Uncopied):
         where = [points, self.dtype(inverse), *self._dims, shift]
         whole = [*where, cells, places, pairs, ids]
         steps: list[_Step] = []
-        if blocks == 1:
+        if blocks == 1 and self._cells < _MOST_NOTED:
             steps = [(kernels.build_alone, 1, [*whole, table, self._cells + 1])]
         else:
             split = [shift, -(-n // blocks), blocks]
@@ -261,10 +262,10 @@ class HashGrid(Uncopied):
                 )
             else:
                 self._scratch = self._arrays(room, chunks)
-            # The first place of each cell, and on the CPU of how many points they are, and the cells of these. Every build
-            # writes it; zeros are the table of no points.
-            room_of_cells = room + 1 if self._by_digits else 0
-            self._table = new((self._cells + 1 + room_of_cells,), INT32, True, self.device)
+            # The first place of each cell, and on the CPU of how many points they are, and the cells of these. Every
+            # build writes it; zeros are the table of no points.
+            noted = room + 1 if self._by_digits and self._cells < _MOST_NOTED else 0
+            self._table = new((self._cells + 1 + noted,), INT32, True, self.device)
         now, lengths = self._next, [room] * (3 if self._room_for_groups else 2)
         # A content that a tape keeps has to stay as it is, so the next build gets new arrays.
         if now.kept or len(now.arrays) < len(lengths) or now.arrays[0].size < room:
@@ -309,7 +310,7 @@ def _begun(
     cells, ids, device = cells[:n], ids[:n], table.device
     if not by_digits:  # the cells are in the order of the points
         return PackedLaunch(kernels.begin_counted, number, [cells, ids, table], device)
-    if _blocks(n) == 1:
+    if _blocks(n) == 1 and number <= _MOST_NOTED:
         return PackedLaunch(kernels.update_cells, 1, [cells, table, number], device)
     return PackedLaunch(kernels.begin_cells, -(-number // chunk), [cells, table, number, chunk], device)
 

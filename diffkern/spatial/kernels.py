@@ -333,8 +333,8 @@ def begin_cells(sorted_cells, table, number: int, chunk: int):  # type: ignore[n
     """Write the first place of each cell of a chunk."""
     first = most(tid() * chunk, 0)  # which tells that no index is negative
     write_begins(sorted_cells, table, first, first + least(chunk, number - first))
-    if first == 0:
-        table[number] = -1  # its points are not noted
+    if first == 0 and table.shape[0] > number:
+        table[number] = -1  # points are not noted behind it
 
 
 @func

@@ -141,7 +141,7 @@ def test_any_number_of_blocks_gives_the_same_order(n, monkeypatch):
 
 @pytest.mark.parametrize("dim", [32, 64])
 def test_a_build_of_few_points_is_one_launch(dim, monkeypatch):
-    """A sort by one thread, which writes cells that have another first place; all else that is cleared or summed depends on the points."""
+    """A sort by one thread, which writes cells that have another first place; all else depends on the points."""
     launched = []
     launch = hash_grid.launch
     monkeypatch.setattr(hash_grid, "launch", lambda kernel, **of: (launched.append(kernel.name), launch(kernel, **of)))

@@ -16,11 +16,11 @@ from support.selection import is_usual
 import diffkern as dk
 import diffkern.warp as wp
 from diffkern.runtime.launch.resources import Use
-from diffkern.spatial import hash_grid
+from diffkern.spatial import hash_grid, kernels
 
 DIMS = (3, 2, 4)
-WAYS = {"alone": (True, 1 << 15), "blocks": (True, 3), "counted": (False, 1)}
-"""How points are sorted: on a processor by one thread, by several; and as on a GPU."""
+WAYS = {"alone": (True, 1 << 15), "blocks": (True, 3), "some blocks": (True, 6), "counted": (False, 1)}
+"""How points are sorted: on a processor by one thread, by several, by one if they are few; and as on a GPU."""
 N, DIST = 7, 0.5
 POINTS = np.random.default_rng(5).normal(scale=2.0, size=(3, N, 3)).astype(np.float32)
 GROUPS = np.int32([0, 1, 1, 0, 2, 1, 0])
@@ -133,6 +133,22 @@ def test_every_order_of_a_few_builds_and_launches(way):
     for length in (2, 3):
         for order in orders(length):
             check(order, way)
+
+
+def test_a_table_changes_to_that_of_any_other_points():
+    """From any points in four cells to any others: first places that stay are not written, all others are."""
+    number, sets = 5, [cells for n in range(5) for cells in itertools.combinations_with_replacement(range(4), n)]
+    wanted = [[sum(c < place for c in cells) for place in range(number)] for cells in sets]
+    arrays = [dk.array(np.array([*cells, 0], np.int32)) for cells in sets]
+    table = dk.zeros(number + 1 + 4, dtype=int)
+    random = np.random.default_rng(0)
+    pairs = [*itertools.product(range(len(sets)), repeat=2)]
+    for k in random.permutation(len(pairs))[:1200]:
+        for which in pairs[k]:
+            update = kernels.update_cells if random.random() < 0.9 else kernels.begin_cells
+            held, chunk = arrays[which][: len(sets[which])], () if update is kernels.update_cells else (2,)
+            dk.launch(update, 3 if chunk else 1, [held, table, number, *chunk])
+            assert table.numpy()[:number].tolist() == wanted[which]
 
 
 @pytest.mark.full

@@ -267,16 +267,24 @@ class PutBack(Copy):
 class Use:
     """The use of an object by a launch that may have read it, with the content it led to at that time.
 
+    Parameters
+    ----------
+    resource : Resource
+        The object.
+    is_named : bool, optional
+        Whether the launch is given the object's id, or captures it.
+
     Attributes
     ----------
     changed
         An array of the content that others are known to have changed since.
     """
 
-    def __init__(self, resource: Resource) -> None:
+    def __init__(self, resource: Resource, is_named: bool = True) -> None:
         self.resource, self.content = resource, resource.content
         self.changed: array | None = None
-        self._is_from_without = resource.is_from_without
+        # A launch that finds ids in arrays may look at any object, and seldom looks at all of them: it is not refused.
+        self._is_from_without = is_named and resource.is_from_without
         self.content.add(self)
         self.versions = self.content.versions
         self.values = resource._values.copy()
@@ -332,7 +340,8 @@ class Use:
             If that is not possible any more.
         """
         self.check(what)
-        words, making = self.resource._words, []
+        words = self.resource._words
+        making: list[Operation] = []
         leading: list[Operation] = []
         if not self._is_current:
             self._check_recorded(what)
@@ -360,7 +369,8 @@ class Use:
         if derived is None or not values[derived.word]:
             return [], values
         # The object's own array stays as it is: the last build made it, and what is launched next reads it.
-        have, making = remade.get(resource), []
+        have = remade.get(resource)
+        making: list[Operation] = []
         if have is None or have.of is not self.content:
             like = derived.held
             held = have.held if have is not None and have.held.size >= like.size else None
@@ -454,7 +464,8 @@ def _named(ids: Ids, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Resou
 
 def used(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Use]:
     """Return the uses of the objects that a launch may read; parameters as of :func:`looked_at`."""
-    return [Use(resource) for resource in looked_at(executable, parts)]
+    is_named = executable.manifest.ids is not None
+    return [Use(resource, is_named) for resource in looked_at(executable, parts)]
 
 
 def given_to(launch: PackedLaunch) -> list[array]:
