@@ -55,7 +55,7 @@ CACHES = [
           edit(hash_grid, "HashGrid._sorted_by_digits", "-(-n // blocks)", "n // blocks"),
           (f"{_GRIDS}::test_any_number_of_blocks_gives_the_same_order",)),
     Fault("the last cells of a grid begin nowhere",
-          edit(hash_grid, "HashGrid._sorted_by_digits", "-(-starts.size // self._chunk)", "starts.size // self._chunk"),
+          edit(hash_grid, "HashGrid._sorted_by_digits", "-(-(self._cells + 1) // self._chunk)", "(self._cells + 1) // self._chunk"),
           (f"{_GRIDS}::test_order_and_content_are_those_of_a_search_through_all",)),
     Fault("the groups of a grid are not sorted",
           edit(hash_grid, "HashGrid._sorted_by_digits", "if groups is not None:", "if False:"),
