@@ -113,6 +113,9 @@ class Dialect:
     first_axes
         Whether ``tid()`` unpacked to fewer values than elsewhere in a kernel is the index along the first axes; else it
         is an error.
+    matrices_of_rows
+        Whether a matrix type is called with the rows; else that is an error, as programs that are written for older
+        versions mean the columns.
     struct_defaults
         Whether the value that a class gives a field of a struct is the field's default; else the field begins as zero.
     cotangents_stay
@@ -144,6 +147,7 @@ class Dialect:
     returns_as_annotated: bool = False
     object_attributes: bool = False
     first_axes: bool = False
+    matrices_of_rows: bool = True
     struct_defaults: bool = True
     cotangents_stay: bool = False
     empty_launches_build: bool = True
@@ -174,6 +178,7 @@ WARP: Final = Dialect(
     returns_as_annotated=True,
     object_attributes=True,
     first_axes=True,
+    matrices_of_rows=False,
     struct_defaults=False,
     cotangents_stay=True,
     empty_launches_build=False,

@@ -65,7 +65,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "set_mempool_release_threshold set_peer_access_enabled"
     ),
     "diffkern.warp.tracking": "ScopedMemoryTracker print_memory_report",
-    "diffkern.warp.types": "handle",
+    "diffkern.warp.types": "handle matrix=mat vector=vec",
     "diffkern.warp.snippets": "func_native",
     "diffkern.warp.utils": "transform_expand",
 }
@@ -82,7 +82,9 @@ _NATIVE: Final = frozenset({
 })  # fmt: skip
 """Names of :mod:`diffkern` that Warp does not have."""
 
-_RENAMED: Final = {"MarchingCubes": "wp.geometry.IsoSurfaceMarchingCubes"}
+_RENAMED: Final = {
+    "MarchingCubes": "wp.geometry.IsoSurfaceMarchingCubes", "mat": "wp.types.matrix", "vec": "wp.types.vector",
+}  # fmt: skip
 """Older names, which warn when they are asked for, and what Warp calls them now."""
 
 _PLACES: Final = {

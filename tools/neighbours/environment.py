@@ -1,4 +1,4 @@
-"""The environment in which the packages are installed, made of ``requirements.txt`` where there is none."""
+"""The environments in which packages are installed, made of their requirements where there are none."""
 
 from __future__ import annotations
 
@@ -8,18 +8,26 @@ from pathlib import Path
 
 __all__ = ["make", "site_of", "versions"]
 
-_REQUIREMENTS = Path(__file__).parent / "requirements.txt"
+_HERE = Path(__file__).parent
 
 
-def make(folder: Path) -> Path:
-    """Make an environment in a folder, unless it is there; return its Python."""
+def make(folder: Path, requirements: str) -> Path:
+    """Make an environment in a folder, unless it is there; return its Python.
+
+    Parameters
+    ----------
+    folder : Path
+        Where it is to be.
+    requirements : str
+        The name of the file beside this one that has the packages, pinned.
+    """
     python = folder / "bin" / "python"
     marker = folder / "requirements.txt"
-    wanted = _REQUIREMENTS.read_text(encoding="utf-8")
+    wanted = (_HERE / requirements).read_text(encoding="utf-8")
     if marker.exists() and marker.read_text(encoding="utf-8") == wanted:
         return python
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", _REQUIREMENTS], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "-r", _HERE / requirements], check=True)
     marker.write_text(wanted, encoding="utf-8")
     return python
 

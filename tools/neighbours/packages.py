@@ -7,7 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["PACKAGES", "TESTS", "Package", "by_name", "modules_of"]
+__all__ = ["MORE", "PACKAGES", "TESTS", "USUAL", "Package", "by_name", "modules_of"]
+
+USUAL = "requirements.txt"
+"""What the usual packages need, which are installed together."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +27,15 @@ class Package:
         Regular expressions of names of modules that are not imported, each with the reason.
     absent : mapping
         What its programs need that is not run here, each with the reason.
+    requirements : str
+        The file that says what is installed for it. A package with a file of its own has an environment of its own.
     """
 
     distribution: str
     module: str
     excluded: Mapping[str, str] = field(default_factory=dict)
     absent: Mapping[str, str] = field(default_factory=dict)
+    requirements: str = USUAL
 
     def why_excluded(self, module: str) -> str | None:
         """Return why a module is left out, None if it is not."""
@@ -68,10 +74,36 @@ PACKAGES = (
 )  # fmt: skip
 """Those that are run, the ones that need least first."""
 
+MORE = (
+    Package(
+        "xlb", "xlb",
+        {r"\.experimental\.ooc\b": "needs CuPy"},
+        {
+            "boundaries of meshes": "construct a matrix of three vectors, which Warp has refused since its version 1.10",
+            "immersed boundaries": "areas of a mesh are computed on a GPU only",
+            "forces in two dimensions": "the package itself reads a third component",
+        },
+        "requirements_xlb.txt",
+    ),
+    Package(
+        "aimnet", "aimnet",
+        {r"\.train\b": "needs packages for training", r"_triton$": "needs Triton"},
+        {"trained networks": "downloaded; the weights are random"},
+        "requirements_aimnet.txt",
+    ),
+    Package(
+        "nvidia-physicsnemo", "physicsnemo",
+        TESTS,
+        {"models and their training": "need torchvision, and packages of their own"},
+        "requirements_physicsnemo.txt",
+    ),
+)  # fmt: skip
+"""Those that are run if they are named, each in an environment of its own."""
+
 
 def by_name(name: str) -> Package:
     """Return a package by the name of its distribution."""
-    return next(package for package in PACKAGES if package.distribution == name)
+    return next(package for package in (*PACKAGES, *MORE) if package.distribution == name)
 
 
 def modules_of(package: Package, site: Path) -> Iterator[str]:

@@ -3,7 +3,7 @@
     python tools/neighbours/survey.py 3600 --python .../bin/python   # an hour, the next call goes on
     python tools/neighbours/survey.py 0 --python .../bin/python --rst docs/generated/newton_examples.inc
 
-An example is read before it is run: what it downloads or needs of geometry is a reason that becomes its row. The others
+An example is read before it is run: what it downloads, or ``warp.fem``, is a reason that becomes its row. The others
 do a few frames without a viewer under Warp and under ``diffkern.warp``; those that stop or take too long under Warp are
 rows with that reason. Those that differ are run under Warp once more, from states that are one unit in the last place
 off: a difference that is not ten times as large as the one that makes is one of rounding. Compiled programs are kept
@@ -35,12 +35,10 @@ EXAMPLES = Path("newton/examples")
 _PROGRAMS = Path(__file__).parent / "programs"
 _REASONS = {
     r"ImplicitMPM|\bwarp\.fem\b": "``warp.fem``, sparse matrices",
-    r"SensorTiledCamera|SensorCamera|SensorRaycast": "textures, or rays to meshes",
-    r"build_sdf|\bsdf_(config|max_|narrow_|resolution|texture)|[Hh]ydroelastic": "volumes: signed distances",
     r"\bdownload_(asset|external_git_folder)\b": "downloads a model",
     r"\bViewerFile\b|ViewerUSD": "a viewer",
 }
-"""What the text of an example has that is not run here: a volume, a texture, a mesh query, a download, a window."""
+"""What the text of an example has that is not run here: finite elements, a download, a window."""
 _TOLERANCE = 1e-3
 _ROUNDINGS = 10.0
 """How many times the difference that one unit in the last place makes is still one of rounding."""

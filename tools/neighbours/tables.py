@@ -17,7 +17,7 @@ _MANY = 60
 
 def printed(packages: Sequence[Package], data: dict[str, Any]) -> str:
     """Return what is known as text."""
-    lines = ["versions: " + ", ".join(f"{name} {version}" for name, version in data["versions"].items())]
+    lines = [f"versions: {_versions(packages, data)}"]
     for package in packages:
         lines += ["", package.distribution]
         lines += [f"  {line}" for line in _imports(package, data)]
@@ -32,11 +32,10 @@ def printed(packages: Sequence[Package], data: dict[str, Any]) -> str:
 
 def rst(packages: Sequence[Package], data: dict[str, Any]) -> str:
     """Return the tables of the documentation."""
-    versions = data["versions"]
-    dates = sorted({piece["date"] for piece in data["pieces"].values()})
+    ours = [piece for name, piece in data["pieces"].items() if any(_is_of(p, name, data) for p in packages)]
+    dates = sorted({piece["date"] for piece in ours})
     days = f"on {dates[0]}" if len(dates) == 1 else f"from {dates[0]} to {dates[-1]}" if dates else ""
-    told = ", ".join(f"{name} {version}" for name, version in versions.items())
-    lines = [f"Made by ``python tools/neighbours`` {days}, with {told}.", ""]
+    lines = [f"Made by ``python tools/neighbours`` {days}, with {_versions(packages, data)}.", ""]
     heads = ("package", "modules imported", "kernels forward", "adjoints", "forward for sm_90", "programs that agree")
     lines += list_table(heads, (_summary(package, data) for package in packages), (22, 16, 16, 16, 16, 14))
     programs = [row for package in packages for row in program_rows(package, data)]
@@ -49,6 +48,14 @@ def rst(packages: Sequence[Package], data: dict[str, Any]) -> str:
     out = [(p.distribution, _named(pattern), why) for p in packages for pattern, why in _excluded(p)]
     lines += ["", "Left out:", "", *list_table(("package", "what", "reason"), out, (20, 45, 35))]
     return "\n".join(lines) + "\n"
+
+
+def _versions(packages: Sequence[Package], data: dict[str, Any]) -> str:
+    """Return the versions of what was installed in the environments of packages."""
+    known = data.get("environments", {})
+    own = [known.get(package.distribution) for package in packages]
+    told = [versions for versions in ([data["versions"]] if None in own else []) + own if versions]
+    return "; ".join(", ".join(f"{name} {version}" for name, version in versions.items()) for versions in told)
 
 
 def _safe(text: str) -> str:
@@ -99,7 +106,7 @@ def _kernels(package: Package, data: dict[str, Any], where: str) -> Iterator[dic
 
 def _is_of(package: Package, name: str, data: dict[str, Any]) -> bool:
     kind, _, rest = name.partition("-")
-    if kind == "kernels":
+    if kind in ("kernels", "imports"):
         return rest.rpartition("-")[0] == package.distribution
     found = _found(data, f"program-{rest}")
     return found is not None and found["package"] == package.distribution

@@ -94,12 +94,15 @@ def construct(cx: Context, t: T.Composite, name: str, args: list[Term], node: as
             cx.b.construct(t, [_component(cx, a, t, n) for a, n in zip(args, _nodes(node, t.size), strict=True)])
         )
     if isinstance(t, T.Mat) and len(args) == t.rows:
+        if not cx.dialect.matrices_of_rows:
+            remedy = f"matrix_from_rows takes the rows, and matrix_from_cols the columns; {_all_components(cx, t)}"
+            cx.type_error(node, f"{name} of {describe(args[0])} and others", remedy)
         rows = [coerce.convert(cx, a, T.Vec(t.dtype, t.cols), node, f"a row of {name}") for a in args]
         return Val(cx.b.construct(t, [c for row in rows for c in cx.b.components(row)]))
     parts = _joined(cx, t, args, node)
     if parts is None:
         given = sum(a.type.size if isinstance(a, Val) and isinstance(a.type, T.Vec) else 1 for a in args)
-        cx.type_error(node, f"{name} has {t.size} components, not {given}", _all_components(t))
+        cx.type_error(node, f"{name} has {t.size} components, not {given}", _all_components(cx, t))
     return Val(cx.b.construct(t, parts))
 
 
@@ -121,10 +124,11 @@ def _joined(cx: Context, t: T.Composite, args: list[Term], node: ast.Call) -> li
     return parts if len(parts) == t.size else None
 
 
-def _all_components(t: T.Composite) -> str:
+def _all_components(cx: Context, t: T.Composite) -> str:
     """Return the remedy that says what a vector or matrix is made of."""
     if isinstance(t, T.Mat):
-        return f"give {t.size} numbers, or one for all, or {t.rows} rows"
+        rows = f", or {t.rows} rows" if cx.dialect.matrices_of_rows else ""
+        return f"give {t.size} numbers, or one for all{rows}"
     return f"give {t.size} numbers, or one for all; vectors count with their components"
 
 

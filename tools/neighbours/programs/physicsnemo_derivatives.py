@@ -1,0 +1,11 @@
+"""PhysicsNeMo's derivatives on grids and meshes, forward and differentiated by PyTorch."""
+
+from _physicsnemo import Functions
+
+PACKAGE = "nvidia-physicsnemo"
+STEPS = 6
+TOLERANCE = 1e-4
+
+
+def begin():
+    return Functions("derivatives")
