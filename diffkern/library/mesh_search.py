@@ -241,18 +241,22 @@ def is_behind(tree, x, face, u, v, epsilon):  # type: ignore[no-untyped-def]
     a, b, c = corners(tree, face)
     place = blended(a, b, c, u, v)
     tolerance = epsilon * (length_of(b - a) + length_of(c - b) + length_of(a - c)) / float32(3.0)
+    # The place is rounded, by which the faces that meet there are away from it, its own included.
+    rounding = float32(2.0e-7) * (length_of(a) + length_of(b) + length_of(c))
+    tolerance = tolerance if tolerance > rounding else rounding
     normal, node = vec3f(0.0, 0.0, 0.0), tree.node
     while node >= 0 and node < tree.end:
         skip = peek_int32(tree.links, 4 * node)
         if distance_sq(tree.boxes, node, place) <= tolerance * tolerance:
             if skip == node + 1:
                 for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
-                    a, b, c = corners(tree, peek_int32(tree.items, p))
+                    other = peek_int32(tree.items, p)
+                    a, b, c = corners(tree, other)
                     u, v = closest(place, a, b, c)
                     away = length_sq(blended(a, b, c, u, v) - place)
                     # At an edge or a vertex one face's normal may point the wrong way; the sum over all that meet does
                     # not.
-                    if away <= tolerance * tolerance and not is_sliver(a, b, c):
+                    if (other == face or away <= tolerance * tolerance) and not is_sliver(a, b, c):
                         n = cross(b - a, c - a)
                         # The length of n, twice the area, does not count.
                         normal += n * (share(place, a, b, c, tolerance) / length_of(n))

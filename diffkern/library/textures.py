@@ -15,6 +15,7 @@ from diffkern.lang.queries import TEXTURE
 from diffkern.lang.textures import LEVELS_BIT, NORMALIZED_BIT, WHOLE_MIPS_BIT, TextureAddressMode
 from diffkern.library.descriptors import descriptor_of
 from diffkern.library.language import (
+    Float,
     Float32,
     Texel,
     Texture1D,
@@ -237,7 +238,10 @@ def sampled(dtype, id, axes, u, v, w, lod):  # type: ignore[no-untyped-def]
         said, channels = int32(peek_uint64(place, OPTIONS)), int32(peek_uint64(place, CHANNELS))
         is_linear, last = (said >> 6) & 1 == 1, ((said >> LEVELS_BIT) & 255) - 1
         level, part = 0, 0.0
-        if last > 0 and lod >= 0.0:
+        # A level that is known to be negative comes first: with it the rest is not compiled.
+        is_mipped = lod >= 0.0 and last > 0
+        if is_mipped:
+            lod = float32(lod)
             if (said >> WHOLE_MIPS_BIT) & 1 == 1:
                 level = int32(min(floor(lod + 0.5), float32(last)))
             else:
@@ -245,7 +249,7 @@ def sampled(dtype, id, axes, u, v, w, lod):  # type: ignore[no-untyped-def]
                 level = int32(floor(lod)) if lod < float32(last) else last
                 part = lod - floor(lod) if level < last else 0.0
         cell = cell_of(place, level, axes, u, v, w)
-        blends = last > 0 and lod >= 0.0 and level < last and (said >> WHOLE_MIPS_BIT) & 1 == 0
+        blends = is_mipped and level < last and (said >> WHOLE_MIPS_BIT) & 1 == 0
         if blends:
             above = cell_of(place, level + 1, axes, u, v, w)
             value = blended(dtype, cell, above, part, axes, is_linear, channels)
@@ -311,7 +315,7 @@ def blended(dtype, cell, above, part, axes, is_linear, channels):  # type: ignor
 
 
 @built_in()
-def texture_sample(tex: Texture1D, uv: Float32, dtype: Texel, lod: Float32 = -1.0) -> Any:
+def texture_sample(tex: Texture1D, uv: Float32, dtype: Texel, lod: Float = -1.0) -> Any:
     """The value of a texture at coordinates: a number for a Texture1D, a vec2 for a Texture2D, a vec3 for a Texture3D,
     or two or three numbers. The dtype, float, vec2f or vec4f, says how many channels are read; those that the texture
     does not have are zero. Texel i of n is at (i + 0.5) / n, and at i + 0.5 without normalized coordinates. A texture
@@ -328,20 +332,20 @@ def texture_sample(tex: Texture1D, uv: Float32, dtype: Texel, lod: Float32 = -1.
 
 
 @built_in("texture_sample")
-def _sample_2d(tex: Texture2D, uv: vec2, dtype: Texel, lod: Float32 = -1.0) -> Any:
+def _sample_2d(tex: Texture2D, uv: vec2, dtype: Texel, lod: Float = -1.0) -> Any:
     return sampled(dtype, tex.id, 2, float32(uv[0]), float32(uv[1]), 0.0, lod)
 
 
 @built_in("texture_sample")
-def _sample_2d_apart(tex: Texture2D, u: Float32, v: Float32, dtype: Texel, lod: Float32 = -1.0) -> Any:
+def _sample_2d_apart(tex: Texture2D, u: Float32, v: Float32, dtype: Texel, lod: Float = -1.0) -> Any:
     return sampled(dtype, tex.id, 2, u, v, 0.0, lod)
 
 
 @built_in("texture_sample")
-def _sample_3d(tex: Texture3D, uv: vec3, dtype: Texel, lod: Float32 = -1.0) -> Any:
+def _sample_3d(tex: Texture3D, uv: vec3, dtype: Texel, lod: Float = -1.0) -> Any:
     return sampled(dtype, tex.id, 3, float32(uv[0]), float32(uv[1]), float32(uv[2]), lod)
 
 
 @built_in("texture_sample")
-def _sample_3d_apart(tex: Texture3D, u: Float32, v: Float32, w: Float32, dtype: Texel, lod: Float32 = -1.0) -> Any:
+def _sample_3d_apart(tex: Texture3D, u: Float32, v: Float32, w: Float32, dtype: Texel, lod: Float = -1.0) -> Any:
     return sampled(dtype, tex.id, 3, u, v, w, lod)

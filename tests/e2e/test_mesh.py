@@ -136,6 +136,26 @@ def test_all_ways_to_find_the_inside_agree(supported):
     assert not out[:, 3].any()
 
 
+@dk.kernel
+def behind(mesh: dk.uint64, x: dk.array(dtype=dk.vec3), epsilon: float, out: dk.array(dtype=float)):
+    i = dk.tid()
+    out[i] = dk.mesh_query_point_sign_normal(mesh, x[i], 1.0e6, epsilon).sign
+
+
+@pytest.mark.parametrize("shift", [0.0, 100.0])
+def test_a_narrow_epsilon_leaves_the_face_that_was_found(shift):
+    # The place is rounded, by more than so small an epsilon says.
+    points, faces = sphere(2)
+    points = points + np.float32(shift)
+    a, b, c = (points[faces[:N, k]] for k in range(3))
+    normals, side = np.cross(b - a, c - a), np.where(np.arange(N) % 2, -1.0, 1.0)
+    x = 0.5 * a + 0.3 * b + 0.2 * c
+    x = (x + 0.02 * side[:, None] * normals / np.linalg.norm(normals, axis=1, keepdims=True)).astype(np.float32)
+    mesh, right = made(points, faces), np.where(is_inside(points, faces, x), -1.0, 1.0)
+    for epsilon in (0.0, 1e-7, 1e-3):
+        assert (asked(behind, (N,), mesh, vectors(x), epsilon) == right).all(), epsilon
+
+
 @pytest.mark.parametrize("options", [{}, {"support_winding_number": True, "bvh_leaf_size": 1}])
 def test_the_nearest_and_the_furthest_place(options):
     points, faces = sphere(2)

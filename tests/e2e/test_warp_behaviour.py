@@ -579,3 +579,37 @@ def test_the_gradient_of_eigenvalues_closer_than_one_over_the_greatest_number() 
         wp.launch(squares_of_eigenvalues, 1, inputs=[m], outputs=[out])
     tape.backward(grads={out: wp.ones(1, dtype=wp.float16)})
     np.testing.assert_allclose(m.grad.numpy()[0], np.diag([0.0, 2e-5, 2.0]), atol=1e-4)
+
+
+@wp.func
+def of_rows(a: wp.vec2, b: wp.vec2) -> wp.mat22:
+    return wp.mat22(a, b)
+
+
+@dk.func
+def native_of_rows(a: dk.vec2, b: dk.vec2) -> dk.mat22:
+    return dk.mat22(a, b)
+
+
+@wp.kernel
+def matrices_of_rows(out: wp.array(dtype=wp.mat22)):
+    out[0] = of_rows(wp.vec2(1.0, 2.0), wp.vec2(3.0, 4.0))
+
+
+@wp.kernel
+def matrices(out: wp.array(dtype=wp.mat22)):
+    a, b = wp.vec2(1.0, 2.0), wp.vec2(3.0, 4.0)
+    out[0] = native_of_rows(a, b)
+    out[1] = wp.matrix_from_rows(a, b)
+    out[2] = wp.matrix_from_cols(a, b)
+
+
+def test_a_matrix_is_not_called_with_vectors_in_kernels():
+    # Programs that were written for older versions mean columns, others rows.
+    with pytest.raises(dk.KernelTypeError, match=r"mat22 of vec2<float32> and others") as caught:
+        wp.launch(matrices_of_rows, 1, [wp.zeros(1, dtype=wp.mat22)])
+    assert "matrix_from_rows takes the rows, and matrix_from_cols the columns; give 4 numbers" in str(caught.value)
+    out = wp.zeros(3, dtype=wp.mat22)
+    wp.launch(matrices, 1, [out])
+    assert out.numpy().tolist() == [[[1, 2], [3, 4]], [[1, 2], [3, 4]], [[1, 3], [2, 4]]]
+    assert np.asarray(wp.mat22(wp.vec2(1.0, 2.0), wp.vec2(3.0, 4.0))).tolist() == [[1, 2], [3, 4]]

@@ -106,6 +106,28 @@ def test_the_gradient_of_a_tensor_as_a_structure() -> None:
     assert leaf.grad.tolist() == [1, 2, 3]
 
 
+def test_gradients_that_are_given_are_structures_of_c_too() -> None:
+    torch = require("torch")
+    v, out = torch.arange(6.0).reshape(2, 3), torch.zeros(2)
+    dv, dout = torch.zeros(2, 3), torch.tensor([1.0, 2.0])
+    # A tensor without a type of elements is taken as vectors, as the parameter has them.
+    for kind in ({"dtype": wp.vec3}, {}):
+        given = [wp.from_torch(v, **kind, return_ctype=True)], [wp.from_torch(out, return_ctype=True)]
+        adjoints = [wp.from_torch(dv.zero_(), **kind, return_ctype=True)], [wp.from_torch(dout, return_ctype=True)]
+        wp.launch(lengths, 2, *given, adj_inputs=adjoints[0], adj_outputs=adjoints[1], adjoint=True)
+        assert dv.tolist() == (2.0 * v * dout[:, None]).tolist()
+    x, dx = wp.array([2.0, 3.0], dtype=float), wp.zeros(2, dtype=float)
+    y, dy = wp.zeros(2, dtype=float), wp.array([1.0, 1.0], dtype=float)
+    wp.launch(
+        squares, 2, [x, 0.5], [y], adj_inputs=[dx.__ctype__(), None], adj_outputs=[dy.__ctype__()], adjoint=True
+    )
+    assert dx.numpy().tolist() == [2.0, 3.0]
+    with pytest.raises(dk.LaunchError, match=r"'v': its gradient must have shape \(2,\) and type vec3<float32>, not"):
+        wp.launch(
+            lengths, 2, *given, adj_inputs=[wp.from_torch(out, return_ctype=True)], adj_outputs=[dout], adjoint=True
+        )
+
+
 def test_the_gradient_of_a_tensor_and_one_that_is_given() -> None:
     torch = require("torch")
     leaf = torch.ones(2, 3, requires_grad=True)

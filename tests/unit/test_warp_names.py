@@ -12,6 +12,7 @@ from conftest import require
 import diffkern as dk
 import diffkern.warp as wp
 from diffkern.warp.absent import INSTEAD
+from diffkern.warp.loggers import _warnings_seen
 
 
 def test_every_name_is_there() -> None:
@@ -42,6 +43,15 @@ def test_every_name_of_warp_is_there_or_says_what_to_take() -> None:
     ]
     assert len(public) > 300
     assert [name for name in public if not hasattr(wp, name) and name not in INSTEAD] == []
+
+
+@pytest.mark.filterwarnings("always::DeprecationWarning")
+def test_older_names_of_types_warn(capsys: pytest.CaptureFixture[str]) -> None:
+    for old, new in (("vec", "vector"), ("mat", "matrix")):
+        _warnings_seen.clear()
+        assert getattr(wp, old) is getattr(wp.types, new)
+        assert f"wp.{old} is deprecated. Use wp.types.{new} instead." in capsys.readouterr().err
+        assert old not in wp.__all__
 
 
 def test_native_names_are_not_warps() -> None:

@@ -10,10 +10,13 @@ import numpy as np
 from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import Leaf, Struct, StructArray, declared, holds_arrays
 from diffkern.ir.types import Array, Element, is_differentiable, value_type
+from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import element_of_value
 from diffkern.runtime.arrays.array import _given, array, wrap
+from diffkern.runtime.arrays.array_protocols import ArrayC
 from diffkern.runtime.arrays.structured import StructuredArray
 from diffkern.runtime.arrays.type_keys import type_of_key
+from diffkern.runtime.arrays.untyped import Untyped
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.packed import PackedLaunch
 
@@ -145,9 +148,21 @@ def _of_field(launch: PackedLaunch, leaf: Leaf, value: Any) -> array | None:
     )
 
 
+def _as_array(launch: PackedLaunch, index: int, given: Any) -> Any:
+    """Return a gradient that is described in C as the array that its parameter takes; any other as it is."""
+    if isinstance(given, ArrayC):
+        given = given.array
+    if type(given) is Untyped:
+        annotation = launch.kernel.parameters[launch.leaves[index].argument].annotation
+        if isinstance(annotation, ArrayAnnotation):
+            given = given.taken_by(annotation)
+    return given
+
+
 def cotangent(launch: PackedLaunch, index: int, given: Any) -> array:
     """Return a gradient as an array, checked against the argument it belongs to."""
     held = launch.arrays[index]
+    given = _as_array(launch, index, given)
     if isinstance(given, array) and _is_usual(launch, held, given):
         return given
     leaf = launch.leaves[index]

@@ -16,34 +16,36 @@ class Functions:
     """All functions below a folder of ``physicsnemo.nn.functional`` that have an implementation by Warp.
 
     Each is called with the smallest inputs that it has for that, and differentiated by PyTorch where it has inputs for
-    that. The numbers of both are the outputs; those of its implementation in PyTorch, if it has one, the reference.
+    that. The numbers of both are the outputs.
+
+    Parameters
+    ----------
+    folder : str
+        The folder.
+    without : sequence of str
+        Functions that are left out.
+    uncompared : sequence of str
+        Outputs that are left out.
     """
 
-    def __init__(self, folder, without=()):
+    def __init__(self, folder, without=(), uncompared=()):
         module = importlib.import_module(f"{_FUNCTIONAL}.{folder}")
         for found in pkgutil.walk_packages(module.__path__, f"{module.__name__}."):
             importlib.import_module(found.name)
         specs = {spec.__name__: spec for spec in _below(FunctionSpec) if spec.__module__.startswith(module.__name__)}
-        self.specs = {name: specs[name] for name in sorted(specs) if _has(specs[name], "warp") and name not in without}
+        self.specs = {name: specs[name] for name in sorted(specs) if _has(specs[name]) and name not in without}
+        self.uncompared = uncompared
 
     def step(self):
-        self.found = self.numbers("warp")
-
-    def numbers(self, implementation):
-        found = {}
+        self.found = {}
         for name, spec in self.specs.items():
-            if not _has(spec, implementation):
-                continue
-            for label, arguments, named in _first(spec.make_inputs_forward):
-                del label
-                found |= _tensors(f"{name}.", spec.dispatch(*arguments, **named, implementation=implementation))
-            for label, arguments, named in _first(spec.make_inputs_backward):
-                del label
-                found |= _gradients(spec, name, arguments, named, implementation)
-        return found
+            for _, arguments, named in _first(spec.make_inputs_forward):
+                self.found |= _tensors(f"{name}.", spec.dispatch(*arguments, **named, implementation="warp"))
+            for _, arguments, named in _first(spec.make_inputs_backward):
+                self.found |= _gradients(spec, name, arguments, named)
 
     def outputs(self):
-        return {name: value.detach().numpy() for name, value in self.found.items()}
+        return {name: value.detach().numpy() for name, value in self.found.items() if name not in self.uncompared}
 
 
 def _below(cls):
@@ -52,8 +54,8 @@ def _below(cls):
         yield from _below(one)
 
 
-def _has(spec, implementation):
-    return implementation in spec.implementations()
+def _has(spec):
+    return "warp" in spec.implementations()
 
 
 def _first(make):
@@ -63,10 +65,10 @@ def _first(make):
     return list(make(device="cpu"))[:1]
 
 
-def _gradients(spec, name, arguments, named, implementation):
+def _gradients(spec, name, arguments, named):
     given = {f"{k}": value for k, value in enumerate(arguments)} | named
     wanted = {key: value for key, value in given.items() if isinstance(value, torch.Tensor) and value.requires_grad}
-    told = _tensors("", spec.dispatch(*arguments, **named, implementation=implementation))
+    told = _tensors("", spec.dispatch(*arguments, **named, implementation="warp"))
     told = [value for value in told.values() if value.requires_grad]
     random = torch.Generator().manual_seed(11)
     loss = sum((value * torch.rand(value.shape, generator=random, dtype=value.dtype)).sum() for value in told)

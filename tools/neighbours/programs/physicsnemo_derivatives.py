@@ -4,7 +4,7 @@ from _physicsnemo import Functions
 
 PACKAGE = "nvidia-physicsnemo"
 STEPS = 6
-TOLERANCE = 1e-4
+TOLERANCE = 5e-3  # second differences of floats
 
 
 def begin():
