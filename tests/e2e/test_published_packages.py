@@ -259,7 +259,7 @@ def results() -> dict[str, Any]:
         "launched-good": {"kernels": [{"name": "warp_nn.f.<locals>.k(int32)", "forward": {"cpu": None}}]},
     }  # fmt: skip
     pieces = {name: {"date": "2000-01-02", "found": value} for name, value in found.items()}
-    return {"versions": {"warp-nn": "1.2"}, "pieces": pieces}
+    return {"versions": {"warp-nn": "1.2"}, "environments": {"xlb": {"warp-lang": "1.12"}}, "pieces": pieces}
 
 
 def test_counts_reasons_and_outcomes(tool: Any) -> None:
@@ -281,6 +281,7 @@ def test_counts_reasons_and_outcomes(tool: Any) -> None:
 def test_the_command_shows_what_is_known(tmp_path: Path) -> None:
     data = results()
     (tmp_path / "versions.json").write_text(json.dumps(data["versions"]))
+    (tmp_path / "versions-xlb.json").write_text(json.dumps(data["environments"]["xlb"]))
     for name, piece in data["pieces"].items():
         (tmp_path / f"{name}.json").write_text(json.dumps(piece))
     command = [
@@ -299,7 +300,7 @@ def test_the_command_shows_what_is_known(tmp_path: Path) -> None:
     table = (tmp_path / "x.inc").read_text()
     assert "2000-01-02" in table
     assert "with warp-nn 1.2" in table
-    assert "   * - warp-nn\n     - 1 of 3\n     - 2 of 4\n     - 1 of 1 (1)\n     - 0 of 1\n     - 1 of 3\n" in table
+    assert "   * - warp-nn\n     - 1 of 2\n     - 2 of 4\n     - 1 of 1 (1)\n     - 0 of 1\n     - 1 of 3\n" in table
     assert "kernels launched, forward, cpu: 1 of 1" in shown.stdout
     # Without results there is nothing to show.
     assert subprocess.run([*command[:4], tmp_path / "none"], capture_output=True, check=False).returncode == 1
@@ -383,6 +384,30 @@ def test_a_package_of_ones_own_is_given_by_its_names(
     ]  # fmt: skip
 
 
+def test_packages_have_environments_of_their_own(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    main = runpy.run_path(str(TOOL / "__main__.py"))["main"]
+    made: list[tuple[Path, str]] = []
+    pieces = [tool.pieces.Piece(f"{kind}-x", lambda: {"package": "none"}) for kind in ("imports", "kernels", "program")]
+    settings = {
+        "make": lambda folder, requirements: made.append((folder, requirements)) or tmp_path,
+        "pieces": lambda setting: pieces, "site_of": lambda python: tmp_path, "versions": lambda *_: {"warp-lang": "1"},
+    }  # fmt: skip
+    for name, value in settings.items():
+        monkeypatch.setitem(main.__globals__, name, value)
+    given = ["60", "--environment", str(tmp_path / "e"), "--results", str(tmp_path / "r")]
+    main([*given, "--package", "xlb", "--package", "warp-nn", "--only", "kernels,imports"])
+    assert made == [(tmp_path / "e" / "xlb", "requirements_xlb.txt"), (tmp_path / "e", "requirements.txt")]
+    names = "imports-x kernels-x versions versions-xlb"
+    assert " ".join(sorted(path.stem for path in (tmp_path / "r").glob("*.json"))) == names
+    packages, data = [tool.packages.by_name("xlb")], results()
+    assert "with warp-lang 1.12." in tool.tables.rst(packages, data)
+    packages.append(tool.packages.by_name("warp-nn"))
+    assert "with warp-nn 1.2; warp-lang 1.12." in tool.tables.rst(packages, data)
+    for package in (*tool.packages.PACKAGES, *tool.packages.MORE):
+        wanted = (TOOL / package.requirements).read_text().splitlines()
+        assert any(line.startswith(f"{package.distribution}==") for line in wanted), package
+
+
 def test_every_program_says_what_it_is(tool: Any) -> None:
     programs = sorted((TOOL / "programs").glob("[!_]*.py"))
     assert len(programs) >= 12
@@ -398,7 +423,7 @@ def test_every_program_says_what_it_is(tool: Any) -> None:
         ("solver = SolverImplicitMPM(model)", "``warp.fem``, sparse matrices"),
         ("import warp.fem as fem", "``warp.fem``, sparse matrices"),
         ("path = newton.utils.download_asset('unitree_g1')", "downloads a model"),
-        ("mesh.build_sdf(max_resolution=64)", "volumes: signed distances"),
+        ("mesh.build_sdf(max_resolution=64)", None),
         ("from newton.geometry import sdf_box", None),
         ("solver = newton.solvers.SolverXPBD(model)", None),
     ],

@@ -118,9 +118,7 @@ def test_gradients_that_are_given_are_structures_of_c_too() -> None:
         assert dv.tolist() == (2.0 * v * dout[:, None]).tolist()
     x, dx = wp.array([2.0, 3.0], dtype=float), wp.zeros(2, dtype=float)
     y, dy = wp.zeros(2, dtype=float), wp.array([1.0, 1.0], dtype=float)
-    wp.launch(
-        squares, 2, [x, 0.5], [y], adj_inputs=[dx.__ctype__(), None], adj_outputs=[dy.__ctype__()], adjoint=True
-    )
+    wp.launch(squares, 2, [x, 0.5], [y], adj_inputs=[dx.__ctype__(), None], adj_outputs=[dy.__ctype__()], adjoint=True)
     assert dx.numpy().tolist() == [2.0, 3.0]
     with pytest.raises(dk.LaunchError, match=r"'v': its gradient must have shape \(2,\) and type vec3<float32>, not"):
         wp.launch(

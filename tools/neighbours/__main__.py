@@ -11,9 +11,9 @@
 A module finder gives ``diffkern.warp`` to whoever imports ``warp``; the packages themselves stay as they are published.
 The pieces are imports of all modules, programs of ``programs/`` under both, kernels that these launch, and kernels at
 the top of modules. Other packages are given by their names, ``DISTRIBUTION=MODULE``, and their programs by the folder;
-they are written like those of ``programs/``. ``--only imports,kernels,launched`` takes what is not timed, so that
-programs can be run later, on a machine that does nothing else, into the same folder. What a piece found stays in the folder of results; the next call goes on
-with those that are left, and ``--targets cpu,sm_90`` adds what is missing to what is known of kernels.
+they are written like those of ``programs/``. What a piece found stays in the folder of results; the next call goes on
+with those that are left, and ``--targets cpu,sm_90`` adds what is missing to what is known of kernels. What is not
+timed can be had first, by ``--only imports,kernels,launched``, and ``--only program`` later into the same folder.
 """
 
 from __future__ import annotations
@@ -126,13 +126,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("seconds", type=float, help="after which no piece is begun; 0 shows what is known")
     where = parser.add_mutually_exclusive_group()
     where.add_argument("--environment", type=Path, default=Path(".neighbours/environment"), metavar="FOLDER",
-                       help="where the packages are installed, made if need be; some have folders of their own in it")  # fmt: skip
+                       help="where packages are installed, made if need be; some have folders in it")  # fmt: skip
     where.add_argument("--python", type=Path, help="the Python of an environment that has them")
     parser.add_argument("--package", action="append", default=[], metavar="DISTRIBUTION=MODULE",
                         help="a package to take instead of the usual ones; may be repeated")  # fmt: skip
     parser.add_argument("--programs", type=Path, metavar="FOLDER", help="programs for these packages")
     parser.add_argument("--results", type=Path, default=Path(".neighbours/results"), metavar="FOLDER")
-    parser.add_argument("--only", default="", metavar="A,B", help="pieces whose names begin so, as program-mujoco,imports")
+    parser.add_argument(
+        "--only", default="", metavar="A,B", help="pieces whose names begin so, as program-mujoco,imports"
+    )
     parser.add_argument("--again", action="store_true", help="run pieces again whose results there are")
     parser.add_argument("--refused", action="store_true", help="run pieces again in which kernels are refused")
     parser.add_argument("--targets", default="cpu", metavar="A,B", help="what kernels are compiled for: cpu,sm_90")

@@ -63,9 +63,8 @@ PACKAGES = (
         "newton", "newton",
         {r"\.tests\b|\.test_": _TESTS, r"\.examples\..*__main__$|newton\.__main__$": "a command"},
         {
-            "hydroelastic contacts": "volumes and isosurfaces",
-            "sensors of cameras": "textures",
-            "examples of robots, inverse kinematics and grippers": "download models, or run a network of PyTorch",
+            "hydroelastic contacts": "volumes",
+            "examples of robots, cameras, inverse kinematics": "download models, or run a network of PyTorch",
             "examples mpm": "warp.fem",
             "diffsim.example_diffsim_bear": "takes more than five minutes under Warp",
             "other examples": "not among the programs",
@@ -79,7 +78,7 @@ MORE = (
         "xlb", "xlb",
         {r"\.experimental\.ooc\b": "needs CuPy"},
         {
-            "boundaries of meshes": "construct a matrix of three vectors, which Warp has refused since its version 1.10",
+            "boundaries of meshes": "construct a matrix of vectors, which Warp refuses too",
             "immersed boundaries": "areas of a mesh are computed on a GPU only",
             "forces in two dimensions": "the package itself reads a third component",
         },

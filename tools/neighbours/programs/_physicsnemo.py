@@ -1,9 +1,8 @@
-"""What the programs of PhysicsNeMo have in common: its functions of one kind, each on the inputs that the package makes for it."""
+"""What the programs of PhysicsNeMo have in common: functions of one kind, each on inputs that the package makes."""
 
 import importlib
 import pkgutil
 
-import numpy as np
 import torch
 from physicsnemo.core.function_spec import FunctionSpec
 
@@ -61,7 +60,6 @@ def _has(spec):
 def _first(make):
     """Return the smallest inputs, with the same random numbers at every call."""
     torch.manual_seed(7)
-    np.random.seed(7)
     return list(make(device="cpu"))[:1]
 
 

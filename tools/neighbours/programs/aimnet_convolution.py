@@ -1,4 +1,4 @@
-"""AIMNet2's convolution of neighbours by its kernels: forward, backward by atomics and by a transpose, and backward of that."""
+"""AIMNet2's convolution of neighbours by its kernels: forward, backward by atomics and a transpose, and again."""
 
 import torch
 from aimnet.kernels import conv_sv_2d_sp_transpose, conv_sv_2d_sp_wp

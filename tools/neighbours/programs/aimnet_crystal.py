@@ -21,7 +21,7 @@ class Crystal:
         self.calculator = AIMNet2Calculator(network, device="cpu", needs_coulomb=True, needs_dispersion=False)
         self.calculator.set_lrcoulomb_method("ewald")
         corners = np.array([[0, 0, 0], [0.5, 0.5, 0], [0.5, 0, 0.5], [0, 0.5, 0.5]])
-        places = np.concatenate([corners, corners + (0.5, 0, 0)]) % 1.0
+        places = np.concatenate([corners, corners + np.array([0.5, 0, 0])]) % 1.0
         cells = np.stack(np.meshgrid(*[range(2)] * 3, indexing="ij"), -1).reshape(-1, 1, 3)
         coordinates = (cells + places).reshape(-1, 3) * EDGE
         coordinates += np.random.default_rng(5).normal(scale=0.1, size=coordinates.shape)

@@ -21,12 +21,14 @@ class Cavity:
         self.grid = grid_factory(SHAPE)
         inside, box = self.grid.bounding_box_indices(remove_edges=True), self.grid.bounding_box_indices()
         names = ("bottom", "left", "right", "front", "back")
-        walls = np.unique(np.array([sum((box[name][k] for name in names), []) for k in range(3)]), axis=-1).tolist()
+        walls = np.unique(np.array([[i for name in names for i in box[name][k]] for k in range(3)]), axis=-1).tolist()
         conditions = [
             HalfwayBounceBackBC(indices=walls),
             EquilibriumBC(rho=1.0, u=(0.05, 0.0, 0.0), indices=inside["top"]),
         ]
-        self.stepper = IncompressibleNavierStokesStepper(self.grid, boundary_conditions=conditions, collision_type="KBC")
+        self.stepper = IncompressibleNavierStokesStepper(
+            self.grid, boundary_conditions=conditions, collision_type="KBC"
+        )
         self.before, self.after, self.kinds, self.missing = self.stepper.prepare_fields()
         self.count = 0
 

@@ -35,7 +35,9 @@ class Channel:
             ExtrapolationOutflowBC(indices=inside["right"]),
             HalfwayBounceBackBC(indices=cylinder),
         ]
-        self.stepper = IncompressibleNavierStokesStepper(self.grid, boundary_conditions=conditions, collision_type="BGK")
+        self.stepper = IncompressibleNavierStokesStepper(
+            self.grid, boundary_conditions=conditions, collision_type="BGK"
+        )
         self.before, self.after, self.kinds, self.missing = self.stepper.prepare_fields()
         self.count = 0
 

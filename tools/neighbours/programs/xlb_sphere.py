@@ -28,7 +28,7 @@ class Sphere:
         self.grid = grid_factory(SHAPE)
         inside, box = self.grid.bounding_box_indices(remove_edges=True), self.grid.bounding_box_indices()
         names = ("bottom", "top", "front", "back")
-        walls = np.unique(np.array([sum((box[name][k] for name in names), []) for k in range(3)]), axis=-1).tolist()
+        walls = np.unique(np.array([[i for name in names for i in box[name][k]] for k in range(3)]), axis=-1).tolist()
         ball = np.stack(np.where(((np.indices(SHAPE).T - (11, 10, 9.5)) ** 2).sum(-1).T < 4.2**2)).tolist()
         ball_condition = HalfwayBounceBackBC(indices=ball)
         conditions = [
