@@ -34,7 +34,7 @@ __all__ = ["EXAMPLES", "main", "ran", "reason", "row"]
 EXAMPLES = Path("newton/examples")
 _PROGRAMS = Path(__file__).parent / "programs"
 _REASONS = {
-    r"ImplicitMPM|\bwarp\.fem\b": "``warp.fem``, sparse matrices",
+    r"ImplicitMPM|\bwarp\.fem\b": "``warp.fem``",
     r"\bdownload_(asset|external_git_folder)\b": "downloads a model",
     r"\bViewerFile\b|ViewerUSD": "a viewer",
 }
