@@ -14,9 +14,9 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dtypes import element_of_value
 from diffkern.runtime.arrays.array import _given, array, wrap
 from diffkern.runtime.arrays.array_protocols import ArrayC
+from diffkern.runtime.arrays.create import Untyped
 from diffkern.runtime.arrays.structured import StructuredArray
 from diffkern.runtime.arrays.type_keys import type_of_key
-from diffkern.runtime.arrays.untyped import Untyped
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.packed import PackedLaunch
 
