@@ -574,7 +574,7 @@ class BodyEmitter:
         if self.rolled or op.attrs.get("rolled"):
             not_unrolled(b.module, back)
         else:
-            rolled_if_long(b.module, head, back)
+            rolled_if_long(b.module, head, back, trips)
         b.position_at_end(done)
         self.define(op.results, phis)
 

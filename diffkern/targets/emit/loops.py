@@ -6,8 +6,9 @@ branch back to the head of a loop.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from llvmlite import ir
 from llvmlite.ir.values import MDValue
@@ -30,19 +31,39 @@ def left_alone(module: Any, branch: Any) -> None:
     _of_loop(module, branch, vectors, module.add_metadata(["llvm.loop.unroll.disable"]))
 
 
-def rolled_if_long(module: TargetModule, head: Any, branch: Any) -> None:
+_CHOICES: Final = 4
+"""The fewest comparisons with constants that tell that a loop chooses components of a value by its index."""
+_LONGEST_IN_A_ROW: Final = 32_768
+"""The most instructions of all trips of such a loop, of which few are left when the index is known."""
+
+
+def rolled_if_long(module: TargetModule, head: Any, branch: Any, trips: Any = None) -> None:
     """Keep LLVM from putting several trips of a loop in a row, if its body is long and their number is not constant.
 
-    The loop is the last one of its function so far; `head` is its first block and `branch` goes back to that. A long
-    body gains nothing by it, and the copies take longer to compile than it.
+    The loop is the last one of its function so far; `head` is its first block, `branch` goes back to that, and `trips`
+    is their number. A long body gains nothing by it, and the copies take longer to compile than it. All trips are put
+    in a row if their number is constant and they choose among components of vectors: each choice is known then, and
+    the components are in registers. LLVM counts the choices as code that stays.
     """
     longest = module.isa.longest_unrolled
     if longest is None:
         return
     blocks = branch.parent.function.blocks
-    size = sum(len(block.instructions) for block in blocks[blocks.index(head) :])
-    if size > longest:
+    body = blocks[blocks.index(head) :]
+    size = sum(len(block.instructions) for block in body)
+    if isinstance(trips, ir.Constant) and trips.constant * size <= _LONGEST_IN_A_ROW and _choices(body) >= _CHOICES:
+        _of_loop(module, branch, module.add_metadata(["llvm.loop.unroll.full"]))
+    elif size > longest:
         _of_loop(module, branch, module.add_metadata(["llvm.loop.unroll.runtime.disable"]))
+
+
+def _choices(body: Sequence[Any]) -> int:
+    """Return how often numbers are compared with constants for equality."""
+    instructions = (instruction for block in body for instruction in block.instructions)
+    return sum(
+        isinstance(one, ir.ICMPInstr) and one.op == "eq" and isinstance(one.operands[1], ir.Constant)
+        for one in instructions
+    )
 
 
 def _of_loop(module: Any, branch: Any, *said: Any) -> None:
