@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import diffkern as dk
@@ -46,10 +47,25 @@ def waiting(x: dk.array(dtype=float), n: int, y: dk.array(dtype=float)):
     y[0] = s
 
 
+@dk.kernel
+def choosing(x: dk.array2d(dtype=float), y: dk.array(dtype=float)):
+    v = dk.types.vector(19, float)()
+    for k in range(19):
+        v[k] = x[k, dk.tid()]
+    s = 0.0
+    for k in range(19):
+        s += float(k) * v[18 - k] * v[k]
+    y[dk.tid()] = s
+
+
+def emitted(kernel, target: str) -> str:
+    found = Compilation(kernel.func, kernel.argument_types(), Variant(target=target))
+    return str(target_named(target).emit(found.forward, "k").text)
+
+
 def rolled(kernel, target: str) -> set[str]:
     """The names of the blocks that begin loops of which no trips are put in a row."""
-    found = Compilation(kernel.func, kernel.argument_types(), Variant(target=target))
-    text = target_named(target).emit(found.forward, "k").text
+    text = emitted(kernel, target)
     nodes = set(re.findall(r'^(!\d+) = !\{ !"llvm.loop.unroll.runtime.disable" \}', text, re.M))
     known = re.findall(r"^(!\d+) = (?:distinct )?!\{ !\d+, (!\d+) \}", text, re.M)
     loops = {name for name, held in known if held in nodes}
@@ -68,3 +84,15 @@ def test_a_short_body_does_not():
 
 def test_gpus_decide_by_themselves():
     assert not rolled(long, "sm_90")
+
+
+def test_loops_that_choose_components_by_their_index_are_put_in_a_row():
+    assert "llvm.loop.unroll.full" in emitted(choosing, "x86-64-v3")
+    for kernel in (short, long):
+        assert "llvm.loop.unroll.full" not in emitted(kernel, "x86-64-v3")
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(19, 5)).astype(np.float32)
+    y = dk.zeros(5, dtype=float)
+    dk.launch(choosing, 5, [dk.array(x), y])
+    expected = (np.arange(19)[:, None] * x.astype(float)[::-1] * x).sum(axis=0)
+    np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5, atol=1e-4)
