@@ -2634,7 +2634,7 @@ def texture_sample(tex: Any, uv: Any, dtype: Any, lod: Any = ...) -> Any:
     tex : Texture1D or Texture2D or Texture3D
     uv : float32 or vec2 or vec3
     dtype : float, vec2f or vec4f or float32
-    lod : float32 or float, vec2f or vec4f
+    lod : float or float, vec2f or vec4f or float32
 
     Returns
     -------
