@@ -131,9 +131,9 @@ def _type_of(name: str, value: Any) -> Any:
 
 
 def _unknown(name: str, value: Any) -> KernelTypeError:
-    return KernelTypeError(
-        f"dk.{name} is called with {described(value)}", remedy="pass numbers, vectors such as dk.vec3(...)"
-    )
+    each = f"dk.map(dk.{name}, ...) calls it for each element of arrays"
+    remedy = each if hasattr(value, "shape") else "pass numbers, vectors such as dk.vec3(...)"
+    return KernelTypeError(f"dk.{name} is called with {described(value)}", remedy=remedy)
 
 
 @functools.cache

@@ -59,6 +59,8 @@ class GradcheckReport:
         The report on second order: the gradient of the kernel in forward mode; None if it was not asked for.
     launches
         For a function or tape, the reports on its launches, each by itself.
+    whole
+        For a function, the number of elements of its inputs that were compared with differences of the whole function.
     """
 
     kernel: str
@@ -72,6 +74,7 @@ class GradcheckReport:
     forward_worst: ComparedElement | None = None
     second: GradcheckReport | None = None
     launches: tuple[GradcheckReport, ...] = ()
+    whole: int = 0
 
     def __str__(self) -> str:
         compared = f"{self.checked} elements of {', '.join(self.parameters)}" if self.checked else "forward mode"
@@ -82,6 +85,8 @@ class GradcheckReport:
             lines.append(f"  worst of float32 against float64   {self.float32_worst}")
         if not math.isnan(self.dot_product_error):
             lines.append(f"  dot-product test                   relative error {self.dot_product_error:.2e}")
+        if self.whole:
+            lines.append(f"  differences of the whole function  {self.whole} elements of its inputs")
         if self.forward:
             lines.append(f"  forward mode                       {self.forward} elements of results")
         if self.forward_worst is not None:

@@ -159,7 +159,7 @@ def check_differences(
         whole.compare_modes(gradients)
     if order == 2:
         whole.compare_second()
-    return replace(report, checked=report.checked + checked)
+    return replace(report, checked=report.checked + checked, whole=checked)
 
 
 @dataclass
