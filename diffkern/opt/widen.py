@@ -12,6 +12,7 @@ from typing import Any
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.ops.memory import READS_BY_ADDRESS
 from diffkern.ir.types import (
     FLOAT64,
     Array,
@@ -68,8 +69,16 @@ class _Widener(Cloner):
         # Rounding to a narrow type would bring back what widening is to remove.
         if name.startswith("round_"):  # to float16 or bfloat16
             name, attrs = "cast", {"to": results[0].type}
-        copy = Op(name, operands, results, attrs, regions, op.loc)
-        self.b.region.ops.append(copy)
+        if name in READS_BY_ADDRESS:
+            # What an id finds lies in memory as narrow as before; its value is widened.
+            (read,), (result,) = op.results, results
+            narrow = Value(read.type)
+            copy = Op(name, operands, (narrow,), op.attrs, regions, op.loc)
+            cast = Op("cast", (narrow,), (result,), {"to": result.type}, (), op.loc)
+            self.b.region.ops += [copy, cast]
+        else:
+            copy = Op(name, operands, results, attrs, regions, op.loc)
+            self.b.region.ops.append(copy)
         self.env.update(zip(op.results, results, strict=True))
         return copy
 

@@ -10,7 +10,11 @@ import numpy as np
 __all__ = ["Numbers", "gmres"]
 
 Numbers = np.ndarray[Any, Any]
-_RESTART = 60
+_LEAST, _ROOM = 60, 1 << 23
+"""A basis that is restarted has so many vectors at least; and as many as have so many numbers, 64 MiB, together.
+
+A long one is worth its memory: on stiff or indefinite equations a short one, restarted, may come to a standstill.
+"""
 
 
 def gmres(product: Callable[[Numbers], Numbers], b: Numbers, tol: float, restarts: int = 20) -> Numbers:
@@ -48,24 +52,48 @@ def gmres(product: Callable[[Numbers], Numbers], b: Numbers, tol: float, restart
 def _in_a_subspace(product: Callable[[Numbers], Numbers], residual: Numbers, wanted: float) -> Numbers:
     """Return the change in the Krylov subspace of a residual that makes it smallest."""
     size = float(np.linalg.norm(residual))
-    count = min(_RESTART, residual.size)
-    basis: Numbers = np.zeros((count + 1, residual.size))
-    matrix = np.zeros((count + 1, count))
-    goal = np.zeros(count + 1)
+    count = min(residual.size, max(_ROOM // residual.size, _LEAST))
+    basis: Numbers = np.empty((count + 1, residual.size))  # memory that no vector comes to is not touched
+    triangle, goal = np.zeros((count, count)), np.zeros(count + 1)
+    turns: list[tuple[float, float]] = []
     basis[0], goal[0] = residual / size, size
-    change: Numbers = np.zeros(0)
     for k in range(count):
         found = product(basis[k])
-        scale = float(np.linalg.norm(found))
+        scale, column = float(np.linalg.norm(found)), np.zeros(k + 2)
         for _ in range(2):
             parts = basis[: k + 1] @ found
             found = found - parts @ basis[: k + 1]
-            matrix[: k + 1, k] += parts
-        matrix[k + 1, k] = np.linalg.norm(found)
-        change, *_ = np.linalg.lstsq(matrix[: k + 2, : k + 1], goal[: k + 2], rcond=None)
-        left = float(np.linalg.norm(goal[: k + 2] - matrix[: k + 2, : k + 1] @ change))
+            column[: k + 1] += parts
+        column[k + 1] = left_over = float(np.linalg.norm(found))
+        _turn(column, turns, goal)
+        triangle[: k + 1, k] = column[: k + 1]
         # A direction that lies in the subspace ends it: the solution lies in it too, or there is none.
-        if left <= wanted or matrix[k + 1, k] <= 1e-14 * scale:
+        if abs(goal[k + 1]) <= wanted or left_over <= 1e-14 * scale:
             break
-        basis[k + 1] = found / matrix[k + 1, k]
-    return change @ basis[: change.size]
+        basis[k + 1] = found / left_over
+    made: Numbers = _backwards(triangle[: k + 1, : k + 1], goal[: k + 1]) @ basis[: k + 1]
+    return made
+
+
+def _backwards(triangle: Numbers, goal: Numbers) -> Numbers:
+    """Return the solution of a triangular system, and that of least squares if the triangle is singular."""
+    sizes = np.abs(np.diag(triangle))
+    if sizes.min() <= 1e-12 * sizes.max():
+        return np.linalg.lstsq(triangle, goal, rcond=None)[0]
+    found = np.array(goal)
+    for k in range(goal.size - 1, -1, -1):
+        found[k] /= triangle[k, k]
+        found[:k] -= found[k] * triangle[:k, k]
+    return found
+
+
+def _turn(column: Numbers, turns: list[tuple[float, float]], goal: Numbers) -> None:
+    """Add a column to a triangle by Givens rotations, which turn the right side too; its last number is what is left."""
+    k = len(turns)
+    for j, (c, s) in enumerate(turns):
+        column[j], column[j + 1] = c * column[j] + s * column[j + 1], c * column[j + 1] - s * column[j]
+    length = float(np.hypot(column[k], column[k + 1]))
+    c, s = (column[k] / length, column[k + 1] / length) if length > 0.0 else (1.0, 0.0)
+    turns.append((c, s))
+    column[k] = length
+    goal[k], goal[k + 1] = c * goal[k], -s * goal[k]

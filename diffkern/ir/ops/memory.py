@@ -37,6 +37,7 @@ ATOMICS = frozenset({"atomic", "tile_atomic"})
 ACCUMULATES = frozenset({"accumulate", "tile_accumulate"})
 WRITES = STORES | ATOMICS | ACCUMULATES
 ACCESSES = LOADS | WRITES
+READS_BY_ADDRESS = frozenset({"peek", "fetch"})
 
 EXTREMA = ("min", "max", "fmin", "fmax")
 """Kinds of atomic updates that take the smaller or the greater: a NaN is passed on, or, as with C's fmin, skipped."""
