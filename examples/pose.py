@@ -9,6 +9,7 @@ the thing have none: they are left out, as are those whose depths differ much.
 from __future__ import annotations
 
 import argparse
+from functools import partial
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -93,8 +94,8 @@ def main(arguments: list[str] | None = None) -> tuple[float, float]:
         return depth
 
     pose = placed(GUESS)
-    report = gradcheck(lambda change: view(pose, change, 5), inputs=[zeros])
-    print(*str(report).splitlines()[:2], sep="\n", flush=True)
+    few = partial(view, pose, size=5)
+    print(*str(gradcheck(few, inputs=[zeros])).splitlines()[:2], sep="\n", flush=True)
     seen = view(placed(TRUE), zeros).numpy()
     seen += np.random.default_rng(0).normal(0.0, NOISE, seen.shape) * (seen > 0.0)
     first = view(pose, zeros).numpy()
@@ -102,7 +103,7 @@ def main(arguments: list[str] | None = None) -> tuple[float, float]:
         history.append(off(pose))
         depth = view(pose, zeros).numpy()
         both = (depth > 0.0) & (seen > 0.0) & (np.abs(depth - seen) < LIMIT)
-        slopes = dk.jacobian(lambda change, pose=pose: view(pose, change), zeros, mode="forward")[both]
+        slopes = dk.jacobian(partial(view, pose), zeros, mode="forward")[both]
         change = np.linalg.lstsq(slopes, (seen - depth)[both], rcond=None)[0]
         change *= min(1.0, 0.3 / np.linalg.norm(change))
         dk.launch(

@@ -50,6 +50,21 @@ PROGRAMS = {
         "A cloth falls into the wind. Its stiffness, the drag and the wind are found from a few points on it.",
         (0.25, 0.0, 0.75, 1.0),
     ),
+    "drape": Program(
+        "A cloth in large time steps",
+        "Implicit steps, each a sparse system with a derivative. Stiffness and wind are found from a few points.",
+        (0.25, 0.0, 0.75, 1.0),
+    ),
+    "cantilever": Program(
+        "The best bracket of a given weight",
+        "Topology optimisation. Finite elements are assembled, solved and differentiated by the density of each cell.",
+        (0.31, 0.0, 0.64, 0.92),
+    ),
+    "torsion": Program(
+        "The section that resists twisting",
+        "Poisson's equation on triangles, differentiated by their nodes. A square becomes a disk.",
+        (0.0, 0.0, 0.66, 1.0),
+    ),
     "heat": Program(
         "The path of a torch",
         "Heat conduction in a plate. The path of the source is found from 64 thermometers.",
@@ -95,6 +110,11 @@ PROGRAMS = {
         "A shape from its silhouettes",
         "A soft rasteriser of triangle meshes. A sphere is deformed into the chess piece whose silhouettes were seen.",
         (0.345, 0.0, 0.64, 1.0),
+    ),
+    "pose": Program(
+        "Where is this thing?",
+        "Rays through a tree of triangles. Position and orientation of a mesh are found from depth images.",
+        (0.0, 0.0, 0.5, 1.0),
     ),
     "splats": Program(
         "A photograph as a sum of Gaussians",

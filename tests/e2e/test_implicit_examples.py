@@ -1,4 +1,4 @@
-"""Examples that solve equations: each checks its gradient, reaches what is known of its solution, and draws it."""
+"""Examples of solvers and of rays: each checks its gradient, reaches what is known of its solution, and draws it."""
 
 from __future__ import annotations
 
@@ -40,3 +40,17 @@ def test_a_cantilever_is_that_of_an_independent_program(out: str) -> None:
     # By elements, filter and criterion written in NumPy with SciPy's direct solver.
     assert before == pytest.approx(15.624771488, rel=1e-6)
     assert after == pytest.approx(4.206526892, rel=1e-5)
+
+
+@pytest.mark.full
+def test_a_cloth_is_known_by_its_swing(out: str) -> None:
+    arguments = ["--size", "9", "--steps", "16", "--rounds", "6", "--out", out]
+    millimetres, error = example("drape").main(arguments)
+    assert millimetres < 0.6  # the marks are seen to 0.2 mm along each axis
+    assert error < 0.2
+
+
+def test_a_thing_is_found_in_depth_images(out: str) -> None:
+    millimetres, degrees = example("pose").main(["--size", "32", "--rounds", "12", "--out", out])
+    assert millimetres < 2.0
+    assert degrees < 0.5

@@ -22,10 +22,8 @@ def test_rays_on_a_mesh_are_compared_in_double_precision() -> None:
     start = dk.array(np.float32([[0, 0, 0.5], [0.1, -0.2, 0], [9, 9, 0]]), dtype=dk.vec3)
     along = dk.array(np.float32([[0, 0, 1], [0.1, 0, 1], [0, 0, 1]]), dtype=dk.vec3)
     report = gradcheck(depths, 3, [mesh.id, start, along], [dk.zeros(3)])
-    assert report.checked == 21
-    assert not report.kinks
-    assert report.worst is not None
-    assert report.float32_worst is not None
+    # Had it read nothing or something else in double precision, the gradient in single precision would differ.
+    assert (report.checked, report.forward, report.kinks) == (21, 3, ())
 
 
 def test_a_function_says_how_many_elements_were_compared_as_a_whole() -> None:
