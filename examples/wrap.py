@@ -3,8 +3,8 @@
 The input is a scanned surface, a chess piece. The output is a mesh of rings that lies on it, moved from a ball with
 Adam, and a figure. Each point of the scan asks the mesh for its nearest place, and each vertex the scan (the Chamfer
 distance); the distance has a derivative by the vertices of the triangle that was found. The search is repeated in each
-step, through a tree that is built again. A penalty on roughness keeps triangles apart, at a price: what sticks out is
-pulled in, so that the mesh ends up a little too small.
+step, through a tree that is built again. A penalty on roughness, which becomes less with time, keeps the mesh from
+folding, at a price: what sticks out is pulled in, so that the mesh ends up too small by what is printed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tqdm import trange
 import diffkern as dk
 from diffkern.testing import gradcheck
 
-SMOOTH = 0.02
+FIRST, LAST = 4.0, 0.002  # the weight of smoothness
 Points, Numbers = dk.array(dtype=dk.vec3), dk.array(dtype=float)
 
 
@@ -68,7 +68,7 @@ def main(arguments: list[str] | None = None) -> tuple[float, float]:
     """Search and draw; returns how far the surfaces are apart at first and in the end, in root mean square."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--rings", type=int, default=24, help="of vertices on the mesh")
-    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--steps", type=int, default=240)
     parser.add_argument("--out", default="wrap.png", help="where the figure goes")
     options = parser.parse_args(arguments)
     wrap, few = Wrap(options.rings), Wrap(4)
@@ -77,16 +77,16 @@ def main(arguments: list[str] | None = None) -> tuple[float, float]:
     report = gradcheck(few.distance, inputs=[dk.array(some, dtype=dk.vec3)], mode="reverse", atol=1e-4, rtol32=0.05)
     print(*str(report).splitlines()[:2], sep="\n", flush=True)
     vertices, history, shown = dk.array(wrap.start, dtype=dk.vec3, requires_grad=True), [], []
-    optimizer = dk.optim.Adam([vertices], lr=0.02)
+    optimizer = dk.optim.Adam([vertices], lr=0.01)
     for k in trange(options.steps, desc="steps"):
         with dk.Tape() as tape:
             distance = wrap.distance(vertices)
-            loss = distance + piece.SMOOTH * SMOOTH * wrap.smooth(vertices)
+            loss = distance + (FIRST * (LAST / FIRST) ** (k / options.steps)) * wrap.smooth(vertices)
         tape.backward(loss)
         history.append(float(distance) ** 0.5)
         if k in (0, options.steps // 10, options.steps - 1):
             shown.append((f"step {k}", vertices.numpy().copy(), wrap.corners.numpy().reshape(-1, 3)))
-        optimizer.lr = 0.02 * (1.0 - k / options.steps)
+        optimizer.lr = 0.01 * (1.0 - k / options.steps)
         optimizer.step([vertices.grad])
         tape.zero()
     fig = Figure(figsize=(12.0, 3.2), layout="constrained")

@@ -116,6 +116,11 @@ PROGRAMS = {
         "Rays through a tree of triangles. Position and orientation of a mesh are found from depth images.",
         (0.0, 0.0, 0.5, 1.0),
     ),
+    "wrap": Program(
+        "A mesh that wraps a scan",
+        "Distances between surfaces, differentiated by vertices. A ball becomes the chess piece that was scanned.",
+        (0.4, 0.0, 0.6, 1.0),
+    ),
     "splats": Program(
         "A photograph as a sum of Gaussians",
         "Gaussian splatting in two dimensions. A hash grid finds the Gaussians near each pixel.",

@@ -54,3 +54,11 @@ def test_a_thing_is_found_in_depth_images(out: str) -> None:
     millimetres, degrees = example("pose").main(["--size", "32", "--rounds", "12", "--out", out])
     assert millimetres < 2.0
     assert degrees < 0.5
+
+
+@pytest.mark.full
+def test_a_ball_is_wrapped_around_a_scan(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    before, after = example("wrap").main(["--rings", "12", "--steps", "120", "--out", out])
+    assert before > 0.2
+    assert after < 0.03
