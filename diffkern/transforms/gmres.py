@@ -88,7 +88,7 @@ def _backwards(triangle: Numbers, goal: Numbers) -> Numbers:
 
 
 def _turn(column: Numbers, turns: list[tuple[float, float]], goal: Numbers) -> None:
-    """Add a column to a triangle by Givens rotations, which turn the right side too; its last number is what is left."""
+    """Add a column to a triangle by Givens rotations, which turn the right side too; its last number is left."""
     k = len(turns)
     for j, (c, s) in enumerate(turns):
         column[j], column[j + 1] = c * column[j] + s * column[j + 1], c * column[j + 1] - s * column[j]

@@ -58,12 +58,12 @@ PROGRAMS = {
     "cantilever": Program(
         "The best bracket of a given weight",
         "Topology optimisation. Finite elements are assembled, solved and differentiated by the density of each cell.",
-        (0.31, 0.0, 0.64, 0.92),
+        (0.318, 0.0, 0.64, 0.92),
     ),
     "torsion": Program(
         "The section that resists twisting",
         "Poisson's equation on triangles, differentiated by their nodes. A square becomes a disk.",
-        (0.0, 0.0, 0.66, 1.0),
+        (0.0, 0.0, 0.645, 1.0),
     ),
     "heat": Program(
         "The path of a torch",
@@ -114,7 +114,7 @@ PROGRAMS = {
     "pose": Program(
         "Where is this thing?",
         "Rays through a tree of triangles. Position and orientation of a mesh are found from depth images.",
-        (0.0, 0.0, 0.5, 1.0),
+        (0.0, 0.0, 0.475, 1.0),
     ),
     "wrap": Program(
         "A mesh that wraps a scan",
