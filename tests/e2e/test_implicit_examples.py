@@ -50,6 +50,7 @@ def test_a_cloth_is_known_by_its_swing(out: str) -> None:
     assert error < 0.2
 
 
+@pytest.mark.full
 def test_a_thing_is_found_in_depth_images(out: str) -> None:
     millimetres, degrees = example("pose").main(["--size", "32", "--rounds", "12", "--out", out])
     assert millimetres < 2.0
