@@ -19,7 +19,7 @@ from diffkern.ir.trip_count import count_trips, trip_of
 from diffkern.ir.types import INT32, INT64, Array, Mat, Scalar, Vec
 from diffkern.ir.views import For, While, is_branch, is_loop, loop
 
-__all__ = ["Logged", "Numbered", "Sites", "ops_of_thread", "thread_number", "width"]
+__all__ = ["Logged", "Numbered", "Sites", "components", "ops_of_thread", "thread_number"]
 
 
 class Sites:
@@ -67,7 +67,7 @@ class Sites:
     def of_op(self, op: Op) -> int | None:
         """Return the number of slots that an op takes, its regions included."""
         if op in self.ops:
-            return width(op)
+            return self.width(op)
         if is_branch(op):
             then, orelse = map(self.of, op.regions)
             # Reserving the maximum for both arms wastes slots, but keeps the position a constant instead of a variable.
@@ -81,6 +81,10 @@ class Sites:
             return n
         trips = For(op).trips(self.constants.get)
         return None if trips is None else n * len(trips)
+
+    def width(self, op: Op) -> int:
+        """Return the number of slots that an op of these takes each time it executes."""
+        return components(op.result)
 
 
 class Numbered(Cloner):
@@ -105,7 +109,7 @@ class Numbered(Cloner):
         with self.b.at(op.loc):
             if op in self.sites.ops:
                 self.site(op)
-                self.at = self.b.add(self.at, self.slots(width(op)))
+                self.at = self.b.add(self.at, self.slots(self.sites.width(op)))
             elif not self.sites.in_it(op):
                 super().op(op)
             elif is_branch(op):
@@ -204,17 +208,17 @@ class Logged(Numbered):
         """Return the position in the log of the next op."""
         return self.b.add(self.first, self.b.cast(self.at, INT64))
 
-    def write(self, value: Value) -> None:
-        """Write a value to the log."""
-        for k, part in enumerate(self.b.components(value)):
+    def write(self, value: Value, first: int = 0) -> None:
+        """Write a value to the log, from one of the slots of the next op on."""
+        for k, part in enumerate(self.b.components(value), first):
             # Values are logged in the log's common type, which is chosen so that the cast back is exact.
             self.b.op("store", self.log, self.part(k), self.b.cast(part, self.sites.type), wrap=(False,))
 
-    def read(self, t: Scalar | Vec | Mat) -> Value:
-        """Return the value that was written to the log."""
+    def read(self, t: Scalar | Vec | Mat, first: int = 0) -> Value:
+        """Return the value that was written to the log, from one of the slots of the next op on."""
         scalar = t if isinstance(t, Scalar) else t.dtype
         count = 1 if isinstance(t, Scalar) else t.size
-        found = [self.b.one("load", self.log, self.part(k), wrap=(False,)) for k in range(count)]
+        found = [self.b.one("load", self.log, self.part(k), wrap=(False,)) for k in range(first, first + count)]
         return self.b.construct(t, [self.b.cast(v, scalar) for v in found])
 
     def part(self, k: int) -> Value:
@@ -222,9 +226,9 @@ class Logged(Numbered):
         return self.slot() if k == 0 else self.b.add(self.slot(), self.b.const(k, INT64))
 
 
-def width(op: Op) -> int:
-    """Return the number of slots that an op's result takes."""
-    t = op.result.type
+def components(value: Value) -> int:
+    """Return the number of slots that a value takes."""
+    t = value.type
     return t.size if isinstance(t, (Vec, Mat)) else 1
 
 

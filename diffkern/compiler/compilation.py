@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 from diffkern.ad.atomic_log import counting_calls, log_of, reading_log, writing_log
 from diffkern.ad.derivative import Derivative
 from diffkern.ad.report import describe
+from diffkern.ad.searches import searches_of
 from diffkern.ad.stamps import StampedFunction
-from diffkern.analysis.extents import update_by_all
+from diffkern.analysis.collisions import may_collide
+from diffkern.analysis.extents import certain_extents, update_by_all
 from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.analysis.sums import ordered_update, used_update
 from diffkern.analysis.tile_threads import needs_rows, threads_of
@@ -26,6 +28,7 @@ from diffkern.compiler.pipeline import (
     differentiate,
     finalize,
     finish,
+    log_searches,
     log_values,
     lower_kernel,
     optimise,
@@ -130,12 +133,18 @@ class Compilation:
         if active is None:
             return writing_log(self.primal) if written else counting_calls(self.primal)
         # The log's layout follows from what the adjoint reads, so the adjoint is made here as well.
+        if self.variant.log == "searched":
+            searched = log_searches(self.primal, active, self.variant, self._slots, self._context)
+            assert searched is not None, "the adjoint has read from a log"
+            return searched[0].writing()
         found, _ = log_values(self.primal, active, self.variant, self._slots, self._context)
         return found.writing() if written else found.counting(stamped=self.variant.form.stamped)[0]
 
     @cached_property
     def derivative(self) -> Derivative:
         """The adjoint; how its accumulations are made is not decided."""
+        if self.variant.form.searched and (made := self._of_searches()) is not None:
+            return made
         try:
             # First without a log, as most kernels need none: the error says which kind of log would help.
             return self._differentiated(self.primal)
@@ -149,6 +158,15 @@ class Compilation:
         if self.log.calls is None:
             counting_calls(self.primal)  # is an error where they are not known in front of a launch
         return self._differentiated(reading_log(self.primal))
+
+    def _of_searches(self) -> Derivative | None:
+        """The adjoint that reads from a log what searches have found; None if there is none."""
+        active = self.variant.active or frozenset()
+        found = log_searches(self.primal, active, self.variant, self._slots, self._context)
+        if found is None:
+            return None
+        self.log = found[0].log(active)
+        return finish(found[1], self.variant, self._context)
 
     def _of_logged_values(self) -> Derivative:
         """The adjoint that reads values which the kernel overwrites from a log."""
@@ -204,6 +222,7 @@ class Compilation:
         if is_forward:
             log, turn = log_of(self.primal), self._turn()
             manifest = forward_manifest(fn, self.types, self.forward, self.variant.is_debug, log, turn)
+            manifest = self._with_searches(manifest)
         else:
             manifest = adjoint_manifest(
                 fn, self.types, self.primal, self.adjoint.adjoint, self.adjoint.conflicts, self.log
@@ -250,6 +269,19 @@ class Compilation:
         if not self.variant.is_debug:
             return Checking.NONE
         return Checking.ALL if self.variant.active is None else Checking.MEMORY
+
+    def _with_searches(self, manifest: Manifest) -> Manifest:
+        """The manifest of a forward program, with what it says of searches."""
+        if self.variant.log is None:
+            # With a log of another kind there is none of searches.
+            some = manifest.log is None and searches_of(self.primal) is not None
+            return replace(manifest, searches=True) if some else manifest
+        if self.variant.log != "searched":
+            return manifest
+        # A launch that keeps what it finds is looked at like one that does not.
+        plain = optimise(clone_function(self.primal), self._context)
+        accesses = () if self.variant.is_debug else certain_extents(plain)
+        return replace(manifest, accesses=accesses, scatters=may_collide(plain))
 
     def _turn(self) -> OrderDependence | None:
         """By what the results of the forward depend on the order of its threads, for its derivatives."""

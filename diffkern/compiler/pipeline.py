@@ -28,6 +28,7 @@ from diffkern.ad.inner import FuncDerivatives
 from diffkern.ad.joint import joined
 from diffkern.ad.load_log import Overwritten, Reading, overwritten_values
 from diffkern.ad.reverse import reverse
+from diffkern.ad.search_log import FoundSearches, logged_searches
 from diffkern.ad.stamps import StampedFunction, stamp_accesses
 from diffkern.analysis.blocks import check_adjoint
 from diffkern.analysis.conflicts import analyse_conflicts
@@ -128,6 +129,20 @@ def log_values(
         return _sweep(reading.fn, active, variant, slots, reading.logged)
 
     return overwritten_values(run(passes.NORMALISE, clone_function(fn), context or PLAIN), sweep)
+
+
+def log_searches(
+    fn: Function,
+    active: Iterable[int],
+    variant: Variant = FORWARD,
+    slots: int | None = None,
+    context: PassOptions = PLAIN,
+) -> tuple[FoundSearches, Swept] | None:
+    """Find the loops of a kernel of which its adjoint needs integers alone, and the swept adjoint without them.
+
+    None if there are none, or if something else is the matter with the adjoint.
+    """
+    return logged_searches(fn, lambda reading: _sweep(prepare(reading, context), active, variant, slots))
 
 
 def stamping(fn: Function, arrays: Collection[int], context: PassOptions | None = None) -> StampedFunction:

@@ -473,7 +473,10 @@ class Log:
     what, loc
         A description of the first of the updates or loads, and its source position.
     active
-        The parameters for whose adjoint it has the values of loads; None if it has the results of updates.
+        The parameters for whose adjoint it has the values of loads, or what searches have found; None if it has the
+        results of updates.
+    searches
+        Whether it has the integers that searches have found, which an adjoint of another form finds once more.
     """
 
     type: str
@@ -481,6 +484,7 @@ class Log:
     what: str
     loc: Loc | None
     active: tuple[int, ...] | None = None
+    searches: bool = False
 
 
 @dataclass(frozen=True)
@@ -592,6 +596,8 @@ class Manifest:
         one adds to them, to be added up by sorted destinations; empty if there is no such program.
     log
         The layout of a log of a kernel's atomic updates; of an adjoint, only if it reads one.
+    searches
+        Whether there may be an adjoint that reads from a log what loops of the forward have found.
     turn
         The first atomic update whose result a kernel uses: another launch of it may give other results.
     outputs
@@ -636,6 +642,7 @@ class Manifest:
     gather: Gather | None = None
     sums: tuple[SortedSum, ...] = ()
     log: Log | None = None
+    searches: bool = False
     turn: OrderDependence | None = None
     outputs: tuple[Output, ...] = ()
     by_id: bool = False

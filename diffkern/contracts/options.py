@@ -21,12 +21,12 @@ from diffkern.contracts.platforms import CUDA_COMPILERS, LLVM, NATIVE
 from diffkern.errors import MisuseError
 
 __all__ = [
-    "ATOMIC", "FORWARD", "GATHERING", "PLAIN", "SORTED", "AdjointForm", "JvpLayer", "KernelOptions", "Mode",
+    "ATOMIC", "FORWARD", "GATHERING", "PLAIN", "SEARCHED", "SORTED", "AdjointForm", "JvpLayer", "KernelOptions", "Mode",
     "Variant", "checked", "describe", "names",
 ]  # fmt: skip
 
 Mode = Literal["release", "debug", "finite"]
-LogKind = Literal["written", "counted", "stamped"]
+LogKind = Literal["written", "searched", "counted", "stamped"]
 Accumulate = Literal["plain", "atomic", "stored", "sorted"]
 _T = TypeVar("_T")
 MAX_BLOCK_DIM = 1024
@@ -161,6 +161,13 @@ class KernelOptions:
         "the same element, where that is not proved: launches on tapes are then not looked at, and if two threads do "
         "race the gradient is wrong without an error; by default what ``dk.set_module_options`` says for its module, "
         "or else False.",
+        "kernel", "module", in_key=False,
+    )  # fmt: skip
+    log_searches: bool | None = _option(
+        "True or False", _is_bool,
+        "Whether a launch on a tape keeps the integers that loops have found, if they are all that its adjoint needs of "
+        "the loops, so that these do not run once more; by default what ``dk.set_module_options`` says for its module, "
+        "or else True.",
         "kernel", "module", in_key=False,
     )  # fmt: skip
     lineinfo: bool | None = _option(
@@ -299,6 +306,8 @@ class AdjointForm(NamedTuple):
         True if each thread computes the contributions of others to its own elements.
     stamped
         True if it belongs to a launch whose reads and writes were stamped: there, no two threads race.
+    searched
+        True if it reads from a log what searches of the launch have found, where it would find that once more.
     """
 
     accumulate: Accumulate = "plain"
@@ -306,10 +315,11 @@ class AdjointForm(NamedTuple):
     preserve_cotangents: bool = False
     gathers: bool = False
     stamped: bool = False
+    searched: bool = False
 
 
 PLAIN, ATOMIC, GATHERING = AdjointForm(), AdjointForm("atomic"), AdjointForm(gathers=True)
-SORTED = AdjointForm("sorted")
+SORTED, SEARCHED = AdjointForm("sorted"), AdjointForm(searched=True)
 
 
 _ELSEWHERE: Final = {"in_key": False}
@@ -345,11 +355,11 @@ class Variant:
     layout
         For a kernel in numba's spelling, the launches that it is for; None for kernels in diffkern's own.
     log
-        For a forward: whether it writes the values that its adjoint needs to a log, or only counts them; or stamps
-        elements with the threads that read and write them.
+        For a forward: whether it writes the values that its adjoint needs to a log, or what searches have found, or
+        only counts the values; or stamps elements with the threads that read and write them.
     log_for
-        The parameters for whose adjoint the log has the values of loads; None if it has the results of atomic updates.
-        For a program that stamps: the arrays.
+        The parameters for whose adjoint the log has the values of loads, or what searches have found; None if it has
+        the results of atomic updates. For a program that stamps: the arrays.
     compiler
         The compiler of a GPU program. It goes into the key with the versions of that compiler.
     merged

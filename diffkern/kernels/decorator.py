@@ -38,6 +38,7 @@ def kernel(
     fuse_fp: bool | None = None,
     lanes: bool | None = None,
     race_free: bool | None = None,
+    log_searches: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
 
 

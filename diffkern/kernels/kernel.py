@@ -194,6 +194,13 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         option = self.options.race_free
         return bool(module_option(self.module_name, "race_free") if option is None else option)
 
+    @property
+    def log_searches(self) -> bool:
+        """True if launches on tapes keep what loops have found, by its own option, else its module's."""
+        option = self.options.log_searches
+        option = module_option(self.module_name, "log_searches") if option is None else option
+        return option is None or bool(option)
+
     def _nearest(self, name: str) -> bool | None:
         """Return an option of the kernel, else of its module, else of ``dk.config``."""
         option = getattr(self.options, name)
@@ -452,8 +459,8 @@ class Kernel(Inspection, ByPath, KnownToNumba):
     ) -> Executable:
         """Return the forward program that writes a log, that counts what it takes, or that stamps elements of arrays.
 
-        ``active`` are the parameters for whose adjoint the values of loads are logged, None for what atomic updates
-        return, or the arrays that are stamped; the others are those of ``forward``.
+        ``active`` are the parameters for whose adjoint the values of loads or the results of searches are logged, None
+        for what atomic updates return, or the arrays that are stamped; the others are those of ``forward``.
         """
         generation, threads, key = (
             of or self._current,

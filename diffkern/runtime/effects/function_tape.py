@@ -194,5 +194,6 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
 
 
 def _logs_values(launch: PackedLaunch) -> bool:
-    """Return whether a launch logs values that a second run of it would log as well."""
-    return launch.logged is not None and launch.logged.active is not None
+    """Return whether a launch logs values that a second run of it would log as well, and that its adjoint needs."""
+    log = launch.logged
+    return log is not None and log.active is not None and not log.searches

@@ -51,6 +51,7 @@ def check_repeatable(launch: PackedLaunch) -> None:
 
 def _check_log(launch: PackedLaunch, log: Log) -> None:
     """Raise for a log that another run of the launch would write differently, or that has to be counted first."""
+    # One of searches is written alike, and has as many integers in each thread.
     if log.active is None:
         raise _refused(launch, "uses what atomic updates return")
     if log.calls is None:
@@ -189,7 +190,8 @@ class Again:
     def back(self, primal: Mapping[int, array], along: Mapping[int, array]) -> list[Operation]:
         """Return the launch and its adjoint, for the cotangents of parameters and of their tangents."""
         given = {**primal, **{self._places[index]: ct for index, ct in along.items()}}
-        program = self.launch.adjoint(frozenset(given))
+        active = frozenset(given)
+        program = self.launch.searched_adjoint(active) or self.launch.adjoint(active)
         if program.derivative.log is not None:
             _check_log(self._of, program.derivative.log)
             self.launch = self.launch.with_log(program.derivative.log)

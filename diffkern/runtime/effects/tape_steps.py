@@ -50,7 +50,7 @@ class LaunchStep(TapeStep):
     """
 
     __slots__ = (
-        "_error", "_is_ahead", "_program", "active", "carried", "contents", "keeps_inputs", "launch", "lost",
+        "_error", "_is_ahead", "_may_search", "_program", "active", "carried", "contents", "keeps_inputs", "launch", "lost",
         "lost_before", "number", "objects", "saved",
     )  # fmt: skip
 
@@ -68,6 +68,7 @@ class LaunchStep(TapeStep):
         self._program: Executable | None = None
         self._error: KernelError | None = None
         self._is_ahead = False  # of the launch: what it will do can be looked at
+        self._may_search = False  # so that the launch could keep what it finds
 
     def program(self) -> Executable | None:
         """Return the adjoint program, or None if there is none: the error is raised only if a gradient needs it."""
@@ -83,7 +84,8 @@ class LaunchStep(TapeStep):
         """Return the adjoint program; None if the launch was exchanged for one that is known not to race."""
         launch = self.launch
         try:
-            program = launch.adjoint(self.active)
+            searched = launch.searched_adjoint(self.active) if self._may_search else None
+            program = searched or launch.adjoint(self.active)
             # Races are checked on the actual arguments before the launch, while a checked variant can still be run in
             # its place.
             if self._is_ahead and program.races is not None:
@@ -133,12 +135,15 @@ class LaunchStep(TapeStep):
 
     def keep_log(self) -> PackedLaunch:
         """Return the launch to run: one with a log, if the adjoint reads one."""
-        if self.launch.logged is not None:  # a tape inside of this one wants it
+        given = self.launch.logged  # as a tape inside of this one wants it
+        if given is not None and not given.searches:
             return self.launch
-        self._is_ahead = True
-        program = self.program() if self.launch.executable.looks_ahead or self.launch.merged else None
-        self._is_ahead = False
-        if program is not None and program.derivative.log is not None:
+        executable = self.launch.executable
+        self._is_ahead = executable.looks_ahead or bool(self.launch.merged)
+        self._may_search = executable.manifest.searches and given is None
+        program = self.program() if self._is_ahead or self._may_search else None
+        self._is_ahead = self._may_search = False
+        if given is None and program is not None and program.derivative.log is not None:
             self.launch = self.launch.with_log(program.derivative.log)
         return self.launch
 

@@ -34,6 +34,9 @@ class KernelProtocol(Protocol):
     def race_free(self) -> bool: ...
 
     @property
+    def log_searches(self) -> bool: ...
+
+    @property
     def programs(self) -> Mapping[tuple[str, ...], Executable]:
         """Forward programs by the keys of the argument types."""
         ...

@@ -16,7 +16,7 @@ from typing import Any
 
 from diffkern.contracts.extents import several
 from diffkern.contracts.manifest import Log
-from diffkern.contracts.options import PLAIN, AdjointForm
+from diffkern.contracts.options import PLAIN, SEARCHED, AdjointForm, LogKind
 from diffkern.errors import CompileError, LaunchError, MisuseError
 from diffkern.ir.stamp_layout import FIELDS
 from diffkern.ir.structs import Leaf
@@ -125,8 +125,9 @@ class PackedLaunch(Operation):
         block_dim = self.blocks.block_dim
         if self.logged is not None:
             merged = tuple(self.merged.items())
+            kind: LogKind = "searched" if self.logged.searches else "written"
             active, of = self.logged.active, self.generation
-            return self.kernel.logged(keys, "written", active, block_dim, of, merged, self.stamped)
+            return self.kernel.logged(keys, kind, active, block_dim, of, merged, self.stamped)
         found = self.generation.programs.get(keys) if block_dim is None else None
         return found or self.kernel.forward(keys, block_dim, self.generation)
 
@@ -135,6 +136,10 @@ class PackedLaunch(Operation):
         merged = self.merged
         pairs = tuple(merged.items()) if merged else ()
         form = form._replace(stamped=True) if self.stamped else form
+        log = self.logged
+        # Adjoints for other parameters search once more, so that nothing depends on which of them the log is for.
+        if log is not None and log.searches and not self.stamped and log.active == tuple(sorted(active)):
+            form = form._replace(searched=True)
         return self.kernel.adjoint(self.keys, active, form, self.blocks.block_dim, self.generation, pairs)
 
     def optional_adjoint(self, active: frozenset[int], form: AdjointForm) -> Executable | None:
@@ -145,6 +150,29 @@ class PackedLaunch(Operation):
             if not isinstance(error, ImportError) and not isinstance(error.__cause__, ImportError):
                 raise
             return None
+
+    def searched_adjoint(self, active: frozenset[int]) -> Executable | None:
+        """Return the adjoint that reads from a log what searches of the launch find.
+
+        None if there is none, if it is not wanted, or if the launch cannot keep a log. It need not read a log.
+        """
+        executable = self.executable
+        # A log counts threads by the index that the kernel asks for.
+        repeated = any(extent > 1 for extent in self.dims[executable.manifest.tid_arity :])
+        if not executable.manifest.searches or not self.kernel.log_searches or self.stamped or repeated:
+            return None
+        program = self.optional_adjoint(active, SEARCHED)
+        if program is None or program.derivative.log is None:
+            return program
+        try:
+            pairs = tuple(self.merged.items())
+            log = program.derivative.log
+            self.kernel.logged(self.keys, "searched", log.active, self.blocks.block_dim, self.generation, pairs)
+        except (CompileError, ImportError) as error:  # it has not been shipped, and there is no compiler
+            if not isinstance(error, ImportError) and not isinstance(error.__cause__, ImportError):
+                raise
+            return None
+        return program
 
     @property
     def merged(self) -> Mapping[int, int]:
