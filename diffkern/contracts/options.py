@@ -165,9 +165,9 @@ class KernelOptions:
     )  # fmt: skip
     log_searches: bool | None = _option(
         "True or False", _is_bool,
-        "Whether a launch on a tape keeps the integers that loops have found, if they are all that its adjoint needs of "
-        "the loops, so that these do not run once more; by default what ``dk.set_module_options`` says for its module, "
-        "or else True.",
+        "Whether a launch on a tape keeps the integers that loops have found, if they are all that its adjoint needs "
+        "of the loops, so that these do not run once more; by default what ``dk.set_module_options`` says for its "
+        "module, or else True.",
         "kernel", "module", in_key=False,
     )  # fmt: skip
     lineinfo: bool | None = _option(

@@ -50,8 +50,8 @@ class LaunchStep(TapeStep):
     """
 
     __slots__ = (
-        "_error", "_is_ahead", "_may_search", "_program", "active", "carried", "contents", "keeps_inputs", "launch", "lost",
-        "lost_before", "number", "objects", "saved",
+        "_error", "_is_ahead", "_may_search", "_program", "active", "carried", "contents", "keeps_inputs", "launch",
+        "lost", "lost_before", "number", "objects", "saved",
     )  # fmt: skip
 
     def __init__(self, launch: PackedLaunch, number: int, active: frozenset[int], keeps_inputs: bool) -> None:

@@ -24,8 +24,8 @@ def set_module_options(options: Mapping[str, Any], module: ModuleType | None = N
     Parameters
     ----------
     options : mapping
-        ``enable_backward``, ``mode``, ``deterministic``, ``enable_mathdx_gemm``, ``fuse_fp`` and ``race_free``, as in
-        :func:`kernel`. Kernels made with one of these options keep their own.
+        ``enable_backward``, ``mode``, ``deterministic``, ``enable_mathdx_gemm``, ``fuse_fp``, ``race_free`` and
+        ``log_searches``, as in :func:`kernel`. Kernels made with one of these options keep their own.
     module : module, optional
         The module; the caller's by default.
 
