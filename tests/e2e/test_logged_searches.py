@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from support import search_programs
 from support.fake_driver.driver import fake_cuda
 from support.surfaces import sphere
 
@@ -18,6 +19,14 @@ N, M = 9, 7
 RNG = np.random.default_rng(5)
 X, Y, W = RNG.normal(size=(N, 3)), RNG.normal(size=(M, 3)), RNG.normal(size=N)
 DX, DY = RNG.normal(size=(N, 3)), RNG.normal(size=(M, 3))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """How sums are divided among several depends on what an adjoint costs."""
+    before, dk.config.num_threads = dk.config.num_threads, 1
+    yield
+    dk.config.num_threads = before
 
 
 def given(values: np.ndarray, device: str = "cpu", dtype: Any = F) -> Any:
@@ -168,3 +177,89 @@ def test_nothing_else_changes(name: str, driver: str) -> None:
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_array_equal(one, other)
         assert np.isfinite(one).all()
+
+
+@pytest.mark.parametrize("name", ["in_branches", "for_each_axis", "wide_integers"])
+def test_on_a_gpu(name: str) -> None:
+    wanted, _ = taped(REPEATING[name])
+    with fake_cuda(run="ptx"):
+        found, tape = taped(ON_GPU[name], "cuda:0")
+        assert slots(tape) == slots(taped(SEARCHING[name])[1])
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-14)
+
+
+ON_GPU = {f.__name__: dk.kernel(f) for f in KERNELS}
+
+
+@dk.kernel
+def seen(mesh: dk.uint64, x: dk.array(dtype=dk.vec3), e: dk.array(dtype=dk.vec3), out: dk.array(dtype=float)):
+    i = dk.tid()
+    hit = dk.mesh_query_ray(mesh, x[i], e[i], 100.0)
+    near = dk.mesh_query_point(mesh, x[i], 100.0)
+    place = dk.mesh_eval_position(mesh, near.face, near.u, near.v)
+    out[i] = dk.length(place - x[i]) * near.sign
+    if hit.result:
+        out[i] = out[i] + hit.t * hit.t
+
+
+def test_meshes() -> None:
+    rng, (points, faces) = np.random.default_rng(3), sphere(6)
+    rays, to = 0.8 * rng.normal(size=(2, 40, 3)).astype(np.float32)
+    found: list[list[np.ndarray]] = []
+    for kernel in (seen, dk.kernel(log_searches=False)(seen.func)):
+        p, x, e = given(points, dtype=dk.vec3), given(rays, dtype=dk.vec3), given(to, dtype=dk.vec3)
+        mesh, out = dk.Mesh(p, dk.array(faces.reshape(-1), dtype=dk.int32)), given(np.zeros(40), dtype=dk.float32)
+        with dk.Tape() as tape:
+            kernel[40](mesh.id, x, e, out)
+        # The face of the ray, that of the point, and whether the point is inside.
+        assert slots(tape) == (3 if kernel is seen else 0)
+        tape.backward(grads={out: np.ones(40, np.float32)})
+        found.append([a.numpy() for a in (out, p.grad, x.grad, e.grad)])
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+        assert np.abs(one).max() > 0.1
+
+
+@dk.kernel
+def in_table(x: dk.array(dtype=F), keys: dk.array(dtype=F), y: dk.array(dtype=F)):
+    i = dk.tid()
+    k = 0
+    while k < keys.shape[0] and keys[k] < x[i]:
+        k += 1
+    y[i] = x[i] * x[i] * F(k)
+
+
+def test_what_the_search_alone_reads_may_change() -> None:
+    x, keys, y = given(np.array([0.1, 0.5, 0.9])), dk.array([0.3, 0.6, 0.8]), given(np.zeros(3))
+    with dk.Tape() as tape:
+        in_table[3](x, keys, y)
+    keys.fill_(5.0)
+    tape.backward(grads={y: np.ones(3)})
+    np.testing.assert_allclose(x.grad.numpy(), [0.0, 1.0, 5.4])
+
+
+def test_launches_that_keep_nothing() -> None:
+    keys = dk.array([0.3, 0.6, 0.8])
+
+    def kept(dim: Any, kernel: Any = in_table) -> tuple[int, np.ndarray]:
+        x, y = given(np.array([0.1, 0.5, 0.9])), given(np.zeros(3))
+        with dk.Tape() as tape:
+            kernel[dim](x, keys, y)
+        tape.backward(grads={y: np.ones(3)})
+        return slots(tape) if tape.launches else 0, x.grad.numpy()
+
+    assert kept(3)[0] == 1 and kept(0)[0] == 0
+    # Threads that differ along another axis have one index, by which a log is read.
+    assert kept((3, 1))[0] == 1 and kept((3, 2))[0] == 0
+    dk.set_module_options({"log_searches": False})
+    try:
+        assert kept(3)[0] == 0
+    finally:
+        dk.set_module_options({"log_searches": None})
+    assert in_table.log_searches and not dk.kernel(log_searches=False)(in_table.func).log_searches
+
+
+@pytest.mark.parametrize("number", range(1, 41))
+def test_random_programs(number: int) -> None:
+    search_programs.check(number)

@@ -43,6 +43,8 @@ THINNED = {
     "e2e/test_indices.py::test_rows_columns_and_vectors": 6,
     "e2e/test_indices.py::test_threads_meet_only_where_it_is_announced": 6,
     "e2e/test_lanes.py::test_elements_of_16_bits": 6,
+    "e2e/test_logged_searches.py::test_nothing_else_changes": 8,
+    "e2e/test_logged_searches.py::test_random_programs": 20,
     "e2e/test_lanes.py::test_lanes_compute_what_single_threads_do": 3,
     "e2e/test_ranges_on_gpu.py::test_executed": 3,
     "e2e/test_ranges_on_gpu.py::test_what_numba_cuda_compiles": 4,
