@@ -108,13 +108,13 @@ def for_each_axis(x: D2, y: D2, d: D1):
 
 def wide_integers(x: D2, y: D2, d: D1):
     i = dk.tid()
-    key, sum, state = dk.int64(0), dk.uint32(7), dk.uint32(i)
+    key, mixed, state = dk.int64(0), dk.uint32(7), dk.uint32(i)
     for j in range(y.shape[0]):
         state = state * dk.uint32(1664525) + dk.uint32(1013904223)
         if y[j, 0] > x[i, 0]:
             key += dk.int64(1) << dk.int64(33)
-            sum = sum ^ (state | dk.uint32(2147483648))
-    d[i] = x[i, 0] * F(key >> dk.int64(33)) + x[i, 1] * F(sum) * 1e-9
+            mixed = mixed ^ (state | dk.uint32(2147483648))
+    d[i] = x[i, 0] * F(key >> dk.int64(33)) + x[i, 1] * F(mixed) * 1e-9
 
 
 def small_integers(x: D2, y: D2, d: D1):

@@ -1,6 +1,6 @@
 """Random kernels that search: what their launches on tapes keep changes no derivative.
 
-Gradients with and without logs are compared bit by bit, by a tape, by ``dk.hvp`` and by a recorded sequence that is
+Gradients with and without logs are compared, by a tape, by ``dk.hvp`` and by a recorded sequence that is
 replayed for other contents; and with central differences, where these do not cross a jump of what is found.
 
     python -m tests.support.search_programs --count 300 --seed 1
@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import diffkern as dk
+from diffkern.runtime.launch import packed
 
 THREADS, ROWS = 6, 5
 HEAD = """
@@ -62,7 +63,13 @@ class _Writer:
     def number(self) -> str:
         c, k = self.chosen.randrange(3), self.chosen.randrange(3)
         return self.chosen.choice(
-            [f"x[i, {c}]", f"y[{self.row()}, {c}]", f"dk.sin(x[i, {c}] * y[{self.row()}, {k}])", "s", f"x[i, {c}] * 0.7"]
+            [
+                f"x[i, {c}]",
+                f"y[{self.row()}, {c}]",
+                f"dk.sin(x[i, {c}] * y[{self.row()}, {k}])",
+                "s",
+                f"x[i, {c}] * 0.7",
+            ]
         )
 
     def fixed(self) -> str:
@@ -249,7 +256,8 @@ def check(number: int) -> tuple[int, bool]:
     others = ((way(keeps), way(repeats)) for way in (point.hvp, point.recorded))
     for one, other in [(found, wanted), *others]:
         for a, b in zip(one, other, strict=True):
-            np.testing.assert_array_equal(a, b)
+            # Loops that have become short are unrolled, which may change the order of a sum.
+            np.testing.assert_allclose(a, b, rtol=1e-11, atol=1e-13 * np.abs(b).max(initial=1.0))
     values = [point.value(keeps, h) for h in (1e-5, -1e-5, 5e-6, -5e-6, 0.0)]
     slopes = [(values[0] - values[1]) / 2e-5, (values[2] - values[3]) / 1e-5]
     # Where something else is found in between, the differences are none of a derivative.
@@ -268,6 +276,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
+    packed.LEAST_WORK = 0.0  # of launches that are small as well
     dk.config.num_threads = 1  # how sums are divided among several depends on what an adjoint costs
     kept: collections.Counter[int] = collections.Counter()
     wrong = compared = 0

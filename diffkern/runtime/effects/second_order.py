@@ -192,9 +192,14 @@ class Again:
         given = {**primal, **{self._places[index]: ct for index, ct in along.items()}}
         active = frozenset(given)
         program = self.launch.searched_adjoint(active) or self.launch.adjoint(active)
-        if program.derivative.log is not None:
-            _check_log(self._of, program.derivative.log)
-            self.launch = self.launch.with_log(program.derivative.log)
+        log = program.derivative.log
+        if log is not None and log.searches and (made := self.launch.with_searches(log)) is None:
+            program, log = self.launch.adjoint(active), None
+        elif log is not None and log.searches:
+            self.launch = made
+        elif log is not None:
+            _check_log(self._of, log)
+            self.launch = self.launch.with_log(log)
         saved, copies, of = {}, [], {place: index for index, place in self._places.items()}
         # The adjoint of the JVP kernel has residuals of its own: contents that the second run overwrites.
         for k in program.derivative.before:

@@ -143,8 +143,12 @@ class LaunchStep(TapeStep):
         self._may_search = executable.manifest.searches and given is None
         program = self.program() if self._is_ahead or self._may_search else None
         self._is_ahead = self._may_search = False
-        if given is None and program is not None and program.derivative.log is not None:
-            self.launch = self.launch.with_log(program.derivative.log)
+        if given is None and program is not None and (log := program.derivative.log) is not None:
+            made = self.launch.with_searches(log) if log.searches else self.launch.with_log(log)
+            if made is None:
+                self._program = None  # and the one that searches is loaded when it is needed
+            else:
+                self.launch = made
         return self.launch
 
     def saves(self) -> tuple[int, ...]:

@@ -39,6 +39,8 @@ from diffkern.runtime.native.replay import Steps
 
 __all__ = ["Leaves", "PackedLaunch", "dispatch"]
 
+LEAST_WORK = 20_000.0
+"""Simple operations of a launch from which on a log of what it finds is worth its making."""
 _NOTHING: Mapping[int, int] = MappingProxyType({})
 _SAME = object()
 Leaves = tuple[str, Sequence[bytes], Sequence["array | None"]]
@@ -154,25 +156,28 @@ class PackedLaunch(Operation):
     def searched_adjoint(self, active: frozenset[int]) -> Executable | None:
         """Return the adjoint that reads from a log what searches of the launch find.
 
-        None if there is none, if it is not wanted, or if the launch cannot keep a log. It need not read a log.
+        None if there is none, if it is not wanted or too little work, or if the launch cannot keep a log. It need not
+        read a log.
         """
-        executable = self.executable
-        # A log counts threads by the index that the kernel asks for.
-        repeated = any(extent > 1 for extent in self.dims[executable.manifest.tid_arity :])
-        if not executable.manifest.searches or not self.kernel.log_searches or self.stamped or repeated:
+        executable, dims = self.executable, self.dims
+        if not executable.manifest.searches or not self.kernel.log_searches or self.stamped:
             return None
-        program = self.optional_adjoint(active, SEARCHED)
-        if program is None or program.derivative.log is None:
-            return program
+        # A log counts threads by the index that the kernel asks for.
+        if any(extent > 1 for extent in dims[executable.manifest.tid_arity :]):
+            return None
+        # No cost is that of threads which run one after the other, whatever they do.
+        if 0.0 < executable.cost * math.prod(dims) < LEAST_WORK:
+            return None
+        return self.optional_adjoint(active, SEARCHED)
+
+    def with_searches(self, log: Log) -> PackedLaunch | None:
+        """Return the launch that keeps what its searches find; None if its program was not shipped."""
         try:
-            pairs = tuple(self.merged.items())
-            log = program.derivative.log
-            self.kernel.logged(self.keys, "searched", log.active, self.blocks.block_dim, self.generation, pairs)
-        except (CompileError, ImportError) as error:  # it has not been shipped, and there is no compiler
+            return self.with_log(log)
+        except (CompileError, ImportError) as error:
             if not isinstance(error, ImportError) and not isinstance(error.__cause__, ImportError):
                 raise
             return None
-        return program
 
     @property
     def merged(self) -> Mapping[int, int]:
