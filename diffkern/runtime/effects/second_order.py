@@ -193,10 +193,10 @@ class Again:
         active = frozenset(given)
         program = self.launch.searched_adjoint(active) or self.launch.adjoint(active)
         log = program.derivative.log
-        if log is not None and log.searches and (made := self.launch.with_searches(log)) is None:
-            program, log = self.launch.adjoint(active), None
-        elif log is not None and log.searches:
-            self.launch = made
+        if log is not None and log.searches:
+            made = self.launch.with_searches(log)
+            program = program if made is not None else self.launch.adjoint(active)
+            self.launch = made or self.launch
         elif log is not None:
             _check_log(self._of, log)
             self.launch = self.launch.with_log(log)
