@@ -47,14 +47,14 @@ class FoundSearches:
 
     def writing(self) -> Function:
         """Return a copy of the function that writes the integers to a log, its last parameter."""
-        return _Writing(self.base, self.sites).function()
+        return _SearchWriting(self.base, self.sites).function()
 
     def reading(self) -> tuple[Function, Mapping[Op, Mapping[int, Loc]]]:
         """Return the copy that reads the integers from a log, and how to tell what is left of it after a sweep.
 
         That is for each search a position that its loops have, as result -1, and one for each result read.
         """
-        copy = _Reading(self.base, self.sites)
+        copy = _SearchReading(self.base, self.sites)
         return copy.function(), copy.marks
 
     def log(self, active: Collection[int]) -> Log:
@@ -111,7 +111,7 @@ def logged_searches(base: Function, sweep: Callable[[Function], Swept]) -> tuple
     return None
 
 
-class _Writing(Logged):
+class _SearchWriting(Logged):
     sites: _SearchSites
 
     def site(self, op: Op) -> None:
@@ -122,7 +122,7 @@ class _Writing(Logged):
             at += components(op.results[k])
 
 
-class _Reading(Logged):
+class _SearchReading(Logged):
     sites: _SearchSites
 
     def __init__(self, fn: Function, sites: _SearchSites) -> None:

@@ -38,7 +38,7 @@ class Searches:
 
     def __init__(self, fn: Function) -> None:
         self._constants = literals(fn.body)
-        self._used = _Used()
+        self._used = _NeededResults()
         self._used.region(fn.body, set(fn.body.yields))
         self._written = {Access(op).array for op in walk(fn.body) if op.name in WRITES}
 
@@ -92,7 +92,7 @@ def searches_of(fn: Function) -> Searches | None:
     return found if any(found.of(fn.body)) else None
 
 
-class _Used(Liveness):
+class _NeededResults(Liveness):
     """The results of loops that something needs."""
 
     def __init__(self) -> None:
