@@ -100,6 +100,9 @@ class Operation(ABC):
     tangents_behind = False
     """True if its tangents are computed behind it, from what it has written; else before it."""
 
+    sequences: Sequence[Any] = ()
+    """Recorded sequences that it runs as parts of itself, if it does."""
+
     @property
     def is_from_host(self) -> bool:
         """True if what it writes are numbers that the host may have made of what it has read."""

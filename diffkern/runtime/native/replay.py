@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.native.loader import Code
 
 __all__ = [
-    "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "Plan", "Stamp", "Step", "Steps", "address_of", "copied",
+    "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "NativeBranch", "Plan", "Stamp", "Step", "Steps", "address_of", "copied",
     "done_while_idle", "function_address", "replaced",
 ]  # fmt: skip
 
@@ -99,6 +99,39 @@ class Step(NamedTuple):
         )
 
 
+class NativeBranch:
+    """Steps on the CPU that run depending on a flag in memory, as one step.
+
+    Parameters
+    ----------
+    flag : int
+        Address of an int32, which stays for as long as the branch.
+    on_true, on_false : sequence of Step or NativeBranch
+        What runs where it is not 0, and where it is.
+    loop : bool
+        Whether the flag is read again after each run of `on_true`, which is repeated until it is 0.
+    """
+
+    __slots__ = ("_kept", "_words")
+
+    def __init__(
+        self,
+        flag: int,
+        on_true: Sequence[Step | NativeBranch],
+        on_false: Sequence[Step | NativeBranch] = (),
+        loop: bool = False,
+    ) -> None:
+        sides = [words("q", itertools.chain.from_iterable(step.row() for step in side)) for side in (on_true, on_false)]
+        self._kept = on_true, on_false, sides
+        counted = [(len(side), rows.buffer_info()[0]) for side, rows in zip((on_true, on_false), sides, strict=True)]
+        self._words = words("q", (flag, int(loop), *itertools.chain.from_iterable(counted)))
+
+    def row(self) -> tuple[int, ...]:
+        """Return the words of the step."""
+        return 0, self._words.buffer_info()[0], *[0] * (_STEP_WORDS - 2)
+
+
+_STEP_WORDS = 11
 _KINDS = {(True, 4): 0, (True, 8): 1, (False, 4): 2, (False, 8): 3}
 
 
@@ -120,7 +153,7 @@ def replaced(addresses: Mapping[int, int]) -> words[int]:
     return words("q", (len(addresses), *itertools.chain.from_iterable(addresses.items())))
 
 
-Steps = list[Step] | list["DeviceStep"]
+Steps = list[Step | NativeBranch] | list["DeviceStep"]
 """The native form of something: on the CPU, or on one GPU."""
 
 
@@ -189,7 +222,7 @@ class Plan:
 
     def __init__(
         self,
-        steps: Sequence[Step] | Sequence[DeviceStep],
+        steps: Sequence[Step | NativeBranch] | Sequence[DeviceStep],
         counters: Sequence[ctypes.c_int64],
         flags: int,
         stamp: tuple[Stamp, int] | None = None,
@@ -331,7 +364,7 @@ def done_while_idle(plans: Iterable[Plan], effects: Iterable[object]) -> bool:
     return not any(itertools.chain(map(_in_progress, [plan.words for plan in plans]), effects))
 
 
-def _noted(steps: Sequence[Step] | Sequence[DeviceStep]) -> tuple[str, ...]:
+def _noted(steps: Sequence[Step | NativeBranch] | Sequence[DeviceStep]) -> tuple[str, ...]:
     """Return the names that a device notes for steps that were begun."""
     names = [noted for step in steps if (noted := getattr(step, "noted", ""))]
     return tuple(names[-_RECENT:])

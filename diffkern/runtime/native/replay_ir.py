@@ -16,8 +16,8 @@ from diffkern.contracts import abi
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Module, Variable, Word
 from diffkern.runtime.native.copies_ir import add_copied_runs
 from diffkern.runtime.native.device_ir import PLAN_PORT
-from diffkern.runtime.native.draw_ir import COUNTED, SHARED, WATCH_WORDS, is_better_alone, learn
-from diffkern.runtime.native.steps_ir import do_steps
+from diffkern.runtime.native.draw_ir import COUNTED, SHARED, WATCH_WORDS, Looks, is_better_alone, learn
+from diffkern.runtime.native.steps_ir import RAISED, do_steps
 
 __all__ = ["add_replay"]
 
@@ -33,6 +33,7 @@ _IS_DEVICE = 32
 _FOLLOWERS, _NOTE = 80, 88
 # A step: fn, block, bytes of the block, n, chunk, colours, partial sums, finish, chunks, what each chunk has a copy of,
 # what is replaced in the block: 0 how many words; then for each its place in the block, and what stands there instead.
+# A branch is a step with 0 in place of fn, and the address of its own words in place of the block.
 _STEP_WORDS = 11
 _SIZE, _N, _FINISH, _CHUNKS, _COPIED, _REPLACED = 16, 24, 56, 64, 72, 80
 
@@ -62,6 +63,8 @@ def _step(m: Module) -> Any:
     made, c = m.routine("dk_step", 2)
     step, watch = made.args
     fn, marked = c.loads(step, 2)
+    with c.when(c.compare("==", fn, 0)):
+        c.leave(c.invoke(_branch(m, made), marked, watch))
     block, mark = c.b.and_(marked, c.word(~abi.ALONE)), c.b.and_(marked, c.word(abi.ALONE))
     n, chunk, colours, partials = c.loads(c.add(step, _N), 4)
     used, lone, replaced = c.variable(block), c.variable(0), c.load(step, _REPLACED)
@@ -90,6 +93,34 @@ def _step(m: Module) -> Any:
     # The partial sums of all chunks are there only when every chunk has ended without an error.
     with c.when(c.all(summing, c.compare("==", status.get(), 0))):
         c.call(c.load(step, _FINISH), [used.get(), c.word(0), c.load(step, _CHUNKS)])
+    c.leave(status.get())
+    return made
+
+
+def _branch(m: Module, run: Any) -> Any:
+    """``branch(words, watch)``: run the steps of one side, or those of a loop; 0, or the status that ended it.
+
+    The words: address of the flag, an int32; whether it is a loop; number and address of the steps that run where it
+    is not 0; the same of those where it is.
+    """
+    several, inner = m.routine("dk_side", 3)
+    steps, count, watch = several.args
+    inner.leave(do_steps(inner, steps, count, _STEP_WORDS, watch, lambda step, _: inner.invoke(run, step, watch)))
+
+    made, c = m.routine("dk_branch", 2)
+    words, watch = made.args
+    flag, is_loop, on_true, if_true, on_false, if_false = c.loads(words, 6)
+    with c.when(c.compare("==", is_loop, 0)):
+        holds = c.compare("!=", c.load32(flag), 0)
+        c.leave(c.invoke(several, c.choose(holds, if_true, if_false), c.choose(holds, on_true, on_false), watch))
+    status, looks = c.variable(0), Looks(c, 16, 256)
+    with c.forever() as stop:
+        stop(c.compare("==", c.load32(flag), 0))
+        status.set(c.invoke(several, if_true, on_true, watch))
+        stop(c.compare("!=", status.get(), 0))
+        with looks.due() as time, c.when(c.compare("!=", c.invoke("dk_interrupted", watch, time, 0), 0)):
+            status.set(RAISED)
+        stop(c.compare("!=", status.get(), 0))
     c.leave(status.get())
     return made
 

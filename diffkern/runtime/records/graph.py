@@ -25,7 +25,7 @@ from diffkern.runtime.memory.device import CPU, Device, get_device
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import ScopedStream, Stream
-from diffkern.runtime.native.replay import Steps
+from diffkern.runtime.native.replay import NativeBranch, Plan, Steps
 from diffkern.runtime.records.captured import Captured
 from diffkern.runtime.records.recorder import Item, Recorder
 from diffkern.runtime.records.sequence import Sequence as Recorded
@@ -233,6 +233,11 @@ class Conditional(Uncopied, Operation):
         """The sides that exist, each with whether it runs if the number is 0."""
         return [(side, negate) for side, negate in ((self.on_true, False), (self.on_false, True)) if side is not None]
 
+    @property
+    def sequences(self) -> list[Recorded]:  # type: ignore[override]
+        """The sides that exist."""
+        return [side for side, _ in self.sides]
+
     def _operations(self) -> list[Operation]:
         return [operation for side, _ in self.sides for operation in _operations_of(side)]
 
@@ -259,8 +264,15 @@ class Conditional(Uncopied, Operation):
         return b""
 
     def steps(self) -> Steps | None:
-        """Return None: it reads the condition from Python each time."""
-        return None
+        """Return one step that reads the condition itself, None on a GPU or if a side has no native form."""
+        forms: list[list[Any]] = []
+        for side in (self.on_true, self.on_false):
+            found = [] if side is None else _native(side)
+            if found is None:
+                return None
+            forms.append(found)
+        flag = self.condition._memory
+        return [NativeBranch(self.condition._range[0], *forms, loop=self.loop)] if flag.is_host else None
 
     def _holds(self) -> bool:
         return _is_set(self.condition)
@@ -269,11 +281,22 @@ class Conditional(Uncopied, Operation):
         """Run the steps, or add them to the graph that is being captured."""
         if self.device.is_capturing:
             self._capture(self.device)
+        elif self._run_natively():
+            return
         elif self.loop:
             while self._holds():
                 _execute(self.on_true)
         else:
             _execute(self.on_true if self._holds() else self.on_false)
+
+    def _run_natively(self) -> bool:
+        """Run the native form, and return whether there is one."""
+        steps = self.steps()
+        plan = None if steps is None else Plan(steps, (), 0)
+        if plan is None or not plan.is_native:
+            return False
+        plan.run()
+        return True
 
     def _capture(self, device: Any) -> None:
         driver = device.driver
@@ -306,6 +329,15 @@ class Conditional(Uncopied, Operation):
 
 def _operations_of(side: Recorded) -> list[Operation]:
     return [item.operation for item in side._program.items]
+
+
+def _native(side: Recorded) -> list[Any] | None:
+    """Return the native steps of a side on the CPU, None if one has no native form."""
+    program = side._program
+    program.refresh()
+    if None in program.forms or any(item.operation.device is not CPU for item in program.items):
+        return None
+    return [step for form in program.forms for step in form or ()]
 
 
 def _execute(side: Recorded | None) -> None:

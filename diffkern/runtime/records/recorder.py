@@ -6,7 +6,7 @@ compiles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from diffkern.errors import LaunchError
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
@@ -54,6 +54,15 @@ class Item:
     def steps(self) -> Steps | None:
         """Its native steps."""
         return self.operation.steps() if self.prepared is None else self.prepared.steps
+
+    def launches(self) -> Iterator[LaunchRecord]:
+        """Yield the prepared launches of the step: its own, or those of the sequences that are parts of it."""
+        if self.prepared is not None:
+            yield self.prepared
+            return
+        for part in self.operation.sequences:
+            for item in part._program.items:
+                yield from item.launches()
 
     def again(self, copies: dict[PackedLaunch, PackedLaunch]) -> None:
         """Perform it like a program would: a tape or another sequence may take it.

@@ -68,7 +68,9 @@ def folded(operations: Sequence[Operation], forms: Sequence[Steps]) -> list[Step
 def _looks_elsewhere(operation: Operation) -> bool:
     """Return whether an operation may touch arrays that it does not name."""
     launch = operation.launch if isinstance(operation, AdjointLaunch) else operation
-    return isinstance(launch, PackedLaunch) and launch.executable.by_id
+    if isinstance(launch, PackedLaunch):
+        return launch.executable.by_id
+    return any(_looks_elsewhere(item.operation) for part in operation.sequences for item in part._program.items)
 
 
 class _Next:
