@@ -24,6 +24,7 @@ from diffkern.ad.memory import check_atomics
 from diffkern.ad.replay import refuse
 from diffkern.ad.rules.tangent import TangentArguments, Transpose, Transposes, tangent_rule
 from diffkern.ad.singular import Guards, kept_zero
+from diffkern.ad.tables import tangent_of
 from diffkern.ad.tiles import map_body
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
@@ -287,6 +288,12 @@ class _Forward(Cloner):
             index = self.values(Access(op).places)
             self.tangents[op.result] = self.b.one(op.name, twin, *index, hint=_name(op.result), **attrs)
 
+    def fetch(self, op: Op) -> None:
+        """Copy a number that is found by an id, and fetch its tangent where there is one."""
+        _, table, index = self.values(op.operands)
+        self.found(op.result, tangent_of(self.b, op, table, index))
+        super().op(replace(op, attrs={**op.attrs, "along": True}))
+
     def store(self, op: Op) -> None:
         super().op(op)
         twin = self.arrays.get(Access(op).array)
@@ -497,6 +504,7 @@ _SPECIAL: Final[Mapping[str, Callable[[_Forward, Op], None]]] = {
     **dict.fromkeys(LOADS, _Forward.load),
     **dict.fromkeys(STORES, _Forward.store),
     **dict.fromkeys(ATOMICS, _Forward.atomic),
+    "fetch": _Forward.fetch,
     "shared_new": _Forward.shared_new,
     "stack_new": _Forward.stack_new,
     "stack_set": _Forward.stack_set,

@@ -30,6 +30,7 @@ from diffkern.ad.replay import Replay, ReplayContext
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
 from diffkern.ad.stamps import decided_by_order
+from diffkern.ad.tables import cotangents_of
 from diffkern.ad.tiles import (
     reverse_atomic,
     reverse_extract,
@@ -421,10 +422,9 @@ class _Reverse:
     def fetch(self, op: Op, env: Env, cts: CotangentMap) -> None:
         ct = cts.take(op.result)
         if ct is not None:
-            _, address, index = (env[v] for v in op.operands)
-            # Primal: v = load through a stored address. Its cotangent is deposited at the buffer that belongs to the
-            # address.
-            self.b.op("deposit", address, index, ct)
+            _, table, index = (env[v] for v in op.operands)
+            # Primal: v = load through a stored address. Its cotangent is deposited at the buffer that its table names.
+            self.b.op("deposit", cotangents_of(self.b, table), index, ct)
 
     def store(self, op: Op, env: Env, cts: CotangentMap) -> None:
         """Take the element's cotangent and zero it: the store ended the life of the old content."""

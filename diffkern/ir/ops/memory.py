@@ -245,10 +245,10 @@ ROWS = (
         "peek", "memory", 2, _peek, Effect.CONSTANT, Diff.ZERO,
         attrs={"type": Scalar}, optional={"changing": bool}, cost=1.5,
     ),
-    # (address, address of cotangents, index): a float32 as from peek, which derivatives are taken with respect to; and
-    # (address of cotangents, index, value): adds to its cotangent, from one of many threads; does nothing at the
-    # address 0
-    OpDef("fetch", "memory", 3, _fetch, Effect.CONSTANT, Diff.SPECIAL, cost=1.5),
+    # (address, address of a table, index): a float32 as from peek, which derivatives are taken with respect to, at
+    # addresses in its table; along: has been differentiated in forward mode. And (address of cotangents, index, value):
+    # adds to a cotangent, from one of many threads; does nothing at the address 0
+    OpDef("fetch", "memory", 3, _fetch, Effect.CONSTANT, Diff.SPECIAL, optional={"along": bool}, cost=1.5),
     OpDef("deposit", "memory", 3, _deposit, Effect.REPORT, Diff.INTERNAL, cost=20.0),
     # (array, *index), of an array whose elements hold arrays: the extent of one of these, and whether it exists
     OpDef(

@@ -17,7 +17,8 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.optim.linear.operands import Operands
-from diffkern.optim.linear.operators import FunctionOperator, LinearOperator, numbers_of_vectors
+from diffkern.optim.linear.recorded import on_host
+from diffkern.optim.linear.operators import FunctionOperator, LinearOperator, batches_of, numbers_of_vectors
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import zeros_like
@@ -176,17 +177,21 @@ def _solution(system: _LinearSystem, b: array, x0: array, first: Solver | None =
 def _check_multiplier(system: _LinearSystem, multiplier: array, ct: array) -> None:
     """Raise if a solution of ``A lambda = ct`` does not solve the transposed system, as it does for symmetric A."""
     with no_grad():
-        side = numbers_of(ct)
-        reached = length_of(numbers_of(system.A._times(multiplier)) - side)
+        own = system.A._times(multiplier)
         try:
             product = transposed(system.A)._times(multiplier)
         except LaunchError:
             # The product is no launches of kernels, and what it says of its symmetry is all that is known.
             check_symmetry(system.name, system.A, ct)
             return
-        rest = length_of(numbers_of(product) - side)
-    if not rest <= 10.0 * reached + float(np.finfo(ct._data.dtype).eps) ** 0.5 * length_of(side):
-        raise _not_symmetric(system.name)
+
+        def compare() -> None:
+            side = numbers_of(ct)
+            reached, rest = (length_of(numbers_of(found) - side) for found in (own, product))
+            if not rest <= 10.0 * reached + float(np.finfo(ct._data.dtype).eps) ** 0.5 * length_of(side):
+                raise _not_symmetric(system.name)
+
+        on_host(f"the symmetry of {system.name}", compare, [ct, own, product])
 
 
 def check_symmetry(name: str, A: LinearOperator, b: array) -> None:
@@ -199,10 +204,15 @@ def check_symmetry(name: str, A: LinearOperator, b: array) -> None:
         vector = zeros_like(b, requires_grad=False)
         vector.assign(probe.astype(kind).reshape(b._data.shape))
         vectors.append(vector)
-    (u, v), (au, av) = (map(numbers_of, held) for held in (vectors, map(A._times, vectors)))
-    scale = np.linalg.norm(au) * np.linalg.norm(v) + np.linalg.norm(u) * np.linalg.norm(av)
-    if abs(au @ v - u @ av) > 1e3 * np.finfo(kind).eps * scale:
-        raise _not_symmetric(name)
+    products = [*map(A._times, vectors)]
+
+    def compare() -> None:
+        (u, v), (au, av) = (map(numbers_of, held) for held in (vectors, products))
+        scale = np.linalg.norm(au) * np.linalg.norm(v) + np.linalg.norm(u) * np.linalg.norm(av)
+        if abs(au @ v - u @ av) > 1e3 * np.finfo(kind).eps * scale:
+            raise _not_symmetric(name)
+
+    on_host(f"the symmetry of {name}", compare, [*vectors, *products])
 
 
 def _not_symmetric(name: str) -> LaunchError:
@@ -223,8 +233,8 @@ class _ProductProbe:
         self._known: Any = None
 
     def take(self, A: LinearOperator, b: array) -> None:
-        """Store it."""
-        if not A._recordable:
+        """Store it; in a recorded sequence numbers are constants, and the product is always what it was."""
+        if not A._recordable and current.recorder is None:
             self._known = self._product(A, b)
 
     def check(self, parameters: Sequence[array], b: array) -> None:
@@ -275,16 +285,12 @@ def converge(make: Make, name: str, wanted: float, most: int) -> Callable[..., N
     """
 
     def solve(system: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
+        if current.recorder is not None:
+            _solve_recorded(make, name, wanted, most, system, Operands(A, b, x, M))
+            return
         offsets = None if A.batch_offsets is None else A.batch_offsets.numpy()
         lengths = norms_of(b, offsets)
-        if not np.isfinite(lengths).all():
-            raise LaunchError(f"{system}: the right side is not finite", remedy="look where its numbers come from")
-        # Squares of what is very small or large are no numbers any more; a power of two scales without rounding. Each
-        # system of a batch has a scale of its own, and the solution of one without a right side is zero.
-        scales = np.where(lengths == 0.0, 0.0, 1.0)
-        extreme = (lengths > 0.0) & ~((lengths > 1e-10) & (lengths < 1e10))
-        scales[extreme] = 2.0 ** -np.round(np.log2(lengths[extreme]))
-        begin = x
+        scales, begin = _scales(system, lengths), x
         if (scales != 1.0).any():
             b, x = _scaled(b, scales, offsets), _scaled(x, scales, offsets)
         lengths = lengths * scales
@@ -293,11 +299,7 @@ def converge(make: Make, name: str, wanted: float, most: int) -> Callable[..., N
             state = make(Operands(A, b, x, M), tol=wanted, atol=0.0, maxiter=left, check_every=4)
             count, _, _ = state()
             if state._met_curvature:
-                raise LaunchError(
-                    f"{system}: the matrix, or the preconditioner, is not positive definite, and {name} is for those "
-                    "that are",
-                    remedy='pass method="gmres" or method="bicgstab"',
-                )
+                raise _not_definite(system, name)
             left -= count
             norms = norms_of(A._times(x) - b, offsets)
             if (norms <= NEAR * wanted * lengths).all():
@@ -310,6 +312,58 @@ def converge(make: Make, name: str, wanted: float, most: int) -> Callable[..., N
         raise not_solved(system, worst, wanted, f"{most - left} iterations of {name}")
 
     return solve
+
+
+def _scales(system: str, lengths: Any) -> Any:
+    """Return what right sides of these lengths are multiplied by, before their squares are computed."""
+    if not np.isfinite(lengths).all():
+        raise LaunchError(f"{system}: the right side is not finite", remedy="look where its numbers come from")
+    # Squares of what is very small or large are no numbers any more; a power of two scales without rounding. Each
+    # system of a batch has a scale of its own, and the solution of one without a right side is zero.
+    scales = np.where(lengths == 0.0, 0.0, 1.0)
+    extreme = (lengths > 0.0) & ~((lengths > 1e-10) & (lengths < 1e10))
+    scales[extreme] = 2.0 ** -np.round(np.log2(lengths[extreme]))
+    return scales
+
+
+def _solve_recorded(make: Make, name: str, wanted: float, most: int, system: str, given: Operands) -> None:
+    """Record what :func:`converge` does: iterations that look at their residuals in each replay, and its checks."""
+    A, b, x = given.A, given.b, given.x
+    offsets = None if A.batch_offsets is None else batches_of(A)
+    side, found = zeros_like(b, requires_grad=False), zeros_like(x, requires_grad=False)
+    scales = np.ones(1)
+
+    def begin() -> None:
+        nonlocal scales
+        scales = _scales(system, norms_of(b, offsets))
+        side.assign(_scaled(b, scales, offsets))
+        found.assign(_scaled(x, scales, offsets))
+
+    on_host(f"the right side of {system}", begin, [b, x], [side, found])
+    state = make(replace(given, b=side, x=found), tol=wanted, atol=0.0, maxiter=most, check_every=0)
+    state._numbers.zero_()
+    for _ in range(_PASSES):
+        state()
+    rest = zeros_like(b, requires_grad=False)
+    A.matvec(found, side, rest, -1.0, 1.0)
+
+    def end() -> None:
+        if state._met_curvature:
+            raise _not_definite(system, name)
+        lengths, norms = norms_of(side, offsets), norms_of(rest, offsets)
+        if not (norms <= NEAR * wanted * lengths).all():
+            worst = float(np.max(norms / np.where(lengths == 0.0, 1.0, lengths)))
+            raise not_solved(system, worst, wanted, f"at most {_PASSES * most} iterations of {name}")
+        x.assign(_scaled(found, 1.0 / np.where(scales == 0.0, 1.0, scales), offsets))
+
+    on_host(f"the residual of {system}", end, [found, side, rest, state._numbers], [x])
+
+
+def _not_definite(system: str, name: str) -> LaunchError:
+    return LaunchError(
+        f"{system}: the matrix, or the preconditioner, is not positive definite, and {name} is for those that are",
+        remedy='pass method="gmres" or method="bicgstab"',
+    )
 
 
 def not_solved(system: str, found: float, wanted: float, by: str) -> LaunchError:
@@ -367,22 +421,27 @@ def solve_on_tape(state: Any, given: Operands) -> Any:
 
     def first(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
         if current.recorder is not None:
-            raise LaunchError(
-                f"{own} is recorded within a tape, which needs the solution that it finds",
-                remedy="record it outside of the tape, or solve without a record",
-            )
+            if state._check_every or not state._relative:
+                raise LaunchError(
+                    f"{own} is recorded within a tape, and looks at residuals on the host",
+                    remedy="pass check_every=0 and a relative tolerance tol, or solve without a record",
+                )
+            again = state._again(Operands(A, b, x, M), callback=state._callback, check_every=0)
+            outcome.append(again())
+            return
         again = state._again(Operands(A, b, x, M), callback=state._callback, check_every=state._check_every or 1)
         outcome.append((*again(), norm_of(b), (again._squares, again._tolerances)))
 
     def solver(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
+        if current.recorder is not None:
+            # In each replay, before the system of the derivative.
+            _, squares, tolerances = outcome[-1]
+            on_host(f"the convergence of {own}", lambda: _check_converged(own, squares, tolerances), outcome[-1])
+            converge(state._again, own, state._relative, max(2 * state._maxiter, 10 * x._data.size))(name, A, b, x, M)
+            return
         count, norm, tolerance, length, _ = outcome[-1]
         if not norm <= tolerance < np.inf:
-            raise LaunchError(
-                f"{own} did not converge: the norm of the residual is {norm:.3g} after {count} iterations, not "
-                f"{tolerance:.3g}; what is no solution has not the derivative of one",
-                remedy="allow more iterations or a larger tolerance, or pass a preconditioner; the matrix may be "
-                "singular",
-            )
+            raise _did_not_converge(own, norm, tolerance, f"after {count} iterations")
         # An absolute tolerance was meant for the right side, which has another size here.
         wanted = state._relative or min(1e-3, tolerance / max(length, tolerance))
         most = max(2 * state._maxiter, 10 * x._data.size)
@@ -390,7 +449,25 @@ def solve_on_tape(state: Any, given: Operands) -> Any:
 
     found = solution(own, solver, given.A, given.b, given.x, given.M, first, state._is_for_symmetric)
     _store(given, found)
+    if current.recorder is not None:
+        return outcome[-1]
     count, norm, tolerance, _, squares = outcome[-1]
     if state._check_every:
         return count, norm, tolerance
     return array(np.array([count], np.int32), device=given.x.device), *squares
+
+
+def _check_converged(own: str, squares: array, tolerances: array) -> None:
+    """Raise unless all systems of a recorded solver have converged in this replay."""
+    norms, wanted = np.sqrt(numbers_of(squares)), np.sqrt(numbers_of(tolerances))
+    if not (np.isfinite(wanted) & (norms <= wanted)).all():
+        worst = int(np.argmax(np.where(norms <= wanted, -1.0, norms)))
+        raise _did_not_converge(own, float(norms[worst]), float(wanted[worst]), "in this replay")
+
+
+def _did_not_converge(own: str, norm: float, tolerance: float, after: str) -> LaunchError:
+    return LaunchError(
+        f"{own} did not converge: the norm of the residual is {norm:.3g} {after}, not {tolerance:.3g}; what is no "
+        "solution has not the derivative of one",
+        remedy="allow more iterations or a larger tolerance, or pass a preconditioner; the matrix may be singular",
+    )

@@ -15,6 +15,7 @@ from diffkern.optim.linear.nonsymmetric import GMRES, BiCGSTAB
 from diffkern.optim.linear.operands import Operands
 from diffkern.optim.linear.operators import FunctionOperator, LinearOperator, aslinearoperator
 from diffkern.optim.linear.preconditioners import preconditioner
+from diffkern.optim.linear.recorded import on_host
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.create import zeros_like
@@ -192,15 +193,20 @@ def _direct(tol: float | None) -> Solver:
             raise MisuseError(
                 f"{name}: a direct solver needs a matrix, not a product", remedy='pass method="gmres", or the matrix'
             )
-        matrix, side = A._matrix(), b.numpy()
-        found = _factored(matrix)(side.reshape(-1) if matrix.ndim == 2 else side[..., None])
-        x.assign(np.ascontiguousarray(found, side.dtype).reshape(side.shape))
-        offsets = None if A.batch_offsets is None else A.batch_offsets.numpy()
-        lengths, norms = norms_of(b, offsets), norms_of(A._times(x) - b, offsets)
-        # A norm of NaN is no solution either.
-        if not (norms <= NEAR * _tolerance(b, tol) * lengths).all():
-            parts = norms / np.where(lengths == 0.0, 1.0, lengths)
-            raise not_solved(name, float(np.max(parts)), _tolerance(b, tol), "a direct solution")
+        factored = A._matrix
+
+        def factor() -> None:
+            matrix, side = factored(), b.numpy()
+            found = _factored(matrix)(side.reshape(-1) if matrix.ndim == 2 else side[..., None])
+            x.assign(np.ascontiguousarray(found, side.dtype).reshape(side.shape))
+            offsets = None if A.batch_offsets is None else A.batch_offsets.numpy()
+            lengths, norms = norms_of(b, offsets), norms_of(A._times(x) - b, offsets)
+            # A norm of NaN is no solution either.
+            if not (norms <= NEAR * _tolerance(b, tol) * lengths).all():
+                parts = norms / np.where(lengths == 0.0, 1.0, lengths)
+                raise not_solved(name, float(np.max(parts)), _tolerance(b, tol), "a direct solution")
+
+        on_host(f"the direct solution of {name}", factor, [b, *A._parameters], [x])
 
     return solve
 

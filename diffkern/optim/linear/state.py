@@ -24,14 +24,14 @@ from diffkern.optim.lbfgs import components
 from diffkern.optim.linear import kernels
 from diffkern.optim.linear.implicit import solve_on_tape
 from diffkern.optim.linear.operands import Operands, operands
-from diffkern.optim.linear.operators import LinearOperator
+from diffkern.optim.linear.operators import LinearOperator, batches_of
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.convert import component_shape
 from diffkern.runtime.arrays.create import zeros, zeros_like
 from diffkern.runtime.memory.memory import overlaps
 from diffkern.runtime.memory.state import current
-from diffkern.runtime.records.graph import capture_while
+from diffkern.runtime.records.graph import Graph, capture_while
 from diffkern.runtime.records.launch import launch
 from diffkern.runtime.records.sequence import record
 
@@ -122,6 +122,7 @@ class LinearSolverState:
         self._cur_iter_and_condition = zeros(2, dtype=SCALARS["int32"], device=self._place)
         self._packs = True
         self._steps: tuple[Operands, list[Step], list[Step]] | None = None
+        self._loop: tuple[list[Step], Graph] | None = None
         self._allocate()
 
     # -- what a method consists of -----------------------------------------------------------------------------------
@@ -153,7 +154,7 @@ class LinearSolverState:
 
     def _cut(self, A: LinearOperator) -> None:
         """Cut vectors into chunks, none of which crosses from one system into another."""
-        offsets = np.array([0, self._size]) if A.batch_offsets is None else A.batch_offsets.numpy()
+        offsets = np.array([0, self._size]) if A.batch_offsets is None else batches_of(A)
         if (np.diff(offsets) < 0).any() or offsets[0] < 0 or offsets[-1] > self._size:
             raise MisuseError(
                 f"batch_offsets are not rising numbers from 0 to the {self._size} unknowns",
@@ -331,6 +332,7 @@ class LinearSolverState:
         return math.sqrt(squares[worst]), math.sqrt(tolerances[worst])
 
     def _run_on_device(self, begin: list[Step], cycle: list[Step]) -> tuple[array, array, array]:
+        """Run without a look of the host; in a record, as steps of it."""
         progress, size = self._cur_iter_and_condition, self._cycle_size
         results = progress[:1], self._squares, self._tolerances
         most = -(-self._maxiter // size) * size
@@ -347,8 +349,23 @@ class LinearSolverState:
             for step in (*cycle, count, look):
                 step()
 
-        capture_while(progress[1:], body)
+        loop: Any = body
+        if self._may_keep():
+            kept = self._loop
+            if kept is None or kept[0] is not cycle:
+                with record(run=False) as sequence:
+                    body()
+                self._loop = kept = (cycle, Graph(sequence))
+            loop = kept[1]
+        capture_while(progress[1:], loop)
         return results
+
+    def _may_keep(self) -> bool:
+        """Return whether the record of an iteration serves the next call too: a user's function may do more."""
+        steps_of = self._steps
+        if steps_of is None or current.recorder is not None:
+            return False
+        return all(operator is None or operator._recordable for operator in (steps_of[0].A, steps_of[0].M))
 
 
 @dataclass(frozen=True)

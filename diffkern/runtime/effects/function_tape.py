@@ -16,6 +16,7 @@ from diffkern.runtime.effects.second_order import on_copies
 from diffkern.runtime.effects.tangent_map import Beside, root_of
 from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.effects.tape_recording import TapeRecording
+from diffkern.runtime.effects.tape_steps import carry_out
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.scope import Scope
@@ -33,6 +34,8 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
     arrays : sequence of array
         The arrays to differentiate with respect to.
     """
+
+    follows_objects = True
 
     def __init__(self, arrays: Sequence[array]) -> None:
         self._own = Beside("gradient")
@@ -185,9 +188,7 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
             else:  # results may be one array, or parts of one
                 perform((Add if ct._memory in seeded else Copy)(ct, values))
             seeded.add(ct._memory)
-        for part in work:
-            for item in part:
-                perform(item)
+        carry_out(work, perform)
         if self._around is not None:
             self._around.derive(found, [*self._own.pairs, *self._versions])
         return found

@@ -7,6 +7,7 @@ outer tape records all of that, and so takes derivatives of derivatives.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -25,7 +26,7 @@ from diffkern.runtime.effects.tangent_map import Beside, launch_along, root_of
 from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.launch.nested_arrays import check_constant
 from diffkern.runtime.launch.packed import PackedLaunch
-from diffkern.runtime.launch.resources import check_not_given, given_to
+from diffkern.runtime.launch.resources import Resource, given_to, led_along, looked_at
 from diffkern.runtime.memory.memory import Memory, births, watch
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.state import Handler, current
@@ -300,11 +301,25 @@ class Tangents(Influence, Scope, Uncopied):
         self._feed(launch)
         self._wrote(launch.writes(), held)
         check_constant(launch.kernel.name, launch.executable, held, self._found.pairs, "has a tangent")
-        check_not_given(launch, self._found.pairs, "in forward mode")
-        varies = any(a._smooth and a._memory in self._found.pairs for a in held)
-        self._outside(perform, launch_along(launch, self._along) if varies else launch)
+        objects = self._varying_objects(launch) if launch.executable.by_id else []
+        varies = bool(objects) or any(a._smooth and a._memory in self._found.pairs for a in held)
+        with contextlib.ExitStack() as stack:
+            for resource, tangents in objects:
+                stack.enter_context(led_along(resource, tangents))
+            self._outside(perform, launch_along(launch, self._along) if varies else launch)
         for one in launch.writes():
             self._note(one)
+
+    def _varying_objects(self, launch: PackedLaunch) -> list[tuple[Resource, dict[Any, array]]]:
+        """Return the objects that a launch may look up whose arrays have tangents, and these."""
+        found = []
+        for resource in looked_at(launch.executable, launch.parts):
+            pairs = resource.content.given.items()
+            own = {key: tangent for key, held in pairs if (tangent := self._tangent(held)) is not None}
+            if own:
+                # Kernels know nothing of a tangent but its address.
+                found.append((resource, {key: held.contiguous() for key, held in own.items()}))
+        return found
 
     def _along(self, held: array, is_written: bool) -> array | None:
         """Return the tangent of an argument, None where it is zero and stays that."""
@@ -356,6 +371,8 @@ class Tangents(Influence, Scope, Uncopied):
         self._wrote(own.values(), sources)
         along = {k: t for k, held in inputs.items() if held._smooth and (t := self._found.of(held)) is not None}
         if along or any(ct._memory in self._found.pairs for ct in own.values()):
+            if adjoint.launch.executable.by_id:
+                check_repeatable(adjoint.launch)
             # In front of the adjoint itself, which consumes cotangents that the derivative reads.
             for operation in self._adjoint_along(adjoint, inputs, along):
                 self._outside(perform, operation)

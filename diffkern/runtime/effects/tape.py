@@ -44,6 +44,7 @@ class Tape(TapeRecording, Scope, Uncopied):
     """
 
     follows_elements = True
+    follows_objects = True
 
     def _clear(self) -> None:
         super()._clear()

@@ -48,6 +48,8 @@ class TapeRecording(TapeNeeds, Influence):
     records = True
     """True if derivatives are taken of what is done in its block."""
     follows_elements = False
+    follows_objects = False
+    """True if gradients go to arrays that kernels find by ids."""
     """True if launches may reach arrays with gradients through elements of arrays."""
 
     def _clear(self) -> None:
@@ -158,8 +160,9 @@ class TapeRecording(TapeNeeds, Influence):
         launch = step.launch
         if not step.carried:
             return
-        if isinstance(step, PointedStep) or not self.follows_elements or self.keeps_inputs:
-            check_not_given(launch, step.carried, "on this tape")
+        if isinstance(step, PointedStep) or not self.follows_objects or self.keeps_inputs:
+            where = "on this tape" if not self.keeps_inputs else "in a gradient that is differentiated itself"
+            check_not_given(launch, step.carried, where)
         if any(a._memory in step.carried for k in launch.executable.writes if (a := launch.arrays[k]) is not None):
             raise LaunchError(
                 f"kernel {launch.kernel.name!r} writes to an array that it also looks at by an id, with a gradient",

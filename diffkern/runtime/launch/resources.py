@@ -9,9 +9,10 @@ leads back to them while the adjoint runs.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
-from collections.abc import Callable, Collection, Iterable, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -36,8 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Content", "Derived", "PutBack", "Remade", "Resource", "Use", "check_not_given", "check_places",
-    "check_without_derivative", "given_to", "looked_at", "present", "used",
+    "check_without_derivative", "given_to", "led_along", "looked_at", "present", "used",
 ]  # fmt: skip
+
+
+Key = int | tuple[Any, ...]
+"""A word of a descriptor; or, of the tangent of what such a word belongs to, that in a tuple."""
+_TABLE: Final = 3  # words
 
 
 class Derived(NamedTuple):
@@ -71,8 +77,8 @@ class Content:
     arrays
         The arrays at the addresses among the words.
     given
-        Those of them that are a user's, with respect to which results may be differentiated, by the word that says
-        where an adjoint adds their cotangents.
+        Those of them that are a user's, with respect to which results may be differentiated, by the word that holds
+        the address of a table (:mod:`diffkern.ad.tables`); and their tangents, each by a tuple of the key of its array.
     fixed
         Those of the others that are a user's.
     said
@@ -86,7 +92,7 @@ class Content:
     def __init__(
         self,
         arrays: Sequence[array],
-        given: Mapping[int, array] | None = None,
+        given: Mapping[Key, array] | None = None,
         fixed: Sequence[array] = (),
         said: Sequence[tuple[str, str]] = (),
         derived: Derived | None = None,
@@ -250,6 +256,51 @@ def _unused(device: Device, words: int) -> tuple[array, int] | None:
     return None
 
 
+def _tables(
+    given: Mapping[Key, array], cotangents: Mapping[Key, array], device: Device
+) -> tuple[dict[int, int], Assign]:
+    """Return the addresses of tables by the words that lead to them, and the operation that fills the tables."""
+    # A table for each array whose cotangents are wanted, or that has a tangent, in one block of memory.
+    keys = [key for key in given if key in cotangents or (key,) in given]
+    block = new((_TABLE * max(len(keys), 1),), UINT64, False, device)
+    places = {key: block._address + 8 * _TABLE * k for k, key in enumerate(keys)}
+    numbers = np.zeros(block.shape, np.uint64)
+    for k, key in enumerate(keys):
+        ct, tangent = cotangents.get(key), given.get((key,))
+        numbers[_TABLE * k : _TABLE * (k + 1)] = [
+            0 if held is None else held._address for held in (ct, tangent)
+        ] + [places.get((key,), 0)]
+    return {key: place for key, place in places.items() if isinstance(key, int)}, Assign(block, numbers)
+
+
+@contextlib.contextmanager
+def led_along(resource: Resource, tangents: Mapping[Key, array]) -> Iterator[None]:
+    """Let a kernel of forward mode find the tangents of arrays of an object, within the block.
+
+    Parameters
+    ----------
+    resource : Resource
+        The object.
+    tangents : mapping to array
+        Contiguous tangents of some of the arrays in :attr:`Content.given`, by the keys of these.
+    """
+    content, values = resource.content, resource._values[1:].tolist()
+    given = {**content.given, **{(key,): held for key, held in tangents.items()}}
+    tables, numbers = _tables(given, {}, resource.device)
+    submit(numbers)
+    fixed = content.fixed
+    rest = content.arrays[: len(content.arrays) - len(fixed)]
+    along = Content((*rest, *tangents.values(), numbers.goal), given, fixed, content.said)
+    moved = [*values]
+    for word, place in tables.items():
+        moved[word - 1] = place
+    resource.lead_to(along, moved)
+    try:
+        yield
+    finally:
+        resource.lead_to(content, values)
+
+
 class PutBack(Copy):
     """The copy that restores the words of a descriptor after an adjoint."""
 
@@ -320,7 +371,7 @@ class Use:
     def around(
         self,
         what: str,
-        cotangents: Mapping[int, array] | None = None,
+        cotangents: Mapping[Key, array] | None = None,
         remade: MutableMapping[Resource, Remade] | None = None,
     ) -> tuple[list[Operation], list[Operation]]:
         """Return the operations before and after an adjoint that make it find the object as the launch did.
@@ -329,8 +380,8 @@ class Use:
         ----------
         what : str
             The launch, for messages.
-        cotangents : mapping of int to array, optional
-            Those of arrays in :attr:`Content.given`, by the same words.
+        cotangents : mapping to array, optional
+            Those of arrays in :attr:`Content.given`, by the same keys.
         remade : mutable mapping of Resource to Remade, optional
             Derived arrays that operations which run before these have made, each used until another content needs it.
 
@@ -349,8 +400,10 @@ class Use:
             leading.append(Assign(words, values))
         elif not cotangents:
             return [], []
-        for word, ct in (cotangents or {}).items():
-            leading.append(Assign(words[word : word + 1], ct._address))
+        if cotangents:
+            tables, numbers = _tables(self.content.given, cotangents, words._memory.device)
+            making.append(numbers)
+            leading += [Assign(words[word : word + 1], address) for word, address in tables.items()]
         now = new(words.shape, UINT64, False, words._memory.device)
         return [*making, Copy(now, words), *leading], [PutBack(words, now).keep(self)]
 
@@ -499,5 +552,6 @@ def check_without_derivative(
                 f"kernel {kernel.name!r} looks by an id at {described(held)}, which has a derivative, and "
                 f"{where} no derivative goes that way",
                 loc=place_of(kernel.func),
-                remedy="launch on a dk.Tape, or pass the array as a parameter as well and compute from its elements",
+                remedy="differentiate on a dk.Tape or by dk.grad, second derivatives by dk.hvp, or pass the array as a parameter "
+                "as well and compute from its elements",
             )

@@ -337,7 +337,8 @@ def _parameters(operation: Operation) -> dict[str, str]:
         return {"array": described(operation.goal)}
     launch = operation.launch if isinstance(operation, AdjointLaunch) else operation
     if not isinstance(launch, PackedLaunch):
-        return {"to": described(next(iter(operation.writes())))}
+        written = list(operation.writes())
+        return {"to": described(written[0])} if written else {}
     shown = {}
     for leaf, held, part in zip(launch.leaves, launch.arrays, launch.parts, strict=True):
         key = str(leaf.type)
