@@ -13,7 +13,7 @@ from typing import Any
 __all__ = [
     "ARRAY", "ARRAY_AT", "ARRAY_FROM_DATA", "ARRAY_OF_STRUCTS", "CONVERTED", "CUDA_KERNEL", "ELEMENTWISE", "EVALUATE",
     "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GPU", "GRAPH", "INDEXED_ARRAY", "LINEAR_OPERATOR",
-    "NUMBA_TYPE", "OPERATED", "OUTLINE", "SPARSE_AXPY", "SPARSE_COPY", "SPARSE_OPERATOR", "SPARSE_PRODUCT",
+    "NUMBA_TYPE", "OPERATED", "OUTLINE", "SPARSE_AXPY", "SPARSE_COPY", "SPARSE_OPERATOR", "SPARSE_PRECONDITIONER", "SPARSE_PRODUCT",
     "SPARSE_SCALE", "SPARSE_SUM", "SPARSE_TRANSPOSED", "SPARSE_VECTOR", "TOTAL", "Late",
 ]  # fmt: skip
 
@@ -91,6 +91,9 @@ LINEAR_OPERATOR = Late("diffkern.optim.linear:LinearOperator")
 
 SPARSE_AXPY = Late("diffkern.sparse.sums:bsr_axpy")
 SPARSE_COPY = Late("diffkern.sparse.structure:bsr_copy")
+SPARSE_PRECONDITIONER = Late("diffkern.sparse.preconditioners:made_for")
+"""A preconditioner of a sparse matrix with a factor, for methods of matrices."""
+
 SPARSE_OPERATOR = Late("diffkern.sparse.operators:operator_of")
 SPARSE_PRODUCT = Late("diffkern.sparse.products:bsr_mm")
 SPARSE_SCALE = Late("diffkern.sparse.sums:bsr_scale")

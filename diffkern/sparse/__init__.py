@@ -26,6 +26,7 @@ from diffkern.sparse.matrix import (
     BsrMatrix,
     bsr_matrix_t,
 )
+from diffkern.sparse.preconditioners import FSAI, IncompleteCholesky
 from diffkern.sparse.products import bsr_mm, bsr_mm_work_arrays, bsr_mv
 from diffkern.sparse.structure import (
     bsr_assign,
@@ -46,6 +47,8 @@ __all__ = [
     "BsrExpression",
     "BsrMatrix",
     "BsrTripletMap",
+    "FSAI",
+    "IncompleteCholesky",
     "bsr_assign",
     "bsr_axpy",
     "bsr_axpy_work_arrays",

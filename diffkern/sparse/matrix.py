@@ -22,6 +22,7 @@ from diffkern.process.late import (
     SPARSE_AXPY,
     SPARSE_COPY,
     SPARSE_OPERATOR,
+    SPARSE_PRECONDITIONER,
     SPARSE_PRODUCT,
     SPARSE_SCALE,
     SPARSE_SUM,
@@ -305,6 +306,10 @@ class BsrMatrix:
             Its products read the values that the matrix has then.
         """
         return SPARSE_OPERATOR(self)
+
+    def _preconditioner(self, ptype: str) -> Any:
+        """Return a preconditioner with a factor of the matrix, for :func:`diffkern.optim.linear.preconditioner`."""
+        return SPARSE_PRECONDITIONER(self, ptype)
 
 
 class BsrExpression:

@@ -309,5 +309,7 @@ def test_what_does_not_fit():
     with pytest.raises(ValueError, match="made without a preconditioner"):
         linear.bicgstab(a, b, x, run=False)(M=linear.preconditioner(a))
     assert math.isnan(linear.cg(a, doubles(RIGHT * np.nan), x)[1])
-    with pytest.raises(MisuseError, match="makes no FSAI"):
+    with pytest.raises(ValueError, match="FSAI is a preconditioner of square sparse matrices"):
         wp.optim.linear.FSAI(a)
+    with pytest.raises(ValueError, match="'ic0' is a preconditioner of sparse matrices"):
+        linear.preconditioner(a, "ic0")

@@ -234,7 +234,14 @@ def test_where_no_derivative_goes_to_the_texels_there_is_an_error():
         with pytest.raises((dk.LaunchError, dk.AutodiffError), match=match):
             call()
 
-    refused("in forward mode no derivative", lambda: dk.jvp(lambda x: launched(2, t, x), [x], [dk.ones_like(x)]))
+    def of_texels(texels: dk.array) -> dk.array:
+        return summed(launched(2, dk.Texture2D(texels), x))
+
+    texels = dk.array(data)
+    twice = "what a kernel finds by an id is differentiated twice in forward mode"
+    refused(twice, lambda: dk.jvp(lambda u: dk.jvp(of_texels, [u], [texels])[1], [texels], [texels]))
+    for outer in (dk.grad, lambda f: lambda u: dk.jvp(f, [u], [texels])):
+        refused("in a gradient that is differentiated", lambda o=outer: o(lambda u: dk.grad(of_texels)(u).sum())(texels))
     with dk.Tape() as tape:
         y = launched(2, t, x)
     t.texels.fill_(0.0)
@@ -281,6 +288,68 @@ def test_gradients_of_coordinates_are_those_of_warp():
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=2e-4 * size)
 
 
+@pytest.mark.parametrize("linear", [True, False])
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_texels_in_forward_mode_and_second_order(dims, linear):
+    """Texels and coordinates move together; references are differences in double precision."""
+    for k in range(4):
+        data, at, modes = case(dims, k, k % 2 == 0)
+        rng = np.random.default_rng(k + 40)
+        moves = [rng.normal(size=held.shape).astype(np.float32) for held in (data, at)]
+        moves[1] *= 0.1 if k % 2 == 0 else 1.0
+        options = {"address_mode": modes, "normalized_coords": k % 2 == 0, "filter_mode": int(linear)}
+
+        def results(texels: dk.array, x: dk.array, options: Any = options) -> dk.array:
+            return launched(dims, TEXTURES[dims - 1](texels, **options), x, False)
+
+        def value(step: float, data: Any = data, at: Any = at, modes: Any = modes, moves: Any = moves, k: int = k) -> Any:
+            s = expected(data + step * moves[0], at + step * moves[1], linear, modes, k % 2 == 0)
+            return np.stack([s[:, 0] * s[:, 1], s[:, 0]], axis=1)
+
+        given, along = [dk.array(data), dk.array(at)], [dk.array(move) for move in moves]
+        h = 1e-5
+        _, tangent = dk.jvp(results, given, along)
+        np.testing.assert_allclose(tangent.numpy(), (value(h) - value(-h)) / (2 * h), rtol=2e-3, atol=2e-3)
+        products = dk.hvp(lambda texels, x: summed(results(texels, x)), given, along)
+        curved = sum((held.numpy() * move).sum() for held, move in zip(products, moves, strict=True))
+        wanted = (value(1e-4) + value(-1e-4) - 2 * value(0.0)).sum() / 1e-8
+        np.testing.assert_allclose(curved, wanted, rtol=2e-3, atol=2e-2)
+
+
+def test_texels_of_mip_levels_in_forward_mode_and_second_order():
+    """A sample is linear in the texels: its derivative along others is the sample of these."""
+    rng = np.random.default_rng(14)
+    data, move = (rng.normal(size=(6, 8)).astype(np.float32) for _ in range(2))
+    x, lod = (dk.array(rng.uniform(*ends, shape).astype(np.float32)) for ends, shape in (((-1, 2), (N, 2)), ((-0.5, 3.5), N)))
+
+    def squares(texels: dk.array) -> dk.array:
+        t, y = dk.Texture2D(texels, num_mip_levels=0, address_mode=2), dk.zeros(N)
+        dk.launch(of_level, N, inputs=[t, x, lod], outputs=[y])
+        return y * y
+
+    y, t_y = dk.jvp(squares, [dk.array(data)], [dk.array(move)])
+    samples = []
+    for texels in (data, move):
+        t, s = dk.Texture2D(texels, num_mip_levels=0, address_mode=2), dk.zeros(N)
+        dk.launch(of_level, N, inputs=[t, x, lod], outputs=[s])
+        samples.append(s.numpy())
+    np.testing.assert_allclose(y.numpy(), samples[0] ** 2, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(t_y.numpy(), 2.0 * samples[0] * samples[1], rtol=1e-4, atol=1e-5)
+    (product,) = dk.hvp(lambda u: squares(u).sum(), [dk.array(data)], [dk.array(move)])
+    np.testing.assert_allclose((product.numpy() * move).sum(), 2.0 * (samples[1] ** 2).sum(), rtol=1e-4)
+    # Without a tangent of their own texels are constant, also where they have a gradient elsewhere.
+    t, s = dk.Texture2D(data, requires_grad=True), dk.zeros(N)
+
+    def by_level(lod: dk.array) -> dk.array:
+        y = dk.zeros(N)
+        dk.launch(of_level, N, inputs=[t, x, lod], outputs=[y])
+        return y
+
+    assert not dk.jvp(by_level, [lod], [dk.ones(N)])[1].numpy().any()
+    words = t._resource._values.copy()
+    assert not words[8::2].any()  # nothing is left of any derivative
+
+
 @pytest.mark.parametrize("dims", [1, 2, 3])
 def test_a_gpu_has_the_samples_and_gradients_of_the_cpu(dims):
     data, at, modes = case(dims, dims, True)
@@ -292,7 +361,18 @@ def test_a_gpu_has_the_samples_and_gradients_of_the_cpu(dims):
         with dk.Tape() as tape:
             dk.launch(KERNELS[dims - 1], 32, inputs=[t, x], outputs=[y], device=device)
         tape.backward(grads={y: dk.ones((32, 2), device=device)})
-        return [held.numpy() for held in (y, x.grad, t.texels.grad)]
+        found = [y, x.grad, t.texels.grad]
+        if dims == 2:
+            given = [dk.array(data, device=device), dk.array(at[:32], device=device)]
+
+            def squares(texels: dk.array, x: dk.array) -> dk.array:
+                y = dk.zeros((32, 2), device=device)
+                t = TEXTURES[dims - 1](texels, address_mode=modes)
+                dk.launch(KERNELS[dims - 1], 32, inputs=[t, x], outputs=[y], device=device)
+                return (y * y).sum()
+
+            found += [dk.jvp(squares, given, given)[1], *dk.hvp(squares, given, given)]
+        return [held.numpy() for held in found]
 
     wanted = results("cpu")
     with fake_cuda(run="ptx"):

@@ -19,7 +19,8 @@ from diffkern.runtime.records.launch import launch
 __all__ = ["preconditioner"]
 
 BLOCKS = ("block_jacobi", "block_jacobi_direct", "block_jacobi_sequential", "block_jacobi_tile")
-TYPES = ("diag", "diag_abs", *BLOCKS, "id")
+FACTORED = ("fsai", "ic0")
+TYPES = ("diag", "diag_abs", *BLOCKS, *FACTORED, "id")
 
 
 def preconditioner(A: Any, ptype: str = "diag") -> LinearOperator | None:
@@ -38,6 +39,9 @@ def preconditioner(A: Any, ptype: str = "diag") -> LinearOperator | None:
         - ``"block_jacobi_sequential"`` and ``"block_jacobi_tile"``: the same of symmetric, positive definite blocks,
           the identity for others; they differ in Warp;
         - ``"block_jacobi"``: the first of these;
+        - ``"fsai"``: a factorised sparse approximate inverse (:class:`diffkern.sparse.FSAI`), and ``"ic0"``: an
+          incomplete Cholesky factor (:class:`diffkern.sparse.IncompleteCholesky`), of symmetric, positive definite
+          sparse matrices;
         - ``"id"``: none.
 
         Blocks are those of a sparse matrix, or of an array of blocks; a matrix of numbers gets ``"diag"`` if it is
@@ -58,6 +62,12 @@ def preconditioner(A: Any, ptype: str = "diag") -> LinearOperator | None:
     if ptype not in TYPES:
         raise ValueError(f"there is no preconditioner {ptype!r}; there are {', '.join(map(repr, TYPES))}")
     with no_grad():
+        if ptype in FACTORED:
+            make = getattr(A, "_preconditioner", None)
+            if make is None:
+                raise ValueError(f"{ptype!r} is a preconditioner of sparse matrices, not of {described(A)}")
+            made: LinearOperator = make(ptype)
+            return made
         return aslinearoperator(_blocks(A, ptype) if ptype in BLOCKS else _inverse_diagonal(A, ptype == "diag_abs"))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from diffkern.optim.linear import (
     CG,
     CR,
@@ -18,15 +16,9 @@ from diffkern.optim.linear import (
     gmres,
     preconditioner,
 )  # fmt: skip
-from diffkern.warp.opaque import named
+from diffkern.sparse.preconditioners import FSAI
 
 __all__ = [
-    "CG", "CR", "GMRES", "BiCGSTAB", "LinearOperator", "LinearSolverState", "aslinearoperator", "bicgstab", "cg", "cr",
-    "gmres", "preconditioner",
+    "CG", "CR", "FSAI", "GMRES", "BiCGSTAB", "LinearOperator", "LinearSolverState", "aslinearoperator", "bicgstab",
+    "cg", "cr", "gmres", "preconditioner",
 ]  # fmt: skip
-
-_absent = named(__name__, "FSAI", "", "precondition with preconditioner(A, 'block_jacobi_direct')")
-
-
-def __getattr__(name: str) -> Any:
-    return _absent(name)

@@ -1,0 +1,386 @@
+"""Preconditioners with factors of a sparse matrix: an incomplete one of Cholesky, and one of its inverse.
+
+They are of numbers, also where the matrix consists of blocks, and constants for derivatives. Setup reads the matrix on
+the host, in double precision.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from diffkern.errors import LaunchError, MisuseError
+from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64
+from diffkern.lang.dtypes import SCALARS, resolve_dtype
+from diffkern.optim.lbfgs import components
+from diffkern.optim.linear.operators import LinearOperator
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.create import zeros
+from diffkern.runtime.effects.no_grad import no_grad
+from diffkern.runtime.records.launch import launch
+from diffkern.sparse import factor_kernels as kernels
+from diffkern.sparse.assembly import bsr_from_triplets
+from diffkern.sparse.matrix import BsrMatrix
+from diffkern.sparse.storage import numbers_of
+from diffkern.sparse.structure import bsr_transposed
+
+__all__ = ["FSAI", "IncompleteCholesky", "made_for"]
+
+_WORK = 1 << 22
+"""Numbers of a work array of a setup, at most: more rows than have room come one batch after the other."""
+_SHIFTS = (0.0, *(1e-3 * 4.0**k for k in range(8)))
+"""Parts by which a diagonal is enlarged, one after the other, until an incomplete factor exists."""
+_FLOORS = {FLOAT16: 1e-3, FLOAT32: 1e-6, FLOAT64: 1e-12}
+
+
+def made_for(matrix: BsrMatrix, ptype: str) -> LinearOperator:
+    """Return the preconditioner of a matrix with a name."""
+    return FSAI(matrix) if ptype == "fsai" else IncompleteCholesky(matrix)
+
+
+def _rows_of(A: BsrMatrix) -> tuple[Any, Any, Any]:
+    """Return the numbers of a matrix in compressed rows: offsets, columns, and the place of each in the blocks."""
+    with no_grad():
+        begins, columns = A.offsets.numpy()[: A.nrow + 1].astype(np.int64), A.columns.numpy().astype(np.int64)
+    counts = np.diff(begins) if A.row_counts is None else A.row_counts.numpy()[: A.nrow].astype(np.int64)
+    height, width = A.block_shape
+    row = np.repeat(np.arange(A.nrow), counts)
+    place = begins[:-1].repeat(counts) + np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    r, c = np.arange(height)[:, None], np.arange(width)
+    shape = (len(row), height, width)
+    rows = np.broadcast_to((row * height)[:, None, None] + r, shape).ravel()
+    across = np.broadcast_to((columns[place] * width)[:, None, None] + c, shape).ravel()
+    places = ((place * height * width)[:, None, None] + r * width + c).ravel()
+    order = np.lexsort((across, rows))
+    offsets = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=A.nrow * height))])
+    return offsets, across[order], places[order]
+
+
+def _numbers(A: BsrMatrix, places: Any) -> Any:
+    with no_grad():
+        return np.asarray(A.values.numpy(), np.float64).reshape(-1)[places]
+
+
+def _check(A: Any, name: str) -> Any:
+    """Return the type of the numbers of a matrix; raise unless it is one that can have such a factor."""
+    if not isinstance(A, BsrMatrix) or A.shape[0] != A.shape[1] or A.block_shape[0] != A.block_shape[1]:
+        raise ValueError(f"{name} is a preconditioner of square sparse matrices with square blocks")
+    scalar = numbers_of(A.values)
+    if scalar not in _FLOORS:
+        raise TypeError(f"{name} supports float16, float32 and float64, not {scalar}")
+    return scalar
+
+
+def _diagonal_of(offsets: Any, columns: Any, values: Any, name: str) -> Any:
+    """Return the diagonal; raise unless all of it is positive."""
+    rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    diagonal = np.zeros(len(offsets) - 1)
+    on_it = rows == columns
+    diagonal[rows[on_it]] = values[on_it]
+    wrong = int((~(np.isfinite(diagonal) & (diagonal > 0.0))).sum())
+    if wrong:
+        raise ValueError(f"{name} requires finite positive diagonals ({wrong} invalid rows)")
+    return diagonal
+
+
+class _Factored(LinearOperator):
+    """The part that both have in common: the sizes, and vectors in the precision of the products."""
+
+    def __init__(self, A: BsrMatrix, scalar: Any) -> None:
+        self._work = FLOAT32 if scalar == FLOAT16 else scalar
+        super().__init__(A.shape, A.dtype, A.device, self._apply, recordable=True, transposed=lambda: self)
+
+    def _apply(self, x: array, y: array, z: array, alpha: Any, beta: Any) -> None:
+        kind = SCALARS[self._work.name]
+        scratch = zeros(self.shape[0], dtype=kind, device=self.device)
+        number = np.dtype(kind.numpy).type
+        vectors = [components(held) for held in (x, y, z)]
+        if self.shape[0]:
+            self._product(*vectors, scratch, number(alpha), number(beta))
+
+    def _product(self, x: array, y: array, z: array, scratch: array, alpha: Any, beta: Any) -> None:
+        raise NotImplementedError
+
+
+class IncompleteCholesky(_Factored):
+    """The preconditioner ``(L L^T)^-1`` with a factor L that has the pattern of the matrix, IC(0).
+
+    Where a pivot is not positive, the diagonal is enlarged until there is a factor. Its solutions go row by row, in one
+    thread; on a GPU :class:`FSAI` is quicker.
+
+    Parameters
+    ----------
+    A : BsrMatrix
+        A symmetric, positive definite matrix with both triangles stored.
+
+    Attributes
+    ----------
+    shift : float
+        The part by which the diagonal was enlarged.
+
+    Raises
+    ------
+    ValueError
+        If the matrix is not square, or a number on its diagonal is not positive.
+    LaunchError
+        If there is no factor with any enlarged diagonal that is tried.
+    """
+
+    def __init__(self, A: BsrMatrix) -> None:
+        scalar = _check(A, "an incomplete Cholesky factor")
+        offsets, columns, places = _rows_of(A)
+        values = _numbers(A, places)
+        _diagonal_of(offsets, columns, values, "an incomplete Cholesky factor")
+        rows = np.repeat(np.arange(A.shape[0]), np.diff(offsets))
+        lower = columns <= rows
+        begins = np.concatenate([[0], np.cumsum(np.bincount(rows[lower], minlength=A.shape[0]))])
+        given = [array(a, device=A.device) for a in (begins.astype(np.int32), columns[lower].astype(np.int32))]
+        numbers, factor = array(values[lower], device=A.device), array(np.zeros(int(lower.sum())), device=A.device)
+        failed = array(np.zeros(1, np.int32), device=A.device)
+        for shift in _SHIFTS if A.shape[0] else (0.0,):
+            failed.zero_()
+            launch(kernels.incomplete_cholesky, 1, [*given, numbers, float(shift), factor, failed])
+            if not failed.numpy()[0]:
+                break
+        else:
+            raise LaunchError(
+                "there is no incomplete Cholesky factor of the matrix",
+                remedy="it may not be positive definite; pass another preconditioner",
+            )
+        self.shift = float(shift)
+        super().__init__(A, scalar)
+        kind = np.dtype(SCALARS[self._work.name].numpy)  # type: ignore[arg-type]
+        self._factor = (*given, array(factor.numpy().astype(kind), device=A.device))
+
+    def _product(self, x: array, y: array, z: array, scratch: array, alpha: Any, beta: Any) -> None:
+        launch(kernels.solve_with_factor, 1, [*self._factor, x, y, z, scratch, alpha, beta])
+
+
+class FSAI(_Factored):
+    """The preconditioner ``G^T G`` with a sparse factor G of the inverse, which is chosen row by row.
+
+    It is applied by two sparse products, without a solution by rows. The support of a row begins with the row itself
+    and grows by neighbours in the lower triangle whose residual is largest.
+
+    Parameters
+    ----------
+    A : BsrMatrix
+        A symmetric, positive definite matrix with both triangles stored.
+    max_row_size : int, optional
+        Most entries of a row of G, 1 to 64; with 1 it is the diagonal.
+    kap_tolerance : float, optional
+        A row stops to grow where that lowers its energy by no larger part than this; with 0 it does not.
+    pivot_floor : float, optional
+        The least pivot, of a matrix with ones on the diagonal: a row stops before a smaller one.
+    factor_dtype : type, optional
+        The type of the entries of G: that of the matrix, or float32 for one of float64.
+    reuse_pattern : bool, optional
+        Whether :meth:`update` may be called.
+    max_step_size : int, optional
+        How many entries a row gets at once, 1 to 64.
+    regularize_refit, defer_pattern : bool, optional
+        Not supported.
+    validate_topology : bool, optional
+        Whether :meth:`update` looks whether the matrix has the same pattern.
+
+    Attributes
+    ----------
+    G, GT : BsrMatrix
+        The factor, and its transposed.
+    truncated_rows : int
+        The rows that ended with a pivot that was too small.
+    source : BsrMatrix
+        The matrix.
+    update_status : array or None
+        After an update that took place four zeros.
+
+    Raises
+    ------
+    TypeError
+        If the matrix has no floats.
+    ValueError
+        If it is not square, a number on its diagonal is not positive, an option is none, or G has a number that is none
+        in its type.
+    """
+
+    def __init__(
+        self,
+        A: BsrMatrix,
+        max_row_size: int = 8,
+        kap_tolerance: float = 1e-3,
+        pivot_floor: float | None = None,
+        factor_dtype: Any = None,
+        reuse_pattern: bool = False,
+        max_step_size: int = 1,
+        regularize_refit: bool = False,
+        validate_topology: bool = True,
+        defer_pattern: bool = False,
+    ) -> None:
+        scalar = _check(A, "FSAI")
+        floor = _FLOORS[scalar] if pivot_floor is None else float(pivot_floor)
+        stored = scalar if factor_dtype is None else resolve_dtype(factor_dtype)
+        _check_options(max_row_size, max_step_size, kap_tolerance, floor)
+        if stored != scalar and (scalar, stored) != (FLOAT64, FLOAT32):
+            raise ValueError("factor_dtype must be the matrix scalar type, or float32 for a float64 matrix")
+        if regularize_refit or defer_pattern:
+            raise MisuseError(
+                "FSAI has no regularize_refit and no defer_pattern", remedy="update a pattern that exists, or make one"
+            )
+        if reuse_pattern and A.row_counts is not None:
+            raise ValueError("reuse_pattern requires compact BSR storage; compact with bsr_compress")
+        self.max_row_size, self.max_step_size = max_row_size, max_step_size
+        self.source, self.factor_dtype = A, SCALARS[stored.name]
+        self._rows, self._validates, self._reuses = _rows_of(A), validate_topology, reuse_pattern
+        self._kind = np.dtype(self.factor_dtype.numpy)
+        offsets, columns, places = self._rows
+        values = _numbers(A, places)
+        scale = 1.0 / np.sqrt(_diagonal_of(offsets, columns, values, "FSAI"))
+        pattern, found, sizes, rejected = _grown(
+            A, offsets, columns, values, scale, max_row_size, max_step_size, kap_tolerance, floor
+        )
+        self.truncated_rows = int(rejected.sum())
+        self._take_pattern(pattern, sizes)
+        numbers = found / np.sqrt(found[:, :1]) * scale[np.maximum(pattern, 0)]
+        self._store(numbers[self._mask][self._order])
+        self.update_status = array(np.zeros(4, np.int32), device=A.device) if reuse_pattern else None
+        super().__init__(A, scalar)
+
+    def _take_pattern(self, pattern: Any, sizes: Any) -> None:
+        """Make G and its transposed with the pattern that was found, sorted."""
+        n, device = len(sizes), self.source.device
+        self._mask = np.arange(self.max_row_size) < sizes[:, None]
+        rows, columns = np.repeat(np.arange(n), sizes), pattern[self._mask]
+        self._order = np.lexsort((columns, rows))
+        self._support = rows, columns[self._order]
+        # Numbered, so that the transposed tells where each has gone.
+        numbered = np.arange(1.0, len(rows) + 1.0)
+        triplets = [array(a.astype(np.int32), device=device) for a in self._support]
+        with no_grad():
+            counted = bsr_from_triplets(n, n, *triplets, array(numbered, device=device), prune_numerical_zeros=False)
+            self.G = bsr_from_triplets(
+                n, n, *triplets, array(np.ones(len(rows), self._kind), device=device), prune_numerical_zeros=False
+            )
+            self.GT = bsr_transposed(self.G)
+            self._turned = np.rint(bsr_transposed(counted).values.numpy()[: len(rows)]).astype(np.int64) - 1
+
+    def _store(self, numbers: Any) -> None:
+        """Store the numbers of the factor, in the order of its rows; raise unless they are a factor."""
+        rows, columns = self._support
+        with np.errstate(over="ignore"):
+            rounded = numbers.astype(self._kind)
+        if not (np.isfinite(rounded).all() and (rounded[rows == columns] > 0).all()):
+            raise ValueError("FSAI factor lost finite entries or a positive diagonal")
+        for matrix, held in ((self.G, rounded), (self.GT, rounded[self._turned])):
+            whole = np.zeros(matrix.values.shape, self._kind)
+            whole[: len(held)] = held
+            matrix.values.assign(whole)
+
+    def update(self, A: BsrMatrix | None = None) -> FSAI:
+        """Compute the factor of a matrix with other values, with the pattern that was chosen before.
+
+        Parameters
+        ----------
+        A : BsrMatrix, optional
+            A matrix with the pattern of the first one; by default that.
+
+        Returns
+        -------
+        FSAI
+            This preconditioner.
+
+        Raises
+        ------
+        ValueError
+            If it was made without ``reuse_pattern``, or the matrix has another pattern or is not positive definite: the
+            factor stays what it was then.
+        """
+        if not self._reuses:
+            raise ValueError("Construct FSAI with reuse_pattern=True before updating")
+        A = self.source if A is None else A
+        if not isinstance(A, BsrMatrix):
+            raise ValueError("update requires a BSR matrix")
+        if A.shape != self.source.shape or A.dtype != self.source.dtype or A.device != self.source.device:
+            raise ValueError("FSAI update requires the original shape, dtype, device and topology")
+        rows = _rows_of(A) if self._validates else self._rows
+        if not all(np.array_equal(a, b) for a, b in zip(rows[:2], self._rows[:2], strict=True)):
+            raise ValueError("FSAI update requires identical sparsity; rebuild to change it")
+        offsets, columns, places = rows
+        self._store(self._refitted(offsets, columns, _numbers(A, places)))
+        self.source = A
+        return self
+
+    def _refitted(self, offsets: Any, columns: Any, values: Any) -> Any:
+        """Return the numbers of the factor for other values, in the order of its rows."""
+        refused = "FSAI refit requires finite positive diagonals and SPD local supports"
+        n = len(offsets) - 1
+        try:
+            scale = 1.0 / np.sqrt(_diagonal_of(offsets, columns, values, "FSAI"))
+        except ValueError:
+            raise ValueError(refused) from None
+        rows = np.repeat(np.arange(n), np.diff(offsets))
+        keys, scaled = rows * n + columns, values * scale[rows] * scale[columns]
+        sizes = np.bincount(self._support[0], minlength=n)
+        begins = np.cumsum(sizes) - sizes
+        found = np.zeros(len(self._support[1]))
+        # Rows with supports of one size are solved together.
+        for size in np.unique(sizes):
+            own = begins[sizes == size][:, None] + np.arange(size)
+            support = self._support[1][own]
+            wanted = support[:, :, None] * n + support[:, None, :]
+            place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+            local = np.where(keys[place] == wanted, scaled[place], 0.0)
+            try:
+                lower = np.linalg.cholesky(local)
+            except np.linalg.LinAlgError:
+                raise ValueError(refused) from None
+            # The row itself is the last of its support: with A = L L^T the solution for its unit vector is the last
+            # column of L^-T, by the last pivot, and divided by the root of its last entry just that column.
+            unit = np.zeros((len(own), size, 1))
+            unit[:, -1] = 1.0
+            numbers = np.linalg.solve(lower.swapaxes(1, 2), unit)[:, :, 0]
+            found[own] = numbers * scale[support]
+        return found
+
+    def _product(self, x: array, y: array, z: array, scratch: array, alpha: Any, beta: Any) -> None:
+        n, g, t = self.shape[0], self.G, self.GT
+        launch(kernels.factor_times, n, [g.offsets, g.columns, g.values, x, scratch])
+        launch(kernels.factor_times_and_add, n, [t.offsets, t.columns, t.values, scratch, y, z, alpha, beta])
+
+
+def _check_options(width: Any, step: Any, tolerance: float, floor: float) -> None:
+    for name, value in (("max_row_size", width), ("max_step_size", step)):
+        if not isinstance(value, int) or not 1 <= value <= 64:
+            raise ValueError(f"{name} must be an integer in [1, 64]")
+    if not 0 <= tolerance < 1:
+        raise ValueError("kap_tolerance must be in [0, 1)")
+    if not 0 < floor < 1:
+        raise ValueError("pivot_floor must be in (0, 1)")
+
+
+def _grown(
+    A: BsrMatrix, offsets: Any, columns: Any, values: Any, scale: Any, width: int, step: int, tolerance: float,
+    floor: float,
+) -> tuple[Any, Any, Any, Any]:  # fmt: skip
+    """Return for each row the columns and the solution, the size of its support, and whether a pivot ended it."""
+    n = A.shape[0]
+    batch = max(1, min(n, _WORK // width**2))
+    given = [array(a, device=A.device) for a in (offsets.astype(np.int32), columns.astype(np.int32), values, scale)]
+    work = functools.partial(zeros, device=A.device)
+    integer, real = SCALARS["int32"], SCALARS["float64"]
+    own = [
+        work((batch, width), dtype=integer), work((batch, step), dtype=integer), work((batch, step), dtype=real),
+        work((batch, width, width), dtype=real), *(work((batch, width), dtype=real) for _ in range(3)),
+        work(batch, dtype=integer), work(batch, dtype=integer),
+    ]  # fmt: skip
+    pattern, _, _, _, z, _, _, sizes, rejected = own
+    found: list[list[Any]] = [[np.zeros((0, width), np.int64)], [np.zeros((0, width))], [], []]
+    for first in range(0, n, batch):
+        count = min(batch, n - first)
+        rejected.zero_()
+        launch(kernels.grow_rows, count, [np.int32(first), *given, step, tolerance, floor, *own])
+        for goal, held in zip(found, (pattern, z, sizes, rejected), strict=True):
+            goal.append(held.numpy()[:count].copy())
+    whole = [np.concatenate(parts) if parts else np.zeros(0, np.int64) for parts in found]
+    return whole[0], whole[1], whole[2], whole[3]
