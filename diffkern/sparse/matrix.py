@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from diffkern.errors import LaunchError
-from diffkern.ir.types import BOOL, Mat, Scalar, is_differentiable, scalar_of
+from diffkern.ir.types import BOOL, FLOAT32, FLOAT64, Mat, Scalar, is_differentiable, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation, array_annotation
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.lang.structs import resolve_type
@@ -408,6 +408,9 @@ def checked_factor(factor: Any) -> Any:
     return factor
 
 
+_OF_FLOATS: Final[dict[Any, Any]] = {FLOAT32: np.float32, FLOAT64: np.float64}
+
+
 def as_factor(factor: Any, matrix: BsrMatrix) -> Any:
     """Return a factor as a number of the type of a matrix.
 
@@ -418,8 +421,12 @@ def as_factor(factor: Any, matrix: BsrMatrix) -> Any:
     ValueError
         If the matrix has integers, and the factor is none.
     """
+    scalar = numbers_of(matrix.values)
+    # The usual case first: the rest takes as long as the product of a small matrix.
+    if type(factor) is float and scalar in _OF_FLOATS:
+        return _OF_FLOATS[scalar](factor)
     checked_factor(factor)
-    if not is_differentiable(numbers_of(matrix.values)) and factor != int(factor):
+    if not is_differentiable(scalar) and factor != int(factor):
         raise ValueError(f"a matrix of {numbers_of(matrix.values)} has integers as factors, not {factor}")
     return matrix.scalar_type(factor)
 

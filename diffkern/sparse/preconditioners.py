@@ -19,6 +19,8 @@ from diffkern.optim.linear.operators import LinearOperator
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.create import zeros
 from diffkern.runtime.effects.no_grad import no_grad
+from diffkern.runtime.memory.scope import put
+from diffkern.runtime.memory.state import current
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import factor_kernels as kernels
 from diffkern.sparse.assembly import bsr_from_triplets
@@ -36,8 +38,22 @@ _FLOORS = {FLOAT16: 1e-3, FLOAT32: 1e-6, FLOAT64: 1e-12}
 
 
 def made_for(matrix: BsrMatrix, ptype: str) -> LinearOperator:
-    """Return the preconditioner of a matrix with a name."""
-    return FSAI(matrix) if ptype == "fsai" else IncompleteCholesky(matrix)
+    """Return the preconditioner of a matrix with a name; in a recording that of the matrix as it is now.
+
+    Raises
+    ------
+    LaunchError
+        If the recording writes the matrix.
+    """
+    recorder = current.recorder
+    if recorder is not None:
+        for held in (matrix.offsets, matrix.columns, matrix.values):
+            held.numpy()
+    put("recorder", None)
+    try:
+        return FSAI(matrix) if ptype == "fsai" else IncompleteCholesky(matrix)
+    finally:
+        put("recorder", recorder)
 
 
 def _rows_of(A: BsrMatrix) -> tuple[Any, Any, Any]:

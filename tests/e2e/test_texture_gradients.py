@@ -303,7 +303,8 @@ def test_texels_in_forward_mode_and_second_order(dims, linear):
             return launched(dims, TEXTURES[dims - 1](texels, **options), x, False)
 
         def value(step: float, data: Any = data, at: Any = at, modes: Any = modes, moves: Any = moves, k: int = k) -> Any:
-            s = expected(data + step * moves[0], at + step * moves[1], linear, modes, k % 2 == 0)
+            moved = [a.astype(float) + step * b for a, b in zip((data, at), moves, strict=True)]
+            s = expected(moved[0], moved[1], linear, modes, k % 2 == 0)
             return np.stack([s[:, 0] * s[:, 1], s[:, 0]], axis=1)
 
         given, along = [dk.array(data), dk.array(at)], [dk.array(move) for move in moves]

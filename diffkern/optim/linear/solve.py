@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ import numpy as np
 from diffkern.errors import LaunchError, MisuseError, described
 from diffkern.optim.linear import kernels
 from diffkern.optim.linear.conjugate import CG, CR
+from diffkern.optim.linear.direct import LIBRARIES, Factors
 from diffkern.optim.linear.implicit import NEAR, Solver, check_symmetry, converge, norms_of, not_solved, solution
 from diffkern.optim.linear.nonsymmetric import GMRES, BiCGSTAB
 from diffkern.optim.linear.operands import Operands
@@ -53,7 +53,8 @@ def linear_solve(
         Parameters of the function, as for :func:`root`.
     method : str, optional
         ``"cg"`` or ``"cr"`` for symmetric, positive definite matrices, ``"bicgstab"`` or ``"gmres"`` for any, or
-        ``"direct"`` for matrices that are arrays or sparse. By default ``"direct"`` for arrays, and ``"gmres"`` for
+        ``"direct"`` for matrices that are arrays or sparse; of sparse ones ``"superlu"``, which that is, ``"cholmod"``
+        or ``"cudss"`` where scikit-sparse or nvmath-python is installed. By default ``"direct"`` for arrays, and ``"gmres"`` for
         others; for functions with a refinement in double precision.
     x0 : array, optional
         Where an iteration begins; zeros by default. No gradient goes to it.
@@ -103,11 +104,12 @@ def linear_solve(
             remedy="pass an array like the right side",
         )
     begin = zeros_like(b, requires_grad=False) if x0 is None else x0
-    if method == "direct":
-        return solution("dk.linear_solve", _direct(tol), operator, b, begin)
+    if method in LIBRARIES:
+        return solution("dk.linear_solve", _direct(tol, method), operator, b, begin)
     if method not in _CLASSES:
         raise MisuseError(
-            f"dk.linear_solve has no method {method!r}", remedy=f"pass one of {', '.join(_CLASSES)} and direct"
+            f"dk.linear_solve has no method {method!r}",
+            remedy=f"pass one of {', '.join([*_CLASSES, *LIBRARIES])}",
         )
     conditioner = preconditioner(a, M) if isinstance(M, str) else None if M is None else aslinearoperator(M)
     solver = krylov(method, tol, maxiter)
@@ -185,8 +187,9 @@ def krylov(method: str, tol: float | None, maxiter: int | None) -> Solver:
     return solve
 
 
-def _direct(tol: float | None) -> Solver:
-    """Return a solver by factors of the matrix."""
+def _direct(tol: float | None, library: str) -> Solver:
+    """Return a solver by factors of the matrix, which it keeps for the transposed system."""
+    factors = Factors(library)
 
     def solve(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
         if A._matrix is None:
@@ -197,7 +200,7 @@ def _direct(tol: float | None) -> Solver:
 
         def factor() -> None:
             matrix, side = factored(), b.numpy()
-            found = _factored(matrix)(side.reshape(-1) if matrix.ndim == 2 else side[..., None])
+            found = factors.solve(name, matrix, side.reshape(-1) if matrix.ndim == 2 else side[..., None])
             x.assign(np.ascontiguousarray(found, side.dtype).reshape(side.shape))
             offsets = None if A.batch_offsets is None else A.batch_offsets.numpy()
             lengths, norms = norms_of(b, offsets), norms_of(A._times(x) - b, offsets)
@@ -208,25 +211,4 @@ def _direct(tol: float | None) -> Solver:
 
         on_host(f"the direct solution of {name}", factor, [b, *A._parameters], [x])
 
-    return solve
-
-
-def _factored(matrix: Any) -> Callable[[Any], Any]:
-    singular = LaunchError("dk.linear_solve: the matrix is singular", remedy="pass a matrix of full rank")
-    if isinstance(matrix, np.ndarray):
-
-        def by_numpy(side: Any) -> Any:
-            try:
-                return np.linalg.solve(matrix, side)
-            except np.linalg.LinAlgError:
-                raise singular from None
-
-        return by_numpy
-    # Whoever has a sparse matrix of SciPy has SciPy.
-    from scipy.sparse.linalg import splu  # type: ignore[import-untyped,unused-ignore]
-
-    try:
-        solve: Callable[[Any], Any] = splu(matrix.tocsc()).solve
-    except RuntimeError:
-        raise singular from None
     return solve

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from diffkern.ir.structs import (
 from diffkern.ir.types import (
     BOOL,
     FLOAT32,
+    FLOAT64,
     NULL,
     STORAGE_ONLY,
     Array,
@@ -313,6 +314,13 @@ def wrong_count(kernel: str, parameters: Sequence[Parameter], given: int, remedy
     return LaunchError(f"kernel {kernel!r} takes {len(parameters)} arguments ({names}), not {given}", remedy=remedy)
 
 
+_OF_NUMPY: Final[dict[type, tuple[str, Callable[[Any], bytes]]]] = {
+    np.float32: (str(FLOAT32), packer(FLOAT32)),
+    np.float64: (str(FLOAT64), packer(FLOAT64)),
+}
+"""By the types of NumPy's numbers that a parameter of any type takes as they are: key and packing."""
+
+
 def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> Bound:
     """Return the types, bytes and arrays of the arguments of a launch.
 
@@ -344,6 +352,12 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
             except (struct.error, OverflowError):
                 parts.append(parameter.convert(value)[1])  # or it says what is wrong
             keys.append(key)
+            held.append(None)
+            continue
+        if kind in _OF_NUMPY and parameter.annotation is None:
+            key, pack = _OF_NUMPY[kind]
+            keys.append(key)
+            parts.append(pack(value))
             held.append(None)
             continue
         wanted = parameter.composite
