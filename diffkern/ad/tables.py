@@ -36,9 +36,7 @@ def tangent_of(b: Builder, op: Op, table: Value, index: Value) -> Value:
             loc=op.loc,
             remedy="take one of the two derivatives on a tape around the other, as dk.hvp does",
         )
-    values, of_tangents = _unless_zero(
-        b, table, lambda: [b.one("peek", table, b.i32(k), type=UINT64) for k in (1, 2)]
-    )
+    values, of_tangents = _unless_zero(b, table, lambda: [b.one("peek", table, b.i32(k), type=UINT64) for k in (1, 2)])
     return _unless_zero(b, values, lambda: [b.one("fetch", values, of_tangents, index, along=True)])[0]
 
 

@@ -44,10 +44,10 @@ from diffkern.sparse.sums import bsr_axpy, bsr_axpy_work_arrays, bsr_scale
 __all__ = [
     "BSR_STATUS_ROW_CAPACITY_EXCEEDED",
     "BSR_STATUS_SUCCESS",
+    "FSAI",
     "BsrExpression",
     "BsrMatrix",
     "BsrTripletMap",
-    "FSAI",
     "IncompleteCholesky",
     "bsr_assign",
     "bsr_axpy",

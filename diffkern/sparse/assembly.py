@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from diffkern.ir.types import INT32, UINT32, Mat, Scalar, scalar_of
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.type_keys import dtype_of
@@ -21,7 +23,7 @@ from diffkern.sparse.patterns import (
     prefix_sums,
     target,
 )
-from diffkern.sparse.storage import as_blocks, as_parts, block_shape_of, grown, integers
+from diffkern.sparse.storage import as_blocks, as_parts, block_shape_of, grown, integers, is_by_parts
 
 __all__ = [
     "BsrTripletMap",
@@ -394,7 +396,13 @@ def bsr_set_from_triplets(
 def set_sums(dest: BsrMatrix, placed: Placed, source: array) -> None:
     """Let each block be the sum of what contributes to it."""
     out = target(dest, placed.count, bool(source.requires_grad), source)
-    launch(values_of.gather, dim=placed.count, inputs=[placed.first, placed.last, placed.order, source, out])
+    where = [placed.first, placed.last, placed.order]
+    if is_by_parts(out):
+        parts = as_parts(out)
+        dim, one = (placed.count, *parts.shape[1:]), np.float32(1.0)
+        launch(values_of.gather_converted, dim=dim, inputs=[*where, as_parts(source), one, parts])
+    else:
+        launch(values_of.gather, dim=placed.count, inputs=[*where, source, out])
     dest.values = out
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from diffkern.ir.types import INT64, UINT32, Mat, Scalar, Vec
+from diffkern.ir.types import FLOAT16, INT64, UINT32, Mat, Scalar, Vec
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import clone, copy
@@ -17,7 +17,7 @@ from diffkern.sparse import value_kernels as values_of
 from diffkern.sparse.assembly import bsr_zeros
 from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, split
 from diffkern.sparse.patterns import Contributions, Placed, checked, place, prefix_sums, target, total
-from diffkern.sparse.storage import as_parts, as_vectors, grown, integers, new_values, numbers_of
+from diffkern.sparse.storage import as_parts, as_vectors, grown, integers, is_by_parts, new_values, numbers_of
 from diffkern.sparse.sums import bsr_scale
 
 __all__ = ["bsr_mm", "bsr_mm_work_arrays", "bsr_mv"]
@@ -112,6 +112,14 @@ def product(A: BsrMatrix, x: array, y: array, z: array, alpha: Any, beta: Any, t
         if is_zero:
             return
     starts, ends, unsigned_columns = A._rows()
+    if is_by_parts(values):
+        numbers = [held.view(SCALARS[FLOAT16.name]).reshape((held.shape[0], -1)) for held in (given, added, out)]
+        of_blocks = [starts, ends, unsigned_columns, as_parts(values), numbers[0], scale, numbers[1], numbers[2]]
+        if transpose:
+            launch(values_of.add_transposed_parts, dim=(A.nrow, columns), inputs=of_blocks)
+        else:
+            launch(values_of.multiply_vector_parts, dim=(A.nrow, rows), inputs=[*of_blocks, scale_added])
+        return
     inputs = [starts, ends, unsigned_columns, values, given, scale]
     if transpose:
         kernel = values_of.add_transposed_blocks if blocks else values_of.add_transposed
@@ -347,7 +355,7 @@ def _multiply(
     where = [placed.first, placed.last, placed.order, left, right, _ALONE]
     kinds = {isinstance(one._element, Mat) for one in (x.values, y.values, out)}
     size = x.block_size * y.block_shape[1]
-    if beta == 0.0 and len(kinds) == 1 and size <= _UNROLLED:
+    if beta == 0.0 and len(kinds) == 1 and size <= _UNROLLED and not is_by_parts(out):
         kernel = values_of.multiply_blocks if kinds == {True} else values_of.multiply
         launch(kernel, dim=placed.count, inputs=[*where, x.values, y.values, scale, out])
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from diffkern.ir.structs import Struct
-from diffkern.ir.types import INT32, UINT32, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.types import FLOAT16, INT32, UINT32, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import copy
@@ -18,6 +18,7 @@ __all__ = [
     "block_shape_of",
     "grown",
     "integers",
+    "is_by_parts",
     "new_values",
     "numbers_of",
     "unsigned",
@@ -45,6 +46,11 @@ def as_parts(values: array) -> array:
     if isinstance(element, Mat):
         values = values.view(SCALARS[scalar_of(element).name])
     return values.reshape(shape)
+
+
+def is_by_parts(values: array) -> bool:
+    """Return whether kernels take blocks number by number: they compute with matrices of halves in another type."""
+    return isinstance(values._element, Mat) and scalar_of(values._element) == FLOAT16
 
 
 def as_blocks(values: array, element: Scalar | Mat) -> array:

@@ -26,7 +26,7 @@ from diffkern.sparse.patterns import (
     prefix_sums,
     target,
 )
-from diffkern.sparse.storage import as_parts, grown, integers, new_values
+from diffkern.sparse.storage import as_parts, grown, integers, is_by_parts, new_values
 from diffkern.sparse.sums import bsr_scale
 from diffkern.utils.sums import array_cast
 
@@ -245,7 +245,7 @@ def _copy_values(
     scale, parts = as_factor(factor, source), as_parts(out)
     where = [placed.first, placed.last, placed.order]
     dim = (placed.count, *parts.shape[1:])
-    same = places is None and out._element == source.values._element
+    same = places is None and out._element == source.values._element and not is_by_parts(out)
     if same and factor == 1.0:
         launch(values_of.gather, dim=placed.count, inputs=[*where, source.values, out])
     elif same:

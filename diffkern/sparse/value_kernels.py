@@ -15,6 +15,7 @@ from diffkern.lang.intrinsics import INTRINSICS
 
 tid: Any = INTRINSICS["tid"]
 transpose: Any = INTRINSICS["transpose"]
+atomic_add: Any = INTRINSICS["atomic_add"]
 uint32: Any = SCALARS["uint32"]
 
 
@@ -211,3 +212,29 @@ def add_transposed_blocks(starts, ends, columns, values, x, alpha, y):  # type: 
     f = alpha * x[i]
     for k in range(starts[i], ends[i]):
         y[columns[k]] += transpose(values[k]) @ f
+
+
+@Kernel
+def multiply_vector_parts(starts, ends, columns, values, x, alpha, y, z, beta):  # type: ignore[no-untyped-def]
+    """Multiply blocks and vectors given as numbers, and add a vector times a factor."""
+    i, r = tid()
+    s = z.dtype(0.0)
+    for k in range(starts[i], ends[i]):
+        for c in range(values.shape[2]):
+            s += values[k, r, c] * x[columns[k], c]
+    s = alpha * s
+    # What y holds must not matter where it is multiplied by 0.
+    if beta != 0.0:
+        s += beta * y[i, r]
+    z[i, r] = s
+
+
+@Kernel
+def add_transposed_parts(starts, ends, columns, values, x, alpha, y, z):  # type: ignore[no-untyped-def]
+    """Add products of transposed blocks and vectors given as numbers."""
+    i, c = tid()
+    for k in range(starts[i], ends[i]):
+        s = z.dtype(0.0)
+        for r in range(values.shape[1]):
+            s += values[k, r, c] * x[i, r]
+        atomic_add(z, columns[k], c, alpha * s)

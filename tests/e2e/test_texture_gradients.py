@@ -241,7 +241,9 @@ def test_where_no_derivative_goes_to_the_texels_there_is_an_error():
     twice = "what a kernel finds by an id is differentiated twice in forward mode"
     refused(twice, lambda: dk.jvp(lambda u: dk.jvp(of_texels, [u], [texels])[1], [texels], [texels]))
     for outer in (dk.grad, lambda f: lambda u: dk.jvp(f, [u], [texels])):
-        refused("in a gradient that is differentiated", lambda o=outer: o(lambda u: dk.grad(of_texels)(u).sum())(texels))
+        refused(
+            "in a gradient that is differentiated", lambda o=outer: o(lambda u: dk.grad(of_texels)(u).sum())(texels)
+        )
     with dk.Tape() as tape:
         y = launched(2, t, x)
     t.texels.fill_(0.0)
@@ -302,7 +304,9 @@ def test_texels_in_forward_mode_and_second_order(dims, linear):
         def results(texels: dk.array, x: dk.array, options: Any = options) -> dk.array:
             return launched(dims, TEXTURES[dims - 1](texels, **options), x, False)
 
-        def value(step: float, data: Any = data, at: Any = at, modes: Any = modes, moves: Any = moves, k: int = k) -> Any:
+        def value(
+            step: float, data: Any = data, at: Any = at, modes: Any = modes, moves: Any = moves, k: int = k
+        ) -> Any:
             moved = [a.astype(float) + step * b for a, b in zip((data, at), moves, strict=True)]
             s = expected(moved[0], moved[1], linear, modes, k % 2 == 0)
             return np.stack([s[:, 0] * s[:, 1], s[:, 0]], axis=1)
@@ -321,7 +325,9 @@ def test_texels_of_mip_levels_in_forward_mode_and_second_order():
     """A sample is linear in the texels: its derivative along others is the sample of these."""
     rng = np.random.default_rng(14)
     data, move = (rng.normal(size=(6, 8)).astype(np.float32) for _ in range(2))
-    x, lod = (dk.array(rng.uniform(*ends, shape).astype(np.float32)) for ends, shape in (((-1, 2), (N, 2)), ((-0.5, 3.5), N)))
+    x, lod = (
+        dk.array(rng.uniform(*ends, shape).astype(np.float32)) for ends, shape in (((-1, 2), (N, 2)), ((-0.5, 3.5), N))
+    )
 
     def squares(texels: dk.array) -> dk.array:
         t, y = dk.Texture2D(texels, num_mip_levels=0, address_mode=2), dk.zeros(N)

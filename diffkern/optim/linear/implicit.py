@@ -17,8 +17,8 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.optim.linear.operands import Operands
-from diffkern.optim.linear.recorded import on_host
 from diffkern.optim.linear.operators import FunctionOperator, LinearOperator, batches_of, numbers_of_vectors
+from diffkern.optim.linear.recorded import on_host
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import zeros_like

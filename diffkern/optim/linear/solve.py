@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.errors import LaunchError, MisuseError, described
+from diffkern.errors import MisuseError, described
 from diffkern.optim.linear import kernels
 from diffkern.optim.linear.conjugate import CG, CR
 from diffkern.optim.linear.direct import LIBRARIES, Factors
@@ -54,8 +54,8 @@ def linear_solve(
     method : str, optional
         ``"cg"`` or ``"cr"`` for symmetric, positive definite matrices, ``"bicgstab"`` or ``"gmres"`` for any, or
         ``"direct"`` for matrices that are arrays or sparse; of sparse ones ``"superlu"``, which that is, ``"cholmod"``
-        or ``"cudss"`` where scikit-sparse or nvmath-python is installed. By default ``"direct"`` for arrays, and ``"gmres"`` for
-        others; for functions with a refinement in double precision.
+        or ``"cudss"`` where scikit-sparse or nvmath-python is installed. By default ``"direct"`` for arrays, and
+        ``"gmres"`` for others; for functions with a refinement in double precision.
     x0 : array, optional
         Where an iteration begins; zeros by default. No gradient goes to it.
     tol : float, optional

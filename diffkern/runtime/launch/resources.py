@@ -267,9 +267,9 @@ def _tables(
     numbers = np.zeros(block.shape, np.uint64)
     for k, key in enumerate(keys):
         ct, tangent = cotangents.get(key), given.get((key,))
-        numbers[_TABLE * k : _TABLE * (k + 1)] = [
-            0 if held is None else held._address for held in (ct, tangent)
-        ] + [places.get((key,), 0)]
+        numbers[_TABLE * k : _TABLE * (k + 1)] = [0 if held is None else held._address for held in (ct, tangent)] + [
+            places.get((key,), 0)
+        ]
     return {key: place for key, place in places.items() if isinstance(key, int)}, Assign(block, numbers)
 
 
@@ -552,6 +552,6 @@ def check_without_derivative(
                 f"kernel {kernel.name!r} looks by an id at {described(held)}, which has a derivative, and "
                 f"{where} no derivative goes that way",
                 loc=place_of(kernel.func),
-                remedy="differentiate on a dk.Tape or by dk.grad, second derivatives by dk.hvp, or pass the array as a parameter "
-                "as well and compute from its elements",
+                remedy="differentiate on a dk.Tape or by dk.grad, twice by dk.hvp, or pass the array as a parameter as "
+                "well and compute from its elements",
             )

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from diffkern.runtime.native.loader import Code
 
 __all__ = [
-    "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "NativeBranch", "Plan", "Stamp", "Step", "Steps", "address_of", "copied",
-    "done_while_idle", "function_address", "replaced",
+    "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "NativeBranch", "Plan", "Stamp", "Step", "Steps", "address_of",
+    "copied", "done_while_idle", "function_address", "replaced",
 ]  # fmt: skip
 
 # Reasons for a call to go to Python.
@@ -153,7 +153,7 @@ def replaced(addresses: Mapping[int, int]) -> words[int]:
     return words("q", (len(addresses), *itertools.chain.from_iterable(addresses.items())))
 
 
-Steps = list[Step | NativeBranch] | list["DeviceStep"]
+Steps = list[Step] | list["DeviceStep"]
 """The native form of something: on the CPU, or on one GPU."""
 
 

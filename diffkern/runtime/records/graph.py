@@ -271,8 +271,12 @@ class Conditional(Uncopied, Operation):
             if found is None:
                 return None
             forms.append(found)
-        flag = self.condition._memory
-        return [NativeBranch(self.condition._range[0], *forms, loop=self.loop)] if flag.is_host else None
+        if not self.condition._memory.is_host:
+            return None
+        # A branch among steps is one, for whatever runs them.
+        made: Any = [NativeBranch(self.condition._range[0], *forms, loop=self.loop)]
+        steps: Steps = made
+        return steps
 
     def _holds(self) -> bool:
         return _is_set(self.condition)
