@@ -369,7 +369,12 @@ def bsr_get_diag(A: MatrixLike, out: array | None = None) -> array:
         out.zero_()
         return out
     starts, ends, columns = matrix._rows()
-    launch(values_of.diagonal, dim=n, inputs=[starts, ends, columns, values, as_factor(factor, matrix), out])
+    rows = [starts, ends, columns]
+    if is_by_parts(values):
+        parts, scale = as_parts(out), as_factor(factor, matrix)
+        launch(values_of.diagonal_parts, dim=(n, *parts.shape[1:]), inputs=[*rows, as_parts(values), scale, parts])
+    else:
+        launch(values_of.diagonal, dim=n, inputs=[*rows, values, as_factor(factor, matrix), out])
     return out
 
 

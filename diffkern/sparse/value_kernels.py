@@ -159,6 +159,16 @@ def diagonal(starts, ends, columns, values, alpha, out):  # type: ignore[no-unty
     out[i] = s
 
 
+@Kernel
+def diagonal_parts(starts, ends, columns, values, alpha, out):  # type: ignore[no-untyped-def]
+    i, r, c = tid()
+    s = out.dtype(0.0)
+    for k in range(starts[i], ends[i]):
+        if columns[k] == uint32(i):
+            s += alpha * values[k, r, c]
+    out[i, r, c] = s
+
+
 # -- products with vectors ---------------------------------------------------------------------------------------------
 
 

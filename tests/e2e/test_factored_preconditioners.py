@@ -168,6 +168,9 @@ def test_other_precisions_blocks_and_names_of_warp(dtype):
         wp.optim.linear.preconditioner(A, ptype).matvec(x, z, z, 1.0, 0.0)
         np.testing.assert_allclose(z.numpy(), 1.0 / 1.6, rtol=2e-3)
     assert isinstance(wp.optim.linear.preconditioner(A, "fsai"), wp.optim.linear.FSAI)
+    for transpose in (False, True):
+        np.testing.assert_allclose(sparse.bsr_mv(A, x, transpose=transpose).numpy().ravel(), 1.6, rtol=2e-3)
+    np.testing.assert_allclose(sparse.bsr_get_diag(A).numpy(), [a[:3, :3], a[3:, 3:]], rtol=1e-3)
     empty = sparse.FSAI(sparse.bsr_zeros(0, 0, dtype))
     empty.matvec(dk.zeros(0, dtype=dtype), dk.zeros(0, dtype=dtype), dk.zeros(0, dtype=dtype), 1.0, 0.0)
 
