@@ -78,6 +78,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "spatial.mesh": "Mesh",
     "spatial.sparse_surface": "lipschitz_octree sparse_marching_cubes sparse_marching_cubes_from_cells",
     "spatial.texture": "Texture Texture1D Texture2D Texture3D",
+    "spatial.volume": "Volume",
 }
 """Public names by module, imported when first used, with ``name=public`` where they differ. Built-in functions are
 imported in the same way, with the operation table that lists them."""

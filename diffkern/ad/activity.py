@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ATOMICS, LOADS, STACK_READS, STACK_WRITES, STORES
+from diffkern.ir.ops.memory import ATOMICS, DIFFERENTIATED_READS, LOADS, ORDERED_READS, PLACE_WRITES, STACK_READS, STACK_WRITES, STORES
 from diffkern.ir.ops.row import Diff
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import is_differentiable
@@ -50,7 +50,7 @@ class Activity:
                 seen = Access(op).array in self.roots and not op.attrs.get("opaque")
                 if seen and is_differentiable(op.results[0].type):
                     self.varied.add(op.results[0])
-            elif op.name == "fetch":
+            elif op.name in DIFFERENTIATED_READS | ORDERED_READS and is_differentiable(op.result.type):
                 self.varied.add(op.result)
             elif is_branch(op):
                 # A result of a branch is varied if either arm yields a varied value, so both arms are joined.
@@ -103,6 +103,8 @@ class Activity:
             if op.name in STORES | ATOMICS:
                 if Access(op).array in self.roots and not op.attrs.get("opaque"):
                     self.useful.add(Access(op).value)
+            elif op.name in PLACE_WRITES:
+                self.useful.add(op.operands[-1])
             elif is_branch(op):
                 for sub in op.regions:
                     self._use(sub.yields, op.results)

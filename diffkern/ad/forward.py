@@ -24,14 +24,24 @@ from diffkern.ad.memory import check_atomics
 from diffkern.ad.replay import refuse
 from diffkern.ad.rules.tangent import TangentArguments, Transpose, Transposes, tangent_rule
 from diffkern.ad.singular import Guards, kept_zero
-from diffkern.ad.tables import tangent_of
+from diffkern.ad.tables import clear_tangent, tangent_of
 from diffkern.ad.tiles import map_body
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner, free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.block import SHARED_ARRAYS
-from diffkern.ir.ops.memory import ATOMICS, ELEMENT_ATOMICS, EXTREMA, HOLDING, LOADS, STORES
+from diffkern.ir.ops.memory import (
+    ATOMICS,
+    DIFFERENTIATED_READS,
+    ELEMENT_ATOMICS,
+    EXTREMA,
+    HOLDING,
+    LOADS,
+    ORDERED_READS,
+    PLACE_WRITES,
+    STORES,
+)
 from diffkern.ir.ops.row import Diff, Tangent
 from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.ops.table import lookup
@@ -291,8 +301,18 @@ class _Forward(Cloner):
     def fetch(self, op: Op) -> None:
         """Copy a number that is found by an id, and fetch its tangent where there is one."""
         _, table, index = self.values(op.operands)
-        self.found(op.result, tangent_of(self.b, op, table, index))
+        if is_differentiable(op.result.type):
+            self.found(op.result, tangent_of(self.b, op, table, index))
         super().op(replace(op, attrs={**op.attrs, "along": True}))
+
+    def look(self, op: Op) -> None:
+        super().op(op)
+        if is_differentiable(op.result.type):
+            raise AutodiffError(
+                "a kernel reads values of a volume that it also stores to, in forward mode",
+                loc=op.loc,
+                remedy="launch on a dk.Tape, store to another volume, or split the kernel in two launches",
+            )
 
     def store(self, op: Op) -> None:
         super().op(op)
@@ -301,6 +321,19 @@ class _Forward(Cloner):
             attrs = {name: value for name, value in op.attrs.items() if name != "aligned"}
             # A store of a value without a tangent stores a zero: the element's old tangent belongs to the old content.
             self.b.op(op.name, twin, *self.values(Access(op).places), self.tangent(Access(op).value), **attrs)
+
+    def poke(self, op: Op) -> None:
+        super().op(op)
+        _, table, index, value = op.operands
+        if is_differentiable(value.type):
+            # A number without a tangent takes the place of one that may have had one.
+            clear_tangent(self.b, *self.values((table, index)), value.type)
+        if self.tangents.get(op.operands[-1]) is not None:
+            raise AutodiffError(
+                "a value with a tangent is stored to a volume, which has none in forward mode",
+                loc=op.loc,
+                remedy="launch on a dk.Tape, or store to an array that is a parameter",
+            )
 
     def atomic(self, op: Op) -> None:
         twin, kind = self.arrays.get(Access(op).array), op.attrs["kind"]
@@ -504,7 +537,9 @@ _SPECIAL: Final[Mapping[str, Callable[[_Forward, Op], None]]] = {
     **dict.fromkeys(LOADS, _Forward.load),
     **dict.fromkeys(STORES, _Forward.store),
     **dict.fromkeys(ATOMICS, _Forward.atomic),
-    "fetch": _Forward.fetch,
+    **dict.fromkeys(DIFFERENTIATED_READS, _Forward.fetch),
+    **dict.fromkeys(ORDERED_READS, _Forward.look),
+    **dict.fromkeys(PLACE_WRITES, _Forward.poke),
     "shared_new": _Forward.shared_new,
     "stack_new": _Forward.stack_new,
     "stack_set": _Forward.stack_set,

@@ -18,7 +18,17 @@ from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.ops.memory import ACCESSES, ACCUMULATES, ATOMICS, ELEMENT_ATOMICS, ELEMENT_LOADS, LOADS, STORES
+from diffkern.ir.ops.memory import (
+    ACCESSES,
+    ACCUMULATES,
+    ATOMICS,
+    ELEMENT_ATOMICS,
+    ELEMENT_LOADS,
+    LOADS,
+    ORDERED_READS,
+    PLACE_WRITES,
+    STORES,
+)
 from diffkern.ir.ops.rule import COTANGENT_ARRAYS
 from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import INT32, Scalar
@@ -68,8 +78,11 @@ class Replay(Cloner):
             elif op.name in ACCESSES and Access(op).array in self.context.cotangents:
                 self.cotangent(op)
             # Stores are left out: the launch has made them already, and repeating one would overwrite later contents.
-            elif op.name in STORES | ACCUMULATES:
+            elif op.name in STORES | ACCUMULATES | PLACE_WRITES:
                 return
+            # What the launch read there may have been overwritten by itself.
+            elif op.name in ORDERED_READS:
+                self.poisoned(op, _changed_place(op))
             # An atomic's result cannot be recomputed. It is poisoned instead of refused here, since mostly nothing uses
             # it.
             elif op.name in ATOMICS:
@@ -187,6 +200,14 @@ def _atomic_result(op: Op) -> AutodiffError:
     if isinstance(t, Scalar) and t.is_integer and op.name in ELEMENT_ATOMICS:
         error.in_log = "calls"
     return error
+
+
+def _changed_place(op: Op) -> AutodiffError:
+    return AutodiffError(
+        "the gradient needs a value of a volume that the kernel also stores to",
+        loc=op.loc,
+        remedy="store to another volume than the one that is read, or split the kernel in two launches",
+    )
 
 
 def reading(op: Op, fact: LoadFact) -> str:

@@ -330,6 +330,7 @@ class _Reverse:
     def op(self, op: Op, env: Env, cts: CotangentMap, level: int) -> None:
         special: dict[str, Callable[[Op, Env, CotangentMap], None]] = {
             "load": self.load, "store": self.store, "atomic": self.atomic, "fetch": self.fetch,
+            "look": self.fetch, "poke": self.poke,
             "tile_map": self.tile_map,
             "tile_sort": lambda op, env, cts: reverse_sort(self.b, op, env, cts, self.activity),
             "tile_extract": lambda op, env, cts: reverse_extract(op, env, cts, self.activity),
@@ -425,6 +426,14 @@ class _Reverse:
             _, table, index = (env[v] for v in op.operands)
             # Primal: v = load through a stored address. Its cotangent is deposited at the buffer that its table names.
             self.b.op("deposit", cotangents_of(self.b, table), index, ct)
+
+    def poke(self, op: Op, env: Env, cts: CotangentMap) -> None:
+        """Take the cotangent of memory that was written, as of an array's element."""
+        _, table, index, value = op.operands
+        if is_differentiable(value.type):
+            found = self.b.one("withdraw", cotangents_of(self.b, env[table]), env[index], type=value.type)
+            if self.activity.active(value):
+                cts.add(value, found)
 
     def store(self, op: Op, env: Env, cts: CotangentMap) -> None:
         """Take the element's cotangent and zero it: the store ended the life of the old content."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.types import UINT64
+from diffkern.ir.types import UINT64, Type
 
-__all__ = ["cotangents_of", "tangent_of"]
+__all__ = ["clear_tangent", "cotangents_of", "tangent_of"]
 
 
 def cotangents_of(b: Builder, table: Value) -> Value:
@@ -37,7 +37,17 @@ def tangent_of(b: Builder, op: Op, table: Value, index: Value) -> Value:
             remedy="take one of the two derivatives on a tape around the other, as dk.hvp does",
         )
     values, of_tangents = _unless_zero(b, table, lambda: [b.one("peek", table, b.i32(k), type=UINT64) for k in (1, 2)])
-    return _unless_zero(b, values, lambda: [b.one("fetch", values, of_tangents, index, along=True)])[0]
+    given = {key: v for key, v in op.attrs.items() if key == "type"}
+    return _unless_zero(b, values, lambda: [b.one("fetch", values, of_tangents, index, along=True, **given)])[0]
+
+
+def clear_tangent(b: Builder, table: Value, index: Value, t: Type) -> None:
+    """Set the tangent of a number that is written to zero, where there is one."""
+    values, of_tangents = _unless_zero(b, table, lambda: [b.one("peek", table, b.i32(k), type=UINT64) for k in (1, 2)])
+    written = Region()
+    with b.into(written):
+        b.op("poke", values, of_tangents, index, b.zero(t))
+    b.if_(b.one("ne", values, b.zero(UINT64)), written, Region())
 
 
 def _unless_zero(b: Builder, address: Value, make: Callable[[], Sequence[Value]]) -> tuple[Value, ...]:

@@ -33,6 +33,7 @@ from diffkern.ad.stamps import StampedFunction, stamp_accesses
 from diffkern.analysis.blocks import check_adjoint
 from diffkern.analysis.conflicts import analyse_conflicts
 from diffkern.analysis.coverage import keep_taken
+from diffkern.analysis.ids import order_reads
 from diffkern.analysis.refusals import check_no_deposits, check_no_warps, check_not_pointed
 from diffkern.analysis.sorted_updates import store_contributions
 from diffkern.compiler import passes
@@ -78,7 +79,7 @@ def lower_kernel(
     )
     # A launch may have more axes than the kernel asks for; threads that differ only there do the same.
     written.tid_arity = written.tid_arity and max(written.tid_arity, variant.axes)
-    written = written if stops else without_breakpoints(written)
+    written = order_reads(written if stops else without_breakpoints(written))
     fn = context.done("lower", WRITTEN, written if variant.is_debug else without_assertions(written))
     # Before the other passes, which take each parameter for an array that exists.
     if has_nulls(fn) and not variant.is_debug:

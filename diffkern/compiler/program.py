@@ -18,7 +18,7 @@ from diffkern.analysis.control_dependence import steering
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import added_once, overwritten_whole, taken_once
 from diffkern.analysis.extents import certain_extents, update_by_all
-from diffkern.analysis.ids import ids_of
+from diffkern.analysis.ids import ids_behind, ids_of
 from diffkern.analysis.sums import used_values
 from diffkern.analysis.threads import one_writer_each
 from diffkern.contracts import abi
@@ -35,7 +35,7 @@ from diffkern.contracts.manifest import (
     StampedParameter,
 )
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ACCESSES, ARRAY_EXTENTS, ATOMICS, BY_ADDRESS, LOADS, WRITES
+from diffkern.ir.ops.memory import ACCESSES, ARRAY_EXTENTS, ATOMICS, LOADS, PLACE_WRITES, PLACES, WRITES
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import HELD, SHARED, Array
 
@@ -98,7 +98,8 @@ def forward_manifest(
     arguments, whole, read = _arguments(types), overwritten_whole(fn), _shapes_read(fn)
     own, outside, boxes = len(arguments), len(types), boxes_of(forward)
     # Handles and nested arrays are followed at launch, so the run time has to know which objects they may lead to.
-    by_id = any(op.name in BY_ADDRESS or _is_pointing(op) for op in walk(fn.body))
+    by_id = any(op.name in PLACES or _is_pointing(op) for op in walk(fn.body))
+    changes = any(op.name in PLACE_WRITES for op in walk(forward.body))
     return Manifest(
         tid_arity=fn.tid_arity,
         cost=float(thread_cost(fn)),
@@ -129,6 +130,8 @@ def forward_manifest(
         turn=turn,
         by_id=by_id,
         ids=ids_of(forward) if by_id else None,
+        changes=changes,
+        changed=ids_behind(forward, PLACE_WRITES) if changes else None,
         # Of a program with a log it was known before.
         scatters=own == len(fn.params) and may_collide(forward),
     )

@@ -606,6 +606,8 @@ class Manifest:
         Whether it looks at objects of the host by their ids, whose memory is no argument, or at arrays in elements.
     ids
         The ids by which it looks at objects; None if it may look at any object of its device.
+    changes, changed
+        Whether it writes to the memory of objects, and their ids; None if these may be any.
     title, target
         A description in words, and the target that it is compiled for.
     """
@@ -647,6 +649,8 @@ class Manifest:
     outputs: tuple[Output, ...] = ()
     by_id: bool = False
     ids: Ids | None = None
+    changes: bool = False
+    changed: Ids | None = None
     title: str = ""
     target: str = ""
 

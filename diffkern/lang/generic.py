@@ -12,7 +12,9 @@ from typing import Final
 
 from diffkern.ir.types import (
     FLOAT32,
+    FLOAT64,
     INT32,
+    INT64,
     UINT32,
     Element,
     Mat,
@@ -96,8 +98,15 @@ class OneOf:
     types: Mapping[str, Element]
 
 
+_VOXEL_NUMBERS: Final[Mapping[str, Element]] = {
+    "float": FLOAT32, "float64": FLOAT64, "vec3f": Vec(FLOAT32, 3), "vec3d": Vec(FLOAT64, 3), "vec4f": Vec(FLOAT32, 4),
+    "vec4d": Vec(FLOAT64, 4),
+}  # fmt: skip
+
 CHOICES: Final[Mapping[str, OneOf]] = {
     "Texel": OneOf({"float": FLOAT32, "vec2f": Vec(FLOAT32, 2), "vec4f": Vec(FLOAT32, 4)}),
+    "Voxel": OneOf({**_VOXEL_NUMBERS, "int32": INT32, "uint32": UINT32, "int64": INT64}),
+    "VoxelNumber": OneOf(_VOXEL_NUMBERS),
 }
 """By name."""
 

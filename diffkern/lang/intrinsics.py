@@ -161,6 +161,14 @@ INTERNAL: Final[Mapping[str, Intrinsic]] = {
             for t in ("int32", "uint64", "float32", "float64")
         ),
         ("fetch", "address, cotangents, index", "A float32 of memory, and where its cotangent goes."),
+        *(
+            (f"fetch_{t}", "address, cotangents, index", f"A number of memory of {t}, and where its cotangent goes.")
+            for t in ("int32", "uint32", "int64", "float64")
+        ),
+        *(
+            (f"poke_{t}", "address, cotangents, index, value", f"Write a number to memory of {t}.")
+            for t in ("int32", "uint32", "int64", "float32", "float64")
+        ),
         ("own_zeros", "shape, dtype", "An array of the thread's own."),
         ("block_barrier", "", "The threads of the block that come here wait for each other, on a GPU."),
         ("warp_thread", "", "The thread's index in its block, on a GPU."),

@@ -236,6 +236,12 @@ _MODULES: Final[Mapping[str, str]] = {
         "transform_identity transform_inverse transform_multiply transform_point transform_set_rotation "
         "transform_set_translation transform_to_matrix transform_twist transform_vector transform_wrench"
     ),
+    "volumes": (
+        "volume_index_to_world volume_index_to_world_dir volume_lookup volume_lookup_f volume_lookup_i "
+        "volume_lookup_index volume_lookup_v volume_sample volume_sample_f volume_sample_grad volume_sample_grad_f "
+        "volume_sample_grad_index volume_sample_i volume_sample_index volume_sample_v volume_store volume_store_f "
+        "volume_store_i volume_store_v volume_voxel_count volume_world_to_index volume_world_to_index_dir"
+    ),
     "vectors": "norm_huber norm_l1 norm_l2 norm_pseudo_huber smooth_normalize",
 }
 """Names by the module of ``diffkern.library`` that defines them."""
@@ -245,7 +251,7 @@ _FAMILIES: Final[Mapping[str, Subject]] = {
     for family, modules in (
         (Subject.COMPLEX, "complexes"),
         (Subject.COMPOSITES, "decompositions pairs vectors"),
-        (Subject.QUERIES, "bvhs hash_grids meshes search textures tiled_queries"),
+        (Subject.QUERIES, "bvhs hash_grids meshes search textures tiled_queries volumes"),
         (Subject.RANDOM, "noise random"),
         (Subject.ROTATIONS, "quaternions spatial transforms"),
         (Subject.SCALARS, "numbers"),

@@ -25,6 +25,7 @@ __all__ = [
     "STEPPED",
     "TEXTURE",
     "USES",
+    "VOLUME",
     "WALKED",
     "BvhQuery",
     "BvhQueryTiled",
@@ -53,6 +54,9 @@ MESH: Final = 3
 
 TEXTURE: Final = 4
 """The kind of :class:`diffkern.Texture1D`, :class:`diffkern.Texture2D` and :class:`diffkern.Texture3D`."""
+
+VOLUME: Final = 5
+"""The kind of :class:`diffkern.Volume`."""
 
 USES: Final = 1 << (KIND_BIT - ADDRESS_BITS)
 """The number of objects that can reuse one descriptor before an id repeats."""

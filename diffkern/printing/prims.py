@@ -311,6 +311,38 @@ def deposit(address: Any, index: Any, value: Any) -> None:
         ctypes.c_float.from_address(int(address) + 4 * int(index)).value += float(value)
 
 
+def deposit_float64(address: Any, index: Any, value: Any) -> None:
+    """Add to a float64 of the memory that begins at an address; nothing at the address 0."""
+    if address:
+        ctypes.c_double.from_address(int(address) + 8 * int(index)).value += float(value)
+
+
+def _poke(dtype: str) -> Callable[[Any, Any, Any], None]:
+    number = np.dtype(dtype)
+
+    def poke(address: Any, index: Any, value: Any) -> None:
+        """Write an element of the memory that begins at an address."""
+        ctypes.memmove(int(address) + int(index) * number.itemsize, number.type(value).tobytes(), number.itemsize)
+
+    return poke
+
+
+def _withdraw(dtype: str) -> Callable[[Any, Any], Any]:
+    peek, poke, zero = _peek(dtype), _poke(dtype), np.dtype(dtype).type(0)
+
+    def withdraw(address: Any, index: Any) -> Any:
+        """Return an element of memory, and set it to zero; zero at the address 0."""
+        found = peek(address, index) if address else zero
+        if address:
+            poke(address, index, zero)
+        return found
+
+    return withdraw
+
+
+poke_int32, poke_int64, poke_uint32 = map(_poke, ("int32", "int64", "uint32"))
+poke_float32, poke_float64 = map(_poke, ("float32", "float64"))
+withdraw_float32, withdraw_float64 = map(_withdraw, ("float32", "float64"))
 peek_bool, peek_float32, peek_float64 = map(_peek, ("bool", "float32", "float64"))
 peek_int8, peek_int16, peek_int32, peek_int64 = map(_peek, ("int8", "int16", "int32", "int64"))
 peek_uint8, peek_uint16, peek_uint32, peek_uint64 = map(_peek, ("uint8", "uint16", "uint32", "uint64"))

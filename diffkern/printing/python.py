@@ -20,7 +20,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.ops.memory import WRITES
 from diffkern.ir.ops.scalar import NEGATIVES
 from diffkern.ir.ops.table import lookup
-from diffkern.ir.types import BOOL, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
+from diffkern.ir.types import BOOL, FLOAT32, INT32, Element, Mat, Scalar, Tile, Type, scalar_of
 from diffkern.ir.views import Access, For, If, StackSlot, While
 from diffkern.printing import prims, tiles
 from diffkern.printing.expression import ATOM, COMPARED, NOT, Expr, literal, sign_of
@@ -252,9 +252,14 @@ class Writer:
                 self.emit(f"assert {self.exprs[op.operands[0]].text}, {op.attrs['text']!r}", op)
             case "breakpoint":
                 self.emit("breakpoint()", op)
+            case "poke":
+                address, value = self.typed(op.operands[0]).text, self.typed(op.operands[3]).text
+                name, index = self.prim(f"poke_{op.operands[3].type}"), self.exprs[op.operands[2]].text
+                self.emit(f"{name}({address}, {index}, {value})", op)
             case "deposit":
                 address, value = self.typed(op.operands[0]).text, self.typed(op.operands[2]).text
-                self.emit(f"{self.prim('deposit')}({address}, {self.exprs[op.operands[1]].text}, {value})", op)
+                name = self.prim("deposit" if op.operands[2].type == FLOAT32 else f"deposit_{op.operands[2].type}")
+                self.emit(f"{name}({address}, {self.exprs[op.operands[1]].text}, {value})", op)
             case "warp_barrier" | "warp_fence":
                 self.emit(self.formula(op).text, op)
             case "barrier":
@@ -310,9 +315,12 @@ class Writer:
             case "peek":
                 place = [self.typed(op.operands[0]).text, self.exprs[op.operands[1]].text]
                 return self.call(f"peek_{op.attrs['type']}", op, place)
-            case "fetch":
+            case "fetch" | "look":
                 place = [self.typed(op.operands[0]).text, self.exprs[op.operands[2]].text]
-                return self.call("peek_float32", op, place)
+                return self.call(f"peek_{op.attrs.get('type', FLOAT32)}", op, place)
+            case "withdraw":
+                place = [self.typed(op.operands[0]).text, self.exprs[op.operands[1]].text]
+                return self.call(f"withdraw_{op.attrs['type']}", op, place)
             case "stack_new":
                 return self.call("Stack", op, [str(op.attrs["type"].slots)])
             case "stack_get":

@@ -55,7 +55,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.modules": ("Module force_load get_module get_module_options load_module set_module_options"),
     "diffkern.warp.mapping": "map_arrays=map",
     "diffkern.warp.opaque": (
-        "GLTextureResource RegisteredGLBuffer Volume fabricarray fabricarrayarray "
+        "GLTextureResource RegisteredGLBuffer fabricarray fabricarrayarray "
         "indexedfabricarray indexedfabricarrayarray"
     ),
     "diffkern.warp.pools": (

@@ -10,7 +10,7 @@ from typing import Final
 
 __all__ = ["INSTEAD", "KINDS"]
 
-KINDS: Final[Mapping[str, str]] = {"volume_": "volumes"}
+KINDS: Final[Mapping[str, str]] = {}
 """Features that diffkern does not have, by the prefix of their functions' names."""
 
 _BY_REASON: Final[Mapping[str, str]] = {
@@ -21,12 +21,6 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "transform_set_translation_copy"
     ),
     "write it as an expression: it stands for syntax": "iter_next slice tuple",
-    "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values": (
-        "volume_index_to_world volume_index_to_world_dir volume_lookup volume_lookup_f volume_lookup_i "
-        "volume_lookup_index volume_lookup_v volume_sample volume_sample_f volume_sample_grad volume_sample_grad_f "
-        "volume_sample_grad_index volume_sample_i volume_sample_index volume_sample_v volume_store volume_store_f "
-        "volume_store_i volume_store_v volume_voxel_count volume_world_to_index volume_world_to_index_dir"
-    ),
     "take tile_matmul, tile_cholesky and tile_cholesky_solve": (
         "dense_chol dense_chol_batched dense_gemm dense_gemm_batched dense_solve dense_solve_batched dense_subs"
     ),

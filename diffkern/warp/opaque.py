@@ -18,7 +18,6 @@ from diffkern.warp.declare import struct
 
 __all__ = ["TYPES", "Missing", "MissingFunction", "missing", "missing_function", "named"]
 
-VOLUMES: Final = "pass the values as a dense array, or the voxels that there are as arrays of coordinates and values"
 FABRIC: Final = "copy the attributes into arrays of their own"
 OPENGL: Final = "register the buffer with the CUDA driver, and wrap it by __cuda_array_interface__"
 
@@ -110,8 +109,6 @@ def missing_function(name: str, remedy: str) -> Callable[..., Any]:
     """Return a function that can be named."""
     return MissingFunction(name, remedy)
 
-
-Volume = missing("Volume", VOLUMES)
 
 fabricarray = missing("fabricarray", FABRIC, of=FabricArray)
 fabricarrayarray = missing("fabricarrayarray", FABRIC, of=FabricArray)

@@ -295,13 +295,29 @@ def _peek(t: T.Scalar) -> Handler:
     return handler
 
 
-def _fetch(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+def _place(cx: Context, args: Sequence[Term], node: ast.Call) -> tuple[Value, Value, Value]:
     address, cotangents = (coerce.convert(cx, arg, T.UINT64, node, "the address") for arg in args[:2])
-    return Val(cx.b.one("fetch", address, cotangents, coerce.convert(cx, args[2], T.INT32, node, "the index")))
+    return address, cotangents, coerce.convert(cx, args[2], T.INT32, node, "the index")
+
+
+def _fetch(t: T.Scalar) -> Handler:
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        attrs = {} if t == T.FLOAT32 else {"type": t}
+        return Val(cx.b.one("fetch", *_place(cx, args, node), **attrs))
+
+    return handler
+
+
+def _poke(t: T.Scalar) -> Handler:
+    def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
+        cx.b.op("poke", *_place(cx, args, node), coerce.convert(cx, args[3], t, node, "the value"))
+        return Static(None, "poke(...)")
+
+    return handler
 
 
 _TABLE: Final[Mapping[str, _Row]] = {
-    "fetch": (3, _fetch),
+    "fetch": (3, _fetch(T.FLOAT32)),
     **dict(_of_rows()),
     "int_floor": (1, _to_int("floor", math.floor)),
     "int_ceil": (1, _to_int("ceil", math.ceil)),
@@ -330,6 +346,8 @@ _TABLE: Final[Mapping[str, _Row]] = {
     "unot": (1, _not),
     "len": (1, _len),
     **{name: (2, _peek(T.SCALARS[name.removeprefix("peek_")])) for name in INTERNAL if name.startswith("peek_")},
+    **{name: (3, _fetch(T.SCALARS[name.removeprefix("fetch_")])) for name in INTERNAL if name.startswith("fetch_")},
+    **{name: (4, _poke(T.SCALARS[name.removeprefix("poke_")])) for name in INTERNAL if name.startswith("poke_")},
     **warps.TABLE,
 }
 

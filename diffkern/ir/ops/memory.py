@@ -16,6 +16,7 @@ from diffkern.ir.ops.row import Diff, Effect, OpDef, TypeRuleError, Uniformity
 from diffkern.ir.types import (
     BOOL,
     FLOAT32,
+    FLOAT64,
     INT32,
     UINT64,
     Array,
@@ -106,12 +107,24 @@ def _peek(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 def _fetch(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
     if tuple(types) != (UINT64, UINT64, INT32):
         raise TypeRuleError(f"needs two addresses and an index, uint64, uint64 and int32, not {types}")
-    return (FLOAT32,)
+    return (attrs.get("type", FLOAT32),)
 
 
 def _deposit(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    if tuple(types) != (UINT64, INT32, FLOAT32):
+    if tuple(types[:2]) != (UINT64, INT32) or types[2] not in (FLOAT32, FLOAT64):
         raise TypeRuleError(f"needs an address, an index and a number, not {types}")
+    return ()
+
+
+def _withdraw(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    if tuple(types) != (UINT64, INT32):
+        raise TypeRuleError(f"needs an address and an index, uint64 and int32, not {types}")
+    return (attrs["type"],)
+
+
+def _poke(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
+    if tuple(types[:3]) != (UINT64, UINT64, INT32) or not isinstance(types[3], Scalar):
+        raise TypeRuleError(f"needs two addresses, an index and a number, not {types}")
     return ()
 
 
@@ -245,11 +258,20 @@ ROWS = (
         "peek", "memory", 2, _peek, Effect.CONSTANT, Diff.ZERO,
         attrs={"type": Scalar}, optional={"changing": bool}, cost=1.5,
     ),
-    # (address, address of a table, index): a float32 as from peek, which derivatives are taken with respect to, at
-    # addresses in its table; along: has been differentiated in forward mode. And (address of cotangents, index, value):
-    # adds to a cotangent, from one of many threads; does nothing at the address 0
-    OpDef("fetch", "memory", 3, _fetch, Effect.CONSTANT, Diff.SPECIAL, optional={"along": bool}, cost=1.5),
+    # (address, address of a table, index): a number as from peek, of float32 unless another type is given, which
+    # derivatives are taken with respect to, at addresses in its table; look is the same in a program that writes there;
+    # along: has been differentiated in forward mode. And (address of cotangents, index, value): adds to a cotangent,
+    # from one of many threads; does nothing at the address 0
+    OpDef(
+        "fetch", "memory", 3, _fetch, Effect.CONSTANT, Diff.SPECIAL,
+        optional={"type": Scalar, "along": bool}, cost=1.5,
+    ),
+    OpDef("look", "memory", 3, _fetch, Effect.REPORT, Diff.SPECIAL, optional={"type": Scalar}, cost=1.5),
     OpDef("deposit", "memory", 3, _deposit, Effect.REPORT, Diff.INTERNAL, cost=20.0),
+    # (address, address of a table, index, value): writes a number to memory; and (address of cotangents, index): its
+    # cotangent, which becomes 0; 0 at the address 0
+    OpDef("poke", "memory", 4, _poke, Effect.REPORT, Diff.SPECIAL, cost=1.5),
+    OpDef("withdraw", "memory", 2, _withdraw, Effect.REPORT, Diff.INTERNAL, attrs={"type": Scalar}, cost=1.5),
     # (array, *index), of an array whose elements hold arrays: the extent of one of these, and whether it exists
     OpDef(
         "inner_shape", "memory", None, _inner_shape, Effect.CONSTANT, Diff.ZERO, attrs={"wrap": tuple, "axis": int},
@@ -325,8 +347,14 @@ PRIMAL_ELEMENT_WRITES = PRIMAL_ELEMENTS & ELEMENT_WRITES
 ELEMENT_ATOMICS = PRIMAL_ELEMENTS & UPDATES
 ELEMENT_ACCUMULATES = UPDATES - PRIMAL_ELEMENTS
 """Updates that the program itself asks for, whose result is the old value, and those that add to a cotangent."""
+ORDERED_FORMS = {"fetch": "look"}
+"""How a read is written that stays in its order with writes of such memory."""
+DIFFERENTIATED_READS, ORDERED_READS = frozenset(ORDERED_FORMS), frozenset(ORDERED_FORMS.values())
+PLACE_WRITES = frozenset({"poke"})
 BY_ADDRESS = frozenset(row.name for row in ROWS if row.effect is Effect.CONSTANT and row.arity is not None)
 """The reads of memory that belongs to no array of the launch."""
+PLACES = BY_ADDRESS | ORDERED_READS | PLACE_WRITES
+"""All accesses of such memory that a kernel may have before it is differentiated."""
 SLOTS = frozenset(row.name for row in ROWS if row.family == "stack" and row.arity != 0)
 """The accesses of loop stacks."""
 NEW_STACKS = frozenset(row.name for row in ROWS if row.family == "stack" and row.arity == 0)

@@ -19,7 +19,7 @@ from diffkern.runtime.effects.custom_operations_met import CustomOperationsMet
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.nested_arrays import nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
-from diffkern.runtime.launch.resources import given_to
+from diffkern.runtime.launch.resources import given_to, stored_by
 from diffkern.runtime.memory.memory import Memory, births
 
 __all__ = ["Influence"]
@@ -187,6 +187,8 @@ class Influence(CustomOperationsMet):
                 if (found := launch.arrays[index]) is not None:
                     fed.add(found._memory)
             return
+        if is_fed and executable.changes:
+            fed.update(held._memory for held in stored_by(launch))
         for index in executable.writes:
             for held in self._held(launch, index):
                 if is_fed:

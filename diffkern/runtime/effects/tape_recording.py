@@ -31,7 +31,7 @@ from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.nested_arrays import check_constant, nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, ranges_of
-from diffkern.runtime.launch.resources import check_not_given, given_to
+from diffkern.runtime.launch.resources import check_not_given, given_to, stored_by
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.stream import Stream
 
@@ -96,19 +96,23 @@ class TapeRecording(TapeNeeds, Influence):
         given = given_to(launch) if executable.by_id else []
         for held in given:
             look_at(held, name)
-        active = self._active(launch)
+        stored = stored_by(launch) if executable.changes else []
+        for held in stored:
+            look_at(held, name)
+        active, reached = self._active(launch), self._reached(launch, stored)
         if self._sees_bytes:
             self._check_bytes_of(launch, active)
         # Before the launch runs, as its writes replace the dependences of what it reads.
         self._feed(launch)
-        if active and launch.grid.n:
+        if (active or reached) and launch.grid.n:
             if not launch.is_disjoint:
                 check_aliases(launch.kernel, launch, {})
             if pointed and self.follows_elements and not self.keeps_inputs:
                 step = PointedStep(launch, self._launches, active)
             else:
                 step = LaunchStep(launch, self._launches, active, self.keeps_inputs)
-            step.carried = frozenset(held._memory for held in given if self._carries(held))
+            step.carried = frozenset([held._memory for held in given if self._carries(held)] + [*reached])
+            step.stored = reached
             self._check_carried(step)
             # The adjoint may need a log: the launch that runs is then another program than the one that was asked for.
             launch = step.keep_log()
@@ -120,6 +124,7 @@ class TapeRecording(TapeNeeds, Influence):
             written = self._written_by(launch)
         if executable.writes_elements:
             written += [(held, None) for held in nested_arrays(executable, arrays, executable.writes)]
+        written += [(held, None) for held in stored]
         if pointed and isinstance(step, PointedStep):
             step.keep("before")
         self._write(launch, written)
@@ -130,6 +135,7 @@ class TapeRecording(TapeNeeds, Influence):
             step.keep("after")
             self._varied.update(a._memory for k, t in step.tables.items() if k in active for a in t.arrays)
         self._steps.append(step)
+        self._varied.update(reached)
         need, varied = self._need, self._varied
         for index in executable.uses:
             held = arrays[index]
@@ -406,6 +412,14 @@ class TapeRecording(TapeNeeds, Influence):
         """
         return self._is_fed(goal) and (goal._memory not in self._kept or goal._memory in self._fed or goal.size > 1)
 
+    def _reached(self, launch: PackedLaunch, stored: Sequence[array]) -> frozenset[Memory]:
+        """Return the memory behind ids that a launch writes, and that then has a cotangent, or had one."""
+        if not stored:
+            return frozenset()
+        read = [a for k in launch.executable.reads for a in self._held(launch, k) if a._smooth]
+        feeds = any(map(self._carries, (*read, *given_to(launch))))
+        return frozenset(a._memory for a in stored if a._smooth and (feeds or self._carries(a)))
+
     def _active(self, launch: PackedLaunch) -> frozenset[int]:
         """Return the parameters to differentiate for: those that vary, and those written from them or over them."""
         executable, arrays = launch.executable, launch.arrays
@@ -415,6 +429,8 @@ class TapeRecording(TapeNeeds, Influence):
             active = [k for k in executable.reads if any(map(self._carries, held[k]))]
             feeds = active or any(map(self._carries, given_to(launch)))
             outputs = [k for k in executable.writes if held[k] and (feeds or any(map(self._carries, held[k])))]
+            if executable.changes and self._reached(launch, stored_by(launch)):
+                return frozenset([launch.merged.get(k, k) for k in [*active, *outputs]])
         else:
             active, outputs = [], []
             for index in executable.reads:

@@ -43,6 +43,8 @@ class LaunchStep(TapeStep):
         it that the arrays still held.
     objects
         The objects that the kernel looked up by ids.
+    stored
+        Memory with a cotangent that it wrote to by ids.
     carried
         Memory of arrays that it looked up by ids and that have a cotangent in the sweep.
     keeps_inputs
@@ -51,7 +53,7 @@ class LaunchStep(TapeStep):
 
     __slots__ = (
         "_error", "_is_ahead", "_may_search", "_program", "active", "carried", "contents", "keeps_inputs", "launch",
-        "lost", "lost_before", "number", "objects", "saved",
+        "lost", "lost_before", "number", "objects", "saved", "stored",
     )  # fmt: skip
 
     def __init__(self, launch: PackedLaunch, number: int, active: frozenset[int], keeps_inputs: bool) -> None:
@@ -65,6 +67,7 @@ class LaunchStep(TapeStep):
         self.lost_before: set[int] = set()
         self.objects: Sequence[Use] = used(launch.executable, launch.parts) if launch.executable.by_id else ()
         self.carried: frozenset[Memory] = frozenset()
+        self.stored: frozenset[Memory] = frozenset()
         self._program: Executable | None = None
         self._error: KernelError | None = None
         self._is_ahead = False  # of the launch: what it will do can be looked at
@@ -195,14 +198,15 @@ class LaunchStep(TapeStep):
         held = launch.arrays
         # A reverse sweep passes by every step whose results no live cotangent belongs to.
         reached = [a._memory for i in launch.executable.writes if (a := held[i]) is not None and a._memory in live]
-        if not reached:
+        stored = self.stored & live
+        if not reached and not stored:
             return []
         arrays, memories = {}, set()
         for index in self.active:
             if (a := held[index]) is not None:
                 arrays[index] = a
                 memories.add(a._memory)
-        if memories.isdisjoint(reached):
+        if memories.isdisjoint(reached) and not stored:
             return []
         program = self.program()
         if program is None:

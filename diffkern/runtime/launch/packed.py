@@ -30,6 +30,7 @@ from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.launch_checks import check_fit, grid_of
 from diffkern.runtime.launch.nested_arrays import nested_arrays, pointed_by
 from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.launch.resources import make_writable, stored_by
 from diffkern.runtime.launch.schedule import USUAL, Blocks
 from diffkern.runtime.launch.value_log import new_log
 from diffkern.runtime.memory.device import CPU, Device, get_device
@@ -400,7 +401,7 @@ class PackedLaunch(Operation):
         """Raise the versions of the memory that it changes."""
         # The general path also covers the log and arrays behind elements; the one below is a plain loop for every
         # launch.
-        if self.log is not None or self.executable.writes_elements:
+        if self.log is not None or self.executable.writes_elements or self.executable.changes:
             super().touch()
             return
         for index in self.executable.writes:
@@ -421,6 +422,8 @@ class PackedLaunch(Operation):
         written = [held for index in self.executable.writes if (held := self.arrays[index]) is not None]
         if self.executable.writes_elements:
             written += nested_arrays(self.executable, self.arrays, self.executable.writes)
+        if self.executable.changes:
+            written += stored_by(self)
         return written if self.log is None else [*written, *self.log]
 
     def block(self) -> bytearray:
@@ -467,4 +470,6 @@ def dispatch(bound: PackedLaunch, record_tape: bool = True, stream: Stream | Non
         raise MisuseError(
             f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
         )
+    if bound.executable.changes:
+        make_writable(bound)
     perform(bound, stream, record_tape)

@@ -65,7 +65,7 @@ def run(
         executable.disjoint = arguments
     writes = executable.writes
     # Without arrays it runs there; what it writes through elements is looked for.
-    if (not writes and current.device is not None) or executable.writes_elements:
+    if (not writes and current.device is not None) or executable.writes_elements or executable.changes:
         dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
         return
     for index in writes:

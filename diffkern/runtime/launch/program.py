@@ -73,6 +73,8 @@ class Executable:
         Those that a launch over their shape overwrites as a whole, each with its number of axes.
     by_id : bool
         Whether it looks up objects of the host by their ids.
+    changes : bool
+        Whether it writes to the memory of such objects.
     writes_elements : bool
         Whether it writes to arrays in elements of arrays.
     is_in_place : bool
@@ -126,6 +128,7 @@ class Executable:
         "block_dim",
         "blockwise",
         "by_id",
+        "changes",
         "code",
         "contiguous_cotangents",
         "cost",
@@ -172,6 +175,7 @@ class Executable:
         self._grouped: dict[tuple[Grid, int], Grid | None] = {}
         self._block_offset = _BYTES_OFFSET + self.updates
         self.by_id = manifest.by_id
+        self.changes = manifest.changes
         self.block_dim = manifest.block_dim
         self.reads = manifest.reads
         self.writes = manifest.writes

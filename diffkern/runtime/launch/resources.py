@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Content", "Derived", "PutBack", "Remade", "Resource", "Use", "check_not_given", "check_places",
-    "check_without_derivative", "given_to", "led_along", "looked_at", "present", "used",
+    "check_without_derivative", "given_to", "led_along", "looked_at", "make_writable", "present", "stored_by", "used",
 ]  # fmt: skip
 
 
@@ -81,6 +81,8 @@ class Content:
         the address of a table (:mod:`diffkern.ad.tables`); and their tangents, each by a tuple of the key of its array.
     fixed
         Those of the others that are a user's.
+    stored
+        Those of all of them that a kernel may write to.
     said
         For those that are a user's, what they are and what to do instead of changing them: for given ones, for others.
     derived
@@ -96,12 +98,14 @@ class Content:
         fixed: Sequence[array] = (),
         said: Sequence[tuple[str, str]] = (),
         derived: Derived | None = None,
+        stored: Sequence[array] = (),
     ) -> None:
         self.arrays = (*arrays, *fixed)
         self.derived = derived
         self.given = {} if given is None else dict(given)
         self.fixed = tuple(fixed)
         self.said = tuple(said)
+        self.stored = tuple(stored)
         self.uses: weakref.WeakSet[Use] = weakref.WeakSet()
         self._exposures = Exposures()
 
@@ -168,6 +172,8 @@ class Resource:
         The object's id.
     inner : tuple of Resource
         Other objects whose ids are among the words.
+    renew : callable or None
+        Leads to copies of the arrays that kernels may write to, in new memory.
     times_built : int
         Number of times the object was built in place, which leaves the words as they were.
     """
@@ -182,6 +188,7 @@ class Resource:
         self.device = device
         self.id = identity(kind, address, self._use)
         self.inner: tuple[Resource, ...] = ()
+        self.renew: Callable[[], None] | None = None
         self.times_built = 0
         self._values = np.zeros(words, np.uint64)
         self._values[0] = self.id
@@ -329,10 +336,14 @@ class Use:
     ----------
     changed
         An array of the content that others are known to have changed since.
+    own
+        Memory of the content that the launch itself writes to.
     """
 
-    def __init__(self, resource: Resource, is_named: bool = True) -> None:
+    def __init__(self, resource: Resource, is_named: bool = True, *, stores: bool = False) -> None:
         self.resource, self.content = resource, resource.content
+        # What the launch itself writes there, its adjoint does not read.
+        self.own = frozenset(a._memory for a in self.content.stored) if stores else frozenset()
         self.changed: array | None = None
         # A launch that finds ids in arrays may look at any object, and seldom looks at all of them: it is not refused.
         self._is_from_without = is_named and resource.is_from_without
@@ -438,10 +449,10 @@ class Use:
     def _changed(self) -> array | None:
         """Return an array whose contents have changed since the launch, or None."""
         self.content.look()
-        if self.changed is not None:
+        if self.changed is not None and self.changed._memory not in self.own:
             return self.changed
         pairs = zip(self.content.arrays, self.versions, self.content.versions, strict=True)
-        return next((held for held, before, now in pairs if before != now), None)
+        return next((held for held, before, now in pairs if before != now and held._memory not in self.own), None)
 
     def check(self, what: str) -> None:
         """Raise if the contents of the arrays have changed; `what` is the launch that read them."""
@@ -495,9 +506,12 @@ def looked_at(executable: Executable, parts: Sequence[bytes] | Mapping[int, byte
     parts : sequence or mapping of bytes
         The packed arguments by their numbers, those that are integers at least.
     """
-    if not executable.by_id:
-        return []
-    ids = executable.manifest.ids
+    return _found(executable, executable.manifest.ids, parts) if executable.by_id else []
+
+
+def _found(
+    executable: Executable, ids: Ids | None, parts: Sequence[bytes] | Mapping[int, bytes]
+) -> list[Resource]:
     found = present() if ids is None else _named(ids, parts)
     return list(
         dict.fromkeys(
@@ -515,10 +529,56 @@ def _named(ids: Ids, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Resou
     return found
 
 
+def changed_by(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Resource]:
+    """Return the objects whose memory a launch may write to; parameters as of :func:`looked_at`."""
+    if not executable.changes:
+        return []
+    return [r for r in _found(executable, executable.manifest.changed, parts) if r.renew is not None]
+
+
+def stored_by(launch: PackedLaunch) -> list[array]:
+    """Return the arrays that a launch may write to by ids."""
+    return [held for r in changed_by(launch.executable, launch.parts) for held in r.content.stored]
+
+
+def make_writable(launch: PackedLaunch) -> None:
+    """Prepare objects for a launch that writes to their memory: what a tape needs of it is kept.
+
+    Raises
+    ------
+    LaunchError
+        If it reads and writes one object by two parameters.
+    """
+    executable, parts = launch.executable, launch.parts
+    changed, ids = executable.manifest.changed, executable.manifest.ids
+    if changed is not None and ids is not None:
+        # Compiled for different objects: reads of one are not in order with writes to the other.
+        others = Ids(
+            tuple({*ids.parameters} - {*changed.parameters}), tuple({*ids.places} - {*changed.places})
+        )
+        both = {*_named(others, parts)} & {*_named(changed, parts)}
+        if any(r.renew is not None for r in both):
+            raise LaunchError(
+                f"kernel {launch.kernel.name!r} stores to a volume by one of its ids, and is given it by another",
+                loc=place_of(launch.kernel.func),
+                remedy="use one parameter for a volume, or pass two volumes",
+            )
+    given = {held._memory for held in launch.arrays if held is not None}
+    for resource in changed_by(executable, parts):
+        if any(held._memory in given for held in resource.content.stored):
+            raise LaunchError(
+                f"kernel {launch.kernel.name!r} stores to a volume by its id, and is given its values as an array",
+                loc=place_of(launch.kernel.func),
+                remedy="pass a copy, dk.clone(volume.values)",
+            )
+        if resource.renew is not None and resource.content.kept:
+            resource.renew()
+
+
 def used(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Use]:
     """Return the uses of the objects that a launch may read; parameters as of :func:`looked_at`."""
-    is_named = executable.manifest.ids is not None
-    return [Use(resource, is_named) for resource in looked_at(executable, parts)]
+    is_named, changed = executable.manifest.ids is not None, changed_by(executable, parts)
+    return [Use(one, is_named, stores=one in changed) for one in looked_at(executable, parts)]
 
 
 def given_to(launch: PackedLaunch) -> list[array]:

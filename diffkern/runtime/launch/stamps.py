@@ -138,7 +138,8 @@ def _can_look(launch: PackedLaunch) -> bool:
     through addresses that lie in memory, where no copy takes its place.
     """
     is_repeated = current.recorder is not None or launch.device.is_capturing
-    return not (is_repeated or launch.executable.manifest.pointing)
+    executable = launch.executable
+    return not (is_repeated or executable.changes or executable.manifest.pointing)
 
 
 def _stamper(launch: PackedLaunch, program: Executable, arrays: tuple[int, ...]) -> Executable | None:

@@ -456,27 +456,48 @@ if SIMULATED:
         size = np.dtype(number).itemsize
         return np.frombuffer(ctypes.string_at(int(address) + int(index) * size, size), number)[0]
 
-    def add_at(address: Any, index: Any, value: Any) -> None:
-        """Add to a float32 of memory, one thread at a time."""
+    def add_at(address: Any, index: Any, value: Any, number: Any) -> None:
+        """Add to a number of memory, one thread at a time."""
+        held = ctypes.c_float if np.dtype(number).itemsize == 4 else ctypes.c_double
         with updating:
-            ctypes.c_float.from_address(int(address) + 4 * int(index)).value += float(value)
+            held.from_address(int(address) + np.dtype(number).itemsize * int(index)).value += float(value)
+
+    def poke(address: Any, index: Any, value: Any, number: Any) -> None:
+        """Write an element of the memory that begins at an address."""
+        size = np.dtype(number).itemsize
+        ctypes.memmove(int(address) + int(index) * size, np.dtype(number).type(value).tobytes(), size)
 
 else:
 
     @intrinsic
-    def add_at(context: Any, address: Any, index: Any, value: Any) -> Any:
-        """Add to a float32 of memory, in one step."""
+    def add_at(context: Any, address: Any, index: Any, value: Any, number: Any) -> Any:
+        """Add to a number of memory, in one step."""
 
         def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            start, position, number = values
+            start, position, given, _ = values
             wide = context.cast(builder, position, signature.args[1], types.int64)
-            place = builder.add(start, builder.mul(wide, wide.type(4)))
-            held = context.get_data_type(types.float32)
-            amount = context.cast(builder, number, signature.args[2], types.float32)
+            held = context.get_data_type(number.dtype)
+            place = builder.add(start, builder.mul(wide, wide.type(context.get_abi_sizeof(held))))
+            amount = context.cast(builder, given, signature.args[2], number.dtype)
             builder.atomic_rmw("fadd", builder.inttoptr(place, held.as_pointer()), amount, "monotonic")
             return context.get_dummy_value()
 
-        return types.none(types.uint64, index, value), emit
+        return types.none(types.uint64, index, value, number), emit
+
+    @intrinsic
+    def poke(context: Any, address: Any, index: Any, value: Any, number: Any) -> Any:
+        """Write an element of the memory that begins at an address."""
+
+        def emit(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            start, position, given, _ = values
+            wide = context.cast(builder, position, signature.args[1], types.int64)
+            held = context.get_data_type(number.dtype)
+            place = builder.add(start, builder.mul(wide, wide.type(context.get_abi_sizeof(held))))
+            builder.store(context.cast(builder, given, signature.args[2], number.dtype),
+                          builder.inttoptr(place, held.as_pointer()))
+            return context.get_dummy_value()
+
+        return types.none(types.uint64, index, value, number), emit
 
     @intrinsic
     def peek(context: Any, address: Any, index: Any, number: Any) -> Any:
@@ -498,7 +519,14 @@ else:
 def deposit(address: Any, index: Any, value: Any) -> None:
     """Add to a float32 of the memory that begins at an address; nothing at the address 0."""
     if address != uint64(0):
-        add_at(address, index, value)
+        add_at(address, index, value, float32)
+
+
+@device
+def deposit_float64(address: Any, index: Any, value: Any) -> None:
+    """Add to a float64 of the memory that begins at an address; nothing at the address 0."""
+    if address != uint64(0):
+        add_at(address, index, value, float64)
 
 
 @device
@@ -565,6 +593,56 @@ def peek_float32(address: Any, index: Any) -> Any:
 def peek_float64(address: Any, index: Any) -> Any:
     """Return an element of the memory of float64 that begins at an address."""
     return peek(address, index, float64)
+
+
+@device
+def poke_int32(address: Any, index: Any, value: Any) -> None:
+    """Write an element of the memory of int32 that begins at an address."""
+    poke(address, index, value, int32)
+
+
+@device
+def poke_uint32(address: Any, index: Any, value: Any) -> None:
+    """Write an element of the memory of uint32 that begins at an address."""
+    poke(address, index, value, uint32)
+
+
+@device
+def poke_int64(address: Any, index: Any, value: Any) -> None:
+    """Write an element of the memory of int64 that begins at an address."""
+    poke(address, index, value, int64)
+
+
+@device
+def poke_float32(address: Any, index: Any, value: Any) -> None:
+    """Write an element of the memory of float32 that begins at an address."""
+    poke(address, index, value, float32)
+
+
+@device
+def poke_float64(address: Any, index: Any, value: Any) -> None:
+    """Write an element of the memory of float64 that begins at an address."""
+    poke(address, index, value, float64)
+
+
+@device
+def withdraw_float32(address: Any, index: Any) -> Any:
+    """Return a float32 of memory, and set it to zero; zero at the address 0."""
+    found = float32(0.0)
+    if address != uint64(0):
+        found = peek(address, index, float32)
+        poke(address, index, float32(0.0), float32)
+    return found
+
+
+@device
+def withdraw_float64(address: Any, index: Any) -> Any:
+    """Return a float64 of memory, and set it to zero; zero at the address 0."""
+    found = float64(0.0)
+    if address != uint64(0):
+        found = peek(address, index, float64)
+        poke(address, index, float64(0.0), float64)
+    return found
 
 
 if SIMULATED:

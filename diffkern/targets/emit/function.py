@@ -297,7 +297,39 @@ class BodyEmitter:
     def fetch(self, op: Op) -> None:
         """Load a number at an address, like peek."""
         address, _, index = op.operands
-        self.peek(Op("peek", (address, index), op.results, {"type": FLOAT32}, (), op.loc))
+        self.peek(Op("peek", (address, index), op.results, {"type": op.attrs.get("type", FLOAT32)}, (), op.loc))
+
+    def look(self, op: Op) -> None:
+        """Load a number that the program may write to."""
+        address, _, index = op.operands
+        attrs = {"type": op.attrs.get("type", FLOAT32), "changing": True}
+        self.peek(Op("peek", (address, index), op.results, attrs, (), op.loc))
+
+    def poke(self, op: Op) -> None:
+        """Store a number at an address."""
+        b, (address, _, index, value) = self.builder, op.operands
+        t = value.type
+        assert isinstance(t, Scalar)
+        b.store(to_memory(b, t, self.scalar(value)), self._place(self.scalar(address), index, t))
+
+    def _place(self, address: Any, index: Value, t: Scalar) -> Any:
+        """Return a pointer to an element of memory."""
+        start = self.builder.inttoptr(address, ir.PointerType(addrspace=self.memory_space))
+        return self.builder.gep(start, [self.index(index)], source_etype=memory_type(t))
+
+    def withdraw(self, op: Op) -> None:
+        """Take a number at an address and set it to zero, unless the address is 0."""
+        b, t, (address, index) = self.builder, op.attrs["type"], op.operands
+        start, zero = self.scalar(address), ir.Constant(memory_type(t), 0.0)
+        before = b.block
+        with b.if_then(b.icmp_unsigned("!=", start, i64(0))):
+            place = self._place(start, index, t)
+            found, inside = b.load(place, typ=memory_type(t)), b.block
+            b.store(zero, place)
+        taken = b.phi(memory_type(t))
+        taken.add_incoming(zero, before)
+        taken.add_incoming(found, inside)
+        self.values[op.result] = (from_memory(b, t, taken),)
 
     def deposit(self, op: Op) -> None:
         """Add a number at an address, unless that is 0."""
@@ -305,7 +337,7 @@ class BodyEmitter:
         # Address 0 stands for cotangents that nobody wants.
         with b.if_then(b.icmp_unsigned("!=", address, i64(0))):
             start = b.inttoptr(address, ir.PointerType(addrspace=self.memory_space))
-            place = b.gep(start, [b.sext(index, I64)], source_etype=ir.FloatType())
+            place = b.gep(start, [b.sext(index, I64)], source_etype=value.type)
             b.atomic_rmw("fadd", place, value, "monotonic")
 
     def array_at(self, op: Op) -> None:
@@ -589,7 +621,10 @@ _EMITTERS: Mapping[str, str] = {
     "array_at": "array_at",
     "peek": "peek",
     "fetch": "fetch",
+    "look": "look",
+    "poke": "poke",
     "deposit": "deposit",
+    "withdraw": "withdraw",
     "shared_new": "shared_new",
     "barrier": "barrier",
     "output": "print_text",
