@@ -9,7 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ATOMICS, DIFFERENTIATED_READS, LOADS, ORDERED_READS, PLACE_WRITES, STACK_READS, STACK_WRITES, STORES
+from diffkern.ir.ops.memory import (
+    ATOMICS,
+    DIFFERENTIATED_READS,
+    LOADS,
+    ORDERED_READS,
+    PLACE_WRITES,
+    STACK_READS,
+    STACK_WRITES,
+    STORES,
+)
 from diffkern.ir.ops.row import Diff
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import is_differentiable

@@ -12,7 +12,7 @@ from diffkern.analysis.dependence import LoadFact, LoadSource
 from diffkern.analysis.exclusive import Exclusive
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ATOMICS, ELEMENT_STORES, LOADS, NEW_STACKS, STORES
+from diffkern.ir.ops.memory import ATOMICS, ELEMENT_STORES, LOADS, NEW_STACKS, PLACE_WRITES, STORES
 from diffkern.ir.types import is_differentiable, is_shared
 from diffkern.ir.views import Access, Ruled
 
@@ -152,7 +152,8 @@ def stores_to(op: Op, arrays: Collection[Value]) -> bool:
     """Return whether a control-flow op stores to one of some arrays, or a derivative in it accesses its cotangents."""
     inside = [inner for sub in op.regions for inner in walk(sub)]
     return any(
-        (inner.name in STORES | ATOMICS and Access(inner).array in arrays and not inner.attrs.get("opaque"))
+        inner.name in PLACE_WRITES
+        or (inner.name in STORES | ATOMICS and Access(inner).array in arrays and not inner.attrs.get("opaque"))
         or (inner.name == "ruled" and touches_cotangents(Ruled(inner), arrays))
         for inner in inside
     )

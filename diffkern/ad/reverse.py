@@ -52,7 +52,7 @@ from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.block import BARRIERS
 from diffkern.ir.ops.composite import CONSTRUCTS
-from diffkern.ir.ops.memory import ATOMICS, ELEMENT_STORES, EXTREMA, LOADS, STORES
+from diffkern.ir.ops.memory import ATOMICS, ELEMENT_STORES, EXTREMA, LOADS, PLACE_WRITES, STORES
 from diffkern.ir.ops.row import Diff
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Scalar, Tile, is_differentiable, is_shared
@@ -297,9 +297,10 @@ class _Reverse:
         """Return the adjoint of a function that yields its results."""
         # An effect would be lost, as the function's adjoint has its results and cotangents as its only outputs.
         for op in walk(self.fn.body):
-            if op.name in STORES | ATOMICS:
+            if op.name in STORES | ATOMICS | PLACE_WRITES:
+                to = "a volume" if op.name in PLACE_WRITES else Access(op).array.name
                 raise AutodiffError(
-                    f"{self.fn.name} writes to {Access(op).array.name}, so its results are not all that it does",
+                    f"{self.fn.name} writes to {to}, so its results are not all that it does",
                     loc=op.loc,
                     remedy="return the value, or make it a kernel and use the kernel's adjoint",
                 )

@@ -343,7 +343,8 @@ def elements_at(place, slots, array, background):  # type: ignore[no-untyped-def
 @func
 def part_of(value, t):  # type: ignore[no-untyped-def]
     """Return where a place is in its cell, as a number of the type of the values."""
-    if type(value) == float64 or type(value) == vec3d or type(value) == vec4d:
+    zero = float64(0.0)
+    if type(value) == type(zero) or type(value) == type(vec3d(zero)) or type(value) == type(vec4d(zero)):
         part = float64(t)
     else:
         part = t
@@ -404,9 +405,9 @@ def sampled_with_slopes(dtype, id, x, y, z, mode):  # type: ignore[no-untyped-de
 @func
 def joined(along_x, along_y, along_z):  # type: ignore[no-untyped-def]
     """Return the derivatives of a number as a vector, and those of a vector as a matrix with a column for each axis."""
-    if type(along_x) == float32:
+    if type(along_x) == type(float32(0.0)):
         made = vec3f(along_x, along_y, along_z)
-    elif type(along_x) == float64:
+    elif type(along_x) == type(float64(0.0)):
         made = vec3d(along_x, along_y, along_z)
     else:
         made = matrix_from_cols(along_x, along_y, along_z)
@@ -718,7 +719,7 @@ def _store_number(id: uint64, i: Int32, j: Int32, k: Int32, value: Float) -> Any
 
 @built_in("volume_store")
 def _store_vec3(id: uint64, i: Int32, j: Int32, k: Int32, value: vec3) -> Any:
-    if type(value) == vec3d:
+    if type(value[0]) == type(float64(0.0)):
         stored(vec3d, id, i, j, k, value)
     else:
         stored(vec3f, id, i, j, k, value)
@@ -726,7 +727,7 @@ def _store_vec3(id: uint64, i: Int32, j: Int32, k: Int32, value: vec3) -> Any:
 
 @built_in("volume_store")
 def _store_vec4(id: uint64, i: Int32, j: Int32, k: Int32, value: vec4) -> Any:
-    if type(value) == vec4d:
+    if type(value[0]) == type(float64(0.0)):
         stored(vec4d, id, i, j, k, value)
     else:
         stored(vec4f, id, i, j, k, value)
@@ -771,7 +772,7 @@ def volume_store_i(id: uint64, i: Int32, j: Int32, k: Int32, value: Int32) -> An
 @func
 def turned(place, first, v):  # type: ignore[no-untyped-def]
     """Return the product of one of the matrices and a vector of the same precision."""
-    if type(v) == vec3d:
+    if type(v[0]) == type(float64(0.0)):
         m = peek_uint64(place, DOUBLE)
         x = peek_float64(m, first) * v[0] + peek_float64(m, first + 1) * v[1] + peek_float64(m, first + 2) * v[2]
         y = peek_float64(m, first + 3) * v[0] + peek_float64(m, first + 4) * v[1] + peek_float64(m, first + 5) * v[2]
@@ -790,7 +791,7 @@ def turned(place, first, v):  # type: ignore[no-untyped-def]
 @func
 def shift(place, v):  # type: ignore[no-untyped-def]
     """Return the translation in the precision of a vector."""
-    if type(v) == vec3d:
+    if type(v[0]) == type(float64(0.0)):
         m = peek_uint64(place, DOUBLE)
         made = vec3d(peek_float64(m, 18), peek_float64(m, 19), peek_float64(m, 20))
     else:

@@ -37,9 +37,9 @@ INDEX_TYPES: Final = (19, 20, 21, 22)
 """Index grids: of all voxels of a leaf and of active ones, and the same with a mask."""
 
 _GRID, _TREE, _META = 672, 64, 288
-_MAGIC: Final = 0x304244566F6E614E
-_MAGICS: Final = (_MAGIC, 0x314244566F6E614E)
-_VERSION: Final = 32 << 21 | 7 << 10
+_MAGIC: Final = 0x314244566F6E614E
+_MAGICS: Final = (_MAGIC, 0x304244566F6E614E)
+_VERSION: Final = 32 << 21 | 8 << 10
 _FPN: Final = 16
 
 
@@ -62,7 +62,6 @@ class _Layout(NamedTuple):
 def _layout(number: int) -> _Layout:
     """Return the layout of the nodes of a type of values."""
     value, of_table, of_statistics = _SIZES[number]
-    # Statistics: least and greatest value, and mean and deviation, which are of float32 up to float32.
     smooth = 4 if of_statistics not in (8, 24, 32) or of_table == 16 else 8
     align = 4 if of_statistics in (0, 1, 2, 3, 4, 6) or of_table == 16 else 8
     wide = number in INDEX_TYPES or number in (2, 5, 7, 18, 23)
@@ -224,7 +223,12 @@ def grid_from_bytes(data: _Bytes) -> Grid:
     _need(b"\0" in name)
     counts, tables = _levels(data, size, number, flags)
     grid = _tree(data, size, number, counts, tables)
-    grid.name, grid.index, grid.count, grid.size = name[: name.index(b"\0")].decode("ascii", "replace"), index, count, size
+    grid.name, grid.index, grid.count, grid.size = (
+        name[: name.index(b"\0")].decode("ascii", "replace"),
+        index,
+        count,
+        size,
+    )
     grid.data = data
     grid.features = _features(data, size)
     return grid
@@ -493,7 +497,7 @@ def _write_header(data: _Bytes, grid: Grid, starts: Sequence[int]) -> None:
     data[296:560] = np.frombuffer(grid.map.tobytes(), np.uint8)
     size = np.linalg.norm(np.asarray(grid.map["matrix"]).reshape(3, 3), axis=0)
     struct.pack_into("<3d", data, 608, *size)
-    struct.pack_into("<IIqI", data, 632, 6 if grid.is_index else 0, grid.type, data.size, 0)
+    struct.pack_into("<IIqI", data, 632, 8 if grid.is_index else 0, grid.type, data.size, 0)
     struct.pack_into("<Q", data, 656, grid.indexable + 1 if grid.is_index else 0)
     leaves, lowers, uppers = grid.leaves, len(grid.lowers), len(grid.uppers)
     struct.pack_into("<4q", data, _GRID, *(start - _GRID for start in starts))

@@ -125,7 +125,14 @@ def _header(raw: bytes, length: int, codec: int) -> bytes:
     name = raw[40:296].split(b"\0")[0] + b"\0"
     out = bytearray(_GRID_HEADER)
     struct.pack_into("<QQ", out, 0, len(raw), length)
-    struct.pack_into("<QII", out, 24, struct.unpack_from("<Q", raw, 728)[0], *struct.unpack_from("<I", raw, 636), *struct.unpack_from("<I", raw, 632))
+    struct.pack_into(
+        "<QII",
+        out,
+        24,
+        struct.unpack_from("<Q", raw, 728)[0],
+        *struct.unpack_from("<I", raw, 636),
+        *struct.unpack_from("<I", raw, 632),
+    )
     out[40:88] = raw[560:608]
     out[112:136] = raw[608:632]
     struct.pack_into("<I", out, 136, len(name))

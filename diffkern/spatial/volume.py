@@ -189,7 +189,7 @@ class Volume(Uncopied):
         own = [t for t in self._tables if t is not None]
         held = () if values is None else (values,)
         content = Content((*own, *given.values()), given, () if given else held, _SAID, stored=held)
-        last = (512 * grid.leaves if values is None else values.size - 1)
+        last = 512 * grid.leaves if values is None else values.size - 1
         self._resource.lead_to(
             content,
             (
@@ -473,7 +473,9 @@ class Volume(Uncopied):
         is_vector = hasattr(bg_value, "__len__")
         number = 6 if is_vector else (4 if isinstance(bg_value, int) else 1)
         if data.ndim != 3 + is_vector or (is_vector and data.shape[3] != 3):
-            raise LaunchError(f"a Volume of {described(ndarray)}", remedy="pass values of shape (x, y, z), or (x, y, z, 3)")
+            raise LaunchError(
+                f"a Volume of {described(ndarray)}", remedy="pass values of shape (x, y, z), or (x, y, z, 3)"
+            )
         tiles = [-(-n // 8) for n in data.shape[:3]]
         low = np.asarray(min_world, np.float32)
         first = np.stack(np.meshgrid(*(8 * np.arange(n, dtype=np.int32) for n in tiles), indexing="ij"), axis=-1)
@@ -753,12 +755,8 @@ def _feature_type(name: str) -> Element:
 def _background(given: Any) -> tuple[int, Any]:
     """Return NanoVDB's number of the type of a background, and its bytes."""
     element: Element | None = None
-    if isinstance(given, (bool, np.bool_)):
-        element = None
-    elif isinstance(given, int):
-        element = INT32
-    elif isinstance(given, float):
-        element = FLOAT32
+    if type(given) in (int, float):
+        element = INT32 if type(given) is int else FLOAT32
     else:
         try:
             element = resolve_dtype(type(given))

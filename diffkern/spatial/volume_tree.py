@@ -59,7 +59,9 @@ def rounded_voxels(points: Any, place: Any) -> Any:
         index = np.floor(np.stack(found, axis=1) + np.float32(0.5))
     # NaN is in voxel 0, and what no int32 holds in the last one.
     low, high = -(2.0**31), 2.0**31 - 1
-    return np.clip(np.nan_to_num(index.astype(np.float64), nan=0.0, posinf=high, neginf=low), low, high).astype(np.int32)
+    return np.clip(np.nan_to_num(index.astype(np.float64), nan=0.0, posinf=high, neginf=low), low, high).astype(
+        np.int32
+    )
 
 
 def grid_of_voxels(voxels: Any, number: int, place: Any) -> Grid:
@@ -143,6 +145,8 @@ def _offsets(entries: Any, bits: int) -> Any:
 def _set_masks(masks: Any, voxels: Any, leaves: Any) -> None:
     """Set the bits of active voxels, the first index of each leaf, and the counts before each word."""
     words = np.searchsorted(leaves, voxels >> _U(9)) * 8 + ((voxels >> _U(6)) & _U(7)).astype(np.int64)
+    if not len(words):
+        return
     starts = np.flatnonzero(np.concatenate([[True], words[1:] != words[:-1]]))
     flat = np.zeros(8 * len(leaves), np.uint64)
     flat[words[starts]] = np.bitwise_or.reduceat(_U(1) << (voxels & _U(63)), starts)

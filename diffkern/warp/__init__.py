@@ -55,8 +55,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "diffkern.warp.modules": ("Module force_load get_module get_module_options load_module set_module_options"),
     "diffkern.warp.mapping": "map_arrays=map",
     "diffkern.warp.opaque": (
-        "GLTextureResource RegisteredGLBuffer fabricarray fabricarrayarray "
-        "indexedfabricarray indexedfabricarrayarray"
+        "GLTextureResource RegisteredGLBuffer fabricarray fabricarrayarray indexedfabricarray indexedfabricarrayarray"
     ),
     "diffkern.warp.pools": (
         "ScopedMempool ScopedMempoolAccess ScopedPeerAccess can_access get_mempool_release_threshold "

@@ -509,9 +509,7 @@ def looked_at(executable: Executable, parts: Sequence[bytes] | Mapping[int, byte
     return _found(executable, executable.manifest.ids, parts) if executable.by_id else []
 
 
-def _found(
-    executable: Executable, ids: Ids | None, parts: Sequence[bytes] | Mapping[int, bytes]
-) -> list[Resource]:
+def _found(executable: Executable, ids: Ids | None, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Resource]:
     found = present() if ids is None else _named(ids, parts)
     return list(
         dict.fromkeys(
@@ -553,9 +551,7 @@ def make_writable(launch: PackedLaunch) -> None:
     changed, ids = executable.manifest.changed, executable.manifest.ids
     if changed is not None and ids is not None:
         # Compiled for different objects: reads of one are not in order with writes to the other.
-        others = Ids(
-            tuple({*ids.parameters} - {*changed.parameters}), tuple({*ids.places} - {*changed.places})
-        )
+        others = Ids(tuple({*ids.parameters} - {*changed.parameters}), tuple({*ids.places} - {*changed.places}))
         both = {*_named(others, parts)} & {*_named(changed, parts)}
         if any(r.renew is not None for r in both):
             raise LaunchError(

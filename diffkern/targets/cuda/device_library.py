@@ -493,8 +493,10 @@ else:
             wide = context.cast(builder, position, signature.args[1], types.int64)
             held = context.get_data_type(number.dtype)
             place = builder.add(start, builder.mul(wide, wide.type(context.get_abi_sizeof(held))))
-            builder.store(context.cast(builder, given, signature.args[2], number.dtype),
-                          builder.inttoptr(place, held.as_pointer()))
+            builder.store(
+                context.cast(builder, given, signature.args[2], number.dtype),
+                builder.inttoptr(place, held.as_pointer()),
+            )
             return context.get_dummy_value()
 
         return types.none(types.uint64, index, value, number), emit

@@ -54,6 +54,7 @@ from diffkern.targets.emit.types import (
     from_memory,
     i64,
     memory_type,
+    to_memory,
     value_type,
 )
 
