@@ -16,7 +16,7 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 
-__all__ = ["INDEX_TYPES", "TYPE_NAMES", "VALUE_TYPES", "Grid", "grid_from_bytes", "grid_to_bytes"]
+__all__ = ["INDEX_TYPES", "TYPE_NAMES", "VALUE_TYPES", "Grid", "grid_from_bytes", "grid_to_bytes", "grids_from_bytes"]
 
 _Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -188,6 +188,10 @@ MAP: Final = np.dtype(
 """The map of a grid: matrix, its inverse and translation in both precisions."""
 
 
+class UnsupportedLayout(LaunchError):
+    """The nodes of a grid are not in the order of their levels."""
+
+
 def _refuse() -> NoReturn:
     raise LaunchError("Invalid NanoVDB grid structure", remedy="write the grid again, by the program that made it")
 
@@ -234,6 +238,32 @@ def grid_from_bytes(data: _Bytes) -> Grid:
     return grid
 
 
+def grids_from_bytes(data: _Bytes) -> list[Grid]:
+    """Read all grids of a file, so that a broken one is found.
+
+    Raises
+    ------
+    LaunchError
+        If one is broken, or has its nodes in another order.
+    """
+    found, unsupported = [], None
+    while True:
+        size = _at(data, 32, "<Q") if data.size >= 40 else 0
+        try:
+            grid = grid_from_bytes(data)
+            _need(size % 32 == 0)
+            found.append(grid)
+        except UnsupportedLayout as error:
+            unsupported = unsupported or error
+        index, count = _at(data, 24, "<II")
+        if index + 1 >= count or data.size <= size or not size:
+            break
+        data = data[size:]
+    if unsupported is not None:
+        raise unsupported
+    return found
+
+
 def _levels(data: _Bytes, size: int, number: int, flags: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the numbers of leaves, lower and upper nodes and root tiles, and where these levels begin."""
     form = _layout(number)
@@ -242,14 +272,17 @@ def _levels(data: _Bytes, size: int, number: int, flags: int) -> tuple[tuple[int
     _need(root >= _GRID + _TREE and root % 8 == 0 and root + form.root <= size)
     tiles = _at(data, root + 24, "<I")
     if leaves + lowers + uppers and not flags & 1 << 5:
-        raise LaunchError("Unsupported NanoVDB tree layout", remedy="write the grid with its nodes breadth-first")
+        raise UnsupportedLayout("Unsupported NanoVDB tree layout", remedy="write the grid with its nodes breadth-first")
     spans = [(root, form.root + tiles * form.tile)]
     for start, n, each in ((upper, uppers, form.upper), (lower, lowers, form.lower), (leaf, leaves, form.leaf)):
         if n:
             _need(start % 8 == 0 and start >= _GRID + _TREE)
             spans.append((start, n * each if number != _FPN or each != form.leaf else _fpn_size(data, start, n, size)))
     spans.sort()
-    for (start, length), (after, _) in zip(spans, [*spans[1:], (size, 0)], strict=True):
+    # Arrays beside the grid lie behind its nodes.
+    metadata = _at(data, 640, "<q")
+    end = min(size, metadata) if metadata > 0 else size
+    for (start, length), (after, _) in zip(spans, [*spans[1:], (end, 0)], strict=True):
         _need(start + length <= after)
     return (leaves, lowers, uppers, tiles), (leaf, lower, upper, root)
 

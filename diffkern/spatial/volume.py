@@ -24,7 +24,7 @@ from diffkern.runtime.arrays.array_copy import copy
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.state import current
-from diffkern.spatial.nanovdb import TYPE_NAMES, VALUE_TYPES, Grid, grid_from_bytes, grid_to_bytes
+from diffkern.spatial.nanovdb import TYPE_NAMES, VALUE_TYPES, Grid, grid_from_bytes, grid_to_bytes, grids_from_bytes
 from diffkern.spatial.nanovdb_file import read_file, write_file
 from diffkern.spatial.volume_tree import affine_map, grid_of_voxels, rounded_voxels
 
@@ -392,12 +392,7 @@ class Volume(Uncopied):
         LaunchError
             If it is no such file, or compressed by what is not installed.
         """
-        grid = grid_from_bytes(read_file(file_or_buffer))
-        # Grids after the first one are looked at as well, so that a broken file is found here.
-        rest, size = grid.data, grid.size
-        for _ in range(1, grid.count if grid.data.size > size else 1):
-            rest = rest[size:]
-            size = grid_from_bytes(rest).size
+        grid = grids_from_bytes(read_file(file_or_buffer))[0]
         made = cls.__new__(cls)
         made._begin(grid, get_device(device), requires_grad)
         return made
