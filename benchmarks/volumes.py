@@ -1,8 +1,8 @@
 """Milliseconds of operations on sparse volumes: diffkern and Warp on the CPU, in interleaved runs.
 
 ``python benchmarks/volumes.py [--quick] [OPERATION ...]`` prints the least processor time of the rounds, and the least
-time that passed. Queries are of 1e6 places in a shell of tiles, at random and along lines. Columns of libraries that are
-not installed are empty.
+time that passed. Queries are of 1e6 places in a shell of tiles, at random and in order. Columns of libraries that
+are not installed are empty.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ try:
 except ImportError:
     wp = None
 
-KERNELS = '''
+KERNELS = """
 import {name} as m
 
 F = m.array(dtype=float)
@@ -64,7 +64,7 @@ def store(volume: m.uint64, x: V, y: F):
     i = m.tid()
     p = x[i]
     m.volume_store_f(volume, int(p[0]), int(p[1]), int(p[2]), y[i])
-'''
+"""
 
 ROUNDS = 7
 Call = Callable[[], Any]
@@ -116,7 +116,9 @@ def queries(n: int, folder: Path) -> Iterator[Row]:
     for m, _ in libraries:
         if m is not None:
             volume = m.Volume.allocate_by_tiles(m.array(voxels, dtype=m.int32, device="cpu"), 1.0, 0.5, device="cpu")
-            values = m.array(np.ones(volume.get_voxel_count(), np.float32), dtype=float, device="cpu", requires_grad=True)
+            values = m.array(
+                np.ones(volume.get_voxel_count(), np.float32), dtype=float, device="cpu", requires_grad=True
+            )
             made[m] = volume, values
     for where, places in (("at random", points), ("in order", points[order])):
         for name in ("sample", "lookup", "gradient", "by_index", "store"):

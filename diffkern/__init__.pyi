@@ -139,6 +139,7 @@ from diffkern.spatial.texture import Texture as Texture
 from diffkern.spatial.texture import Texture1D as Texture1D
 from diffkern.spatial.texture import Texture2D as Texture2D
 from diffkern.spatial.texture import Texture3D as Texture3D
+from diffkern.spatial.volume import Volume as Volume
 from diffkern.transforms.higher import grad as grad
 from diffkern.transforms.higher import hvp as hvp
 from diffkern.transforms.higher import jvp as jvp
@@ -3190,6 +3191,603 @@ def transform_wrench(t: Any, x: Any) -> Any:
     .. code-block:: python
 
         y[i] = dk.transform_wrench(dk.transform(u, dk.quat_rpy(x[i], 0.2, 0.3)), dk.spatial_vector(u, v))[0]
+    """
+
+def volume_index_to_world(id: Any, uvw: Any) -> Any:
+    """volume_index_to_world(id, uvw)
+
+    The place in the world of a place in the index space of a Volume.
+
+    Parameters
+    ----------
+    id : uint64
+    uvw : vec3
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the linear map.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w = dk.volume_index_to_world(volume, u)
+    """
+
+def volume_index_to_world_dir(id: Any, uvw: Any) -> Any:
+    """volume_index_to_world_dir(id, uvw)
+
+    The direction in the world of a direction in the index space of a Volume.
+
+    Parameters
+    ----------
+    id : uint64
+    uvw : vec3
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the linear map.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w = dk.volume_index_to_world_dir(volume, u)
+    """
+
+def volume_lookup(id: Any, i: Any, j: Any, k: Any, dtype: Any) -> Any:
+    """volume_lookup(id, i, j, k, dtype)
+
+    The value of a voxel of a Volume, by the id of the volume. The dtype is that of the volume; of another type zero comes back.
+
+    Parameters
+    ----------
+    id : uint64
+    i : int32
+    j : int32
+    k : int32
+    dtype : float, float64, vec3f, vec3d, vec4f, vec4d, int32, uint32 or int64
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: on a tape with respect to the values of the volume.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        u = dk.volume_lookup(volume, 1, 2, 3, dtype=float)
+    """
+
+def volume_lookup_f(id: Any, i: Any, j: Any, k: Any) -> Any:
+    """volume_lookup_f(id, i, j, k)
+
+    The value of a voxel of a Volume of float32.
+
+    Parameters
+    ----------
+    id : uint64
+    i : int32
+    j : int32
+    k : int32
+
+    Returns
+    -------
+    float32
+
+    Notes
+    -----
+    Derivative: on a tape with respect to the values of the volume.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        u = dk.volume_lookup_f(volume, 1, 2, 3)
+    """
+
+def volume_lookup_i(id: Any, i: Any, j: Any, k: Any) -> Any:
+    """volume_lookup_i(id, i, j, k)
+
+    The value of a voxel of a Volume of int32.
+
+    Parameters
+    ----------
+    id : uint64
+    i : int32
+    j : int32
+    k : int32
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        n = dk.volume_lookup_i(volume, 1, 2, 3)
+    """
+
+def volume_lookup_index(id: Any, i: Any, j: Any, k: Any) -> Any:
+    """volume_lookup_index(id, i, j, k)
+
+    The index of a voxel among those that a Volume has, in the order of get_voxels(); -1 if it has not got it.
+
+    Parameters
+    ----------
+    id : uint64
+    i : int32
+    j : int32
+    k : int32
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        n = dk.volume_lookup_index(volume, 1, 2, 3)
+    """
+
+def volume_lookup_v(id: Any, i: Any, j: Any, k: Any) -> Any:
+    """volume_lookup_v(id, i, j, k)
+
+    The value of a voxel of a Volume of vec3f.
+
+    Parameters
+    ----------
+    id : uint64
+    i : int32
+    j : int32
+    k : int32
+
+    Returns
+    -------
+    vec3f
+
+    Notes
+    -----
+    Derivative: on a tape with respect to the values of the volume.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w = dk.volume_lookup_v(volume, 1, 2, 3)
+    """
+
+def volume_sample(id: Any, uvw: Any, sampling_mode: Any, dtype: Any) -> Any:
+    """volume_sample(id, uvw, sampling_mode, dtype)
+
+    The value of a Volume at a place in index space, by the id of the volume. sampling_mode is Volume.CLOSEST or Volume.LINEAR; integers are of the closest voxel. The dtype is that of the volume; of another type zero comes back.
+
+    Parameters
+    ----------
+    id : uint64
+    uvw : vec3
+    sampling_mode : int32
+    dtype : float, float64, vec3f, vec3d, vec4f, vec4d, int32, uint32 or int64
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: with respect to the place and, on a tape, the values of the volume.
+
+    At kinks: at the voxels; the derivative there is that towards larger coordinates. That of the closest voxel with respect to the place is zero.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        u = dk.volume_sample(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, dtype=float)
+    """
+
+def volume_sample_f(id: Any, uvw: Any, sampling_mode: Any) -> Any:
+    """volume_sample_f(id, uvw, sampling_mode)
+
+    The value of a Volume of float32 at a place in index space, as volume_sample.
+
+    Parameters
+    ----------
+    id : uint64
+    uvw : vec3
+    sampling_mode : int32
+
+    Returns
+    -------
+    float32
+
+    Notes
+    -----
+    Derivative: with respect to the place and, on a tape, the values of the volume.
+
+    At kinks: as of volume_sample.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        u = dk.volume_sample_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
+    """
+
+def volume_sample_grad(id: Any, uvw: Any, sampling_mode: Any, grad: Any, dtype: Any) -> Any:
+    """volume_sample_grad(id, uvw, sampling_mode, grad, dtype)
+
+    The value of a Volume at a place in index space, as volume_sample; grad, a variable, is set to its derivative with respect to the place: a vector for a number, a matrix with a column for each axis for a vector.
+
+    Parameters
+    ----------
+    id : uint64
+    uvw : vec3
+    sampling_mode : int32
+    grad : any type
+    dtype : float, float64, vec3f, vec3d, vec4f or vec4d
+
+    Notes
+    -----
+    Derivative: of both, with respect to the place and, on a tape, the values of the volume.
+
+    At kinks: as of volume_sample.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        g = dk.vec3(0.0)
+        u = dk.volume_sample_grad(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, g, dtype=float)
+    """
+
+def volume_sample_grad_f(id: Any, uvw: Any, sampling_mode: Any, grad: Any) -> Any:
+    """volume_sample_grad_f(id, uvw, sampling_mode, grad)
+
+    The value of a Volume of float32 at a place in index space; grad, a variable, is set to its derivative with respect to the place.
+
+    Parameters
+    ----------
+    id : uint64
+    uvw : vec3
+    sampling_mode : int32
+    grad : any type
+
+    Returns
+    -------
+    float32
+
+    Notes
+    -----
+    Derivative: of both, with respect to the place and, on a tape, the values of the volume.
+
+    At kinks: as of volume_sample.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        g = dk.vec3(0.0)
+        u = dk.volume_sample_grad_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, g)
+    """
+
+def volume_sample_grad_index(id: Any, uvw: Any, sampling_mode: Any, voxel_data: Any, background: Any, grad: Any) -> Any:
+    """volume_sample_grad_index(id, uvw, sampling_mode, voxel_data, background, grad)
+
+    The value at a place in index space that an array has at the indices of a Volume's voxels, as volume_sample_index; grad, a variable, is set to its derivative with respect to the place.
+
+    Parameters
+    ----------
+    id : uint64
+    uvw : vec3
+    sampling_mode : int32
+    voxel_data : dk.array1d
+    background : any type
+    grad : any type
+
+    Notes
+    -----
+    Derivative: of both, with respect to the place, the array and the background.
+
+    At kinks: as of volume_sample.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        g = dk.vec3(0.0)
+        u = dk.volume_sample_grad_index(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, x, 0.0, g)
+    """
+
+def volume_sample_i(id: Any, uvw: Any) -> Any:
+    """volume_sample_i(id, uvw)
+
+    The value of a Volume of int32 at the voxel closest to a place in index space.
+
+    Parameters
+    ----------
+    id : uint64
+    uvw : vec3
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        n = dk.volume_sample_i(volume, dk.vec3(0.25, 0.5, 1.0))
+    """
+
+def volume_sample_index(id: Any, uvw: Any, sampling_mode: Any, voxel_data: Any, background: Any) -> Any:
+    """volume_sample_index(id, uvw, sampling_mode, voxel_data, background)
+
+    The value at a place in index space that an array has at the indices of a Volume's voxels (volume_lookup_index), and the background where there is no voxel.
+
+    Parameters
+    ----------
+    id : uint64
+    uvw : vec3
+    sampling_mode : int32
+    voxel_data : dk.array1d
+    background : any type
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: with respect to the place, the array and the background.
+
+    At kinks: as of volume_sample.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        u = dk.volume_sample_index(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, x, 0.0)
+    """
+
+def volume_sample_v(id: Any, uvw: Any, sampling_mode: Any) -> Any:
+    """volume_sample_v(id, uvw, sampling_mode)
+
+    The value of a Volume of vec3f at a place in index space, as volume_sample.
+
+    Parameters
+    ----------
+    id : uint64
+    uvw : vec3
+    sampling_mode : int32
+
+    Returns
+    -------
+    vec3f
+
+    Notes
+    -----
+    Derivative: with respect to the place and, on a tape, the values of the volume.
+
+    At kinks: as of volume_sample.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w = dk.volume_sample_v(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
+    """
+
+def volume_store(id: Any, i: Any, j: Any, k: Any, value: Any) -> Any:
+    """volume_store(id, i, j, k, value)
+
+    Store a value to a voxel of a Volume, if the tile of the voxel exists and values of the volume have the type of this one. Of several threads that store to one voxel, one decides its value.
+
+    Parameters
+    ----------
+    id : uint64
+    i : int32
+    j : int32
+    k : int32
+    value : int32 or uint32 or int64 or float64 or float or vec3 or vec4
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: on a tape, that of the voxel passes to the value.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.volume_store(volume, 1, 2, 3, 4.0)
+    """
+
+def volume_store_f(id: Any, i: Any, j: Any, k: Any, value: Any) -> Any:
+    """volume_store_f(id, i, j, k, value)
+
+    Store a number to a voxel of a Volume of float32, as volume_store.
+
+    Parameters
+    ----------
+    id : uint64
+    i : int32
+    j : int32
+    k : int32
+    value : float
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: on a tape, that of the voxel passes to the value.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.volume_store_f(volume, 1, 2, 3, 4.0)
+    """
+
+def volume_store_i(id: Any, i: Any, j: Any, k: Any, value: Any) -> Any:
+    """volume_store_i(id, i, j, k, value)
+
+    Store an integer to a voxel of a Volume of int32, as volume_store.
+
+    Parameters
+    ----------
+    id : uint64
+    i : int32
+    j : int32
+    k : int32
+    value : int32
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.volume_store_i(volume, 1, 2, 3, 4)
+    """
+
+def volume_store_v(id: Any, i: Any, j: Any, k: Any, value: Any) -> Any:
+    """volume_store_v(id, i, j, k, value)
+
+    Store a vector to a voxel of a Volume of vec3f, as volume_store.
+
+    Parameters
+    ----------
+    id : uint64
+    i : int32
+    j : int32
+    k : int32
+    value : vec3
+
+    Returns
+    -------
+    Any
+
+    Notes
+    -----
+    Derivative: on a tape, that of the voxel passes to the value.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        dk.volume_store_v(volume, 1, 2, 3, dk.vec3(1.0, 2.0, 3.0))
+    """
+
+def volume_voxel_count(id: Any) -> Any:
+    """volume_voxel_count(id)
+
+    The number of voxels of a Volume that have an index.
+
+    Parameters
+    ----------
+    id : uint64
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, it is an integer.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        n = dk.volume_voxel_count(volume)
+    """
+
+def volume_world_to_index(id: Any, xyz: Any) -> Any:
+    """volume_world_to_index(id, xyz)
+
+    The place in the index space of a Volume of a place in the world.
+
+    Parameters
+    ----------
+    id : uint64
+    xyz : vec3
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the linear map.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w = dk.volume_world_to_index(volume, u)
+    """
+
+def volume_world_to_index_dir(id: Any, xyz: Any) -> Any:
+    """volume_world_to_index_dir(id, xyz)
+
+    The direction in the index space of a Volume of a direction in the world.
+
+    Parameters
+    ----------
+    id : uint64
+    xyz : vec3
+
+    Returns
+    -------
+    vec3
+
+    Notes
+    -----
+    Derivative: that of the linear map.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        w = dk.volume_world_to_index_dir(volume, u)
     """
 
 def norm_huber(v: Any, delta: Any = ...) -> float:
@@ -7812,6 +8410,7 @@ __all__ = [
     "Texture3D",
     "TextureAddressMode",
     "TextureFilterMode",
+    "Volume",
     "__version__",
     "abs",
     "acos",
@@ -8300,6 +8899,28 @@ __all__ = [
     "vector",
     "velocity_at_point",
     "vjp",
+    "volume_index_to_world",
+    "volume_index_to_world_dir",
+    "volume_lookup",
+    "volume_lookup_f",
+    "volume_lookup_i",
+    "volume_lookup_index",
+    "volume_lookup_v",
+    "volume_sample",
+    "volume_sample_f",
+    "volume_sample_grad",
+    "volume_sample_grad_f",
+    "volume_sample_grad_index",
+    "volume_sample_i",
+    "volume_sample_index",
+    "volume_sample_v",
+    "volume_store",
+    "volume_store_f",
+    "volume_store_i",
+    "volume_store_v",
+    "volume_voxel_count",
+    "volume_world_to_index",
+    "volume_world_to_index_dir",
     "wait_event",
     "wait_stream",
     "where",

@@ -241,7 +241,7 @@ def index_of(place, slot):  # type: ignore[no-untyped-def]
 @func
 def number_at(dtype, values, cotangents, at):  # type: ignore[no-untyped-def]
     """Return a number of the values."""
-    if dtype == float64 or dtype == vec3d or dtype == vec4d:
+    if dtype in (float64, vec3d, vec4d):
         number = fetch_float64(values, cotangents, at)
     elif dtype == int32:
         number = fetch_int32(values, cotangents, at)
@@ -257,11 +257,11 @@ def number_at(dtype, values, cotangents, at):  # type: ignore[no-untyped-def]
 @func
 def value_at(dtype, values, cotangents, slot):  # type: ignore[no-untyped-def]
     """Return the value of a slot."""
-    if dtype == vec3f or dtype == vec3d:
+    if dtype in (vec3f, vec3d):
         at = 3 * slot
         x, y = number_at(dtype, values, cotangents, at), number_at(dtype, values, cotangents, at + 1)
         value = dtype(x, y, number_at(dtype, values, cotangents, at + 2))
-    elif dtype == vec4f or dtype == vec4d:
+    elif dtype in (vec4f, vec4d):
         at = 4 * slot
         x, y = number_at(dtype, values, cotangents, at), number_at(dtype, values, cotangents, at + 1)
         z, w = number_at(dtype, values, cotangents, at + 2), number_at(dtype, values, cotangents, at + 3)
@@ -344,7 +344,7 @@ def elements_at(place, slots, array, background):  # type: ignore[no-untyped-def
 def part_of(value, t):  # type: ignore[no-untyped-def]
     """Return where a place is in its cell, as a number of the type of the values."""
     zero = float64(0.0)
-    if type(value) == type(zero) or type(value) == type(vec3d(zero)) or type(value) == type(vec4d(zero)):
+    if type(value) is type(zero) or type(value) is type(vec3d(zero)) or type(value) is type(vec4d(zero)):
         part = float64(t)
     else:
         part = t
@@ -365,16 +365,14 @@ def looked_up(dtype, id, i, j, k):  # type: ignore[no-untyped-def]
 @func
 def is_whole(dtype):  # type: ignore[no-untyped-def]
     """Return whether a type is of integers, which are not interpolated."""
-    return dtype == int32 or dtype == int64 or dtype == uint32
+    return dtype in (int32, int64, uint32)
 
 
 @func
 def sampled(dtype, id, x, y, z, mode):  # type: ignore[no-untyped-def]
     """Return a sample."""
     value = dtype(0)
-    if is_whole(dtype):
-        value = looked_up(dtype, id, nearest(x), nearest(y), nearest(z))
-    elif mode == 0:
+    if is_whole(dtype) or mode == 0:
         value = looked_up(dtype, id, nearest(x), nearest(y), nearest(z))
     elif mode == 1:
         place = of_type(dtype, id)
@@ -405,9 +403,9 @@ def sampled_with_slopes(dtype, id, x, y, z, mode):  # type: ignore[no-untyped-de
 @func
 def joined(along_x, along_y, along_z):  # type: ignore[no-untyped-def]
     """Return the derivatives of a number as a vector, and those of a vector as a matrix with a column for each axis."""
-    if type(along_x) == type(float32(0.0)):
+    if type(along_x) is type(float32(0.0)):
         made = vec3f(along_x, along_y, along_z)
-    elif type(along_x) == type(float64(0.0)):
+    elif type(along_x) is type(float64(0.0)):
         made = vec3d(along_x, along_y, along_z)
     else:
         made = matrix_from_cols(along_x, along_y, along_z)
@@ -424,8 +422,8 @@ def volume_sample(id: uint64, uvw: vec3, sampling_mode: Int32, dtype: Voxel) -> 
 
     Derivative: with respect to the place and, on a tape, the values of the volume.
 
-    Kinks: at the voxels; the derivative there is that towards larger coordinates. That of the closest voxel with respect
-    to the place is zero.
+    Kinks: at the voxels; the derivative there is that towards larger coordinates. That of the closest voxel with
+    respect to the place is zero.
 
     Example: u = dk.volume_sample(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, dtype=float)
     """
@@ -442,7 +440,7 @@ def volume_sample_f(id: uint64, uvw: vec3, sampling_mode: Int32) -> float32:
 
     Example: u = dk.volume_sample_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
     """
-    return sampled(float32, id, float32(uvw[0]), float32(uvw[1]), float32(uvw[2]), sampling_mode)  # type: ignore[no-any-return]
+    return sampled(float32, id, float32(uvw[0]), float32(uvw[1]), float32(uvw[2]), sampling_mode)
 
 
 @built_in()
@@ -466,7 +464,7 @@ def volume_sample_i(id: uint64, uvw: vec3) -> int32:
 
     Example: n = dk.volume_sample_i(volume, dk.vec3(0.25, 0.5, 1.0))
     """
-    return sampled(int32, id, float32(uvw[0]), float32(uvw[1]), float32(uvw[2]), 0)  # type: ignore[no-any-return]
+    return sampled(int32, id, float32(uvw[0]), float32(uvw[1]), float32(uvw[2]), 0)
 
 
 @built_in()
@@ -497,8 +495,8 @@ def volume_sample_index(id: uint64, uvw: vec3, sampling_mode: Int32, voxel_data:
 
 @built_in(sets="grad")
 def volume_sample_grad(id: uint64, uvw: vec3, sampling_mode: Int32, grad: Any, dtype: VoxelNumber) -> Any:
-    """The value of a Volume at a place in index space, as volume_sample; grad, a variable, is set to its derivative with
-    respect to the place: a vector for a number, a matrix with a column for each axis for a vector.
+    """The value of a Volume at a place in index space, as volume_sample; grad, a variable, is set to its derivative
+    with respect to the place: a vector for a number, a matrix with a column for each axis for a vector.
 
     Derivative: of both, with respect to the place and, on a tape, the values of the volume.
 
@@ -535,8 +533,8 @@ def volume_sample_grad_f(id: uint64, uvw: vec3, sampling_mode: Int32, grad: Any)
 def volume_sample_grad_index(
     id: uint64, uvw: vec3, sampling_mode: Int32, voxel_data: array1d, background: Any, grad: Any
 ) -> Any:
-    """The value at a place in index space that an array has at the indices of a Volume's voxels, as volume_sample_index;
-    grad, a variable, is set to its derivative with respect to the place.
+    """The value at a place in index space that an array has at the indices of a Volume's voxels, as
+    volume_sample_index; grad, a variable, is set to its derivative with respect to the place.
 
     Derivative: of both, with respect to the place, the array and the background.
 
@@ -582,7 +580,7 @@ def volume_lookup_f(id: uint64, i: Int32, j: Int32, k: Int32) -> float32:
 
     Example: u = dk.volume_lookup_f(volume, 1, 2, 3)
     """
-    return looked_up(float32, id, i, j, k)  # type: ignore[no-any-return]
+    return looked_up(float32, id, i, j, k)
 
 
 @built_in()
@@ -604,7 +602,7 @@ def volume_lookup_i(id: uint64, i: Int32, j: Int32, k: Int32) -> int32:
 
     Example: n = dk.volume_lookup_i(volume, 1, 2, 3)
     """
-    return looked_up(int32, id, i, j, k)  # type: ignore[no-any-return]
+    return looked_up(int32, id, i, j, k)
 
 
 @built_in()
@@ -719,7 +717,7 @@ def _store_number(id: uint64, i: Int32, j: Int32, k: Int32, value: Float) -> Any
 
 @built_in("volume_store")
 def _store_vec3(id: uint64, i: Int32, j: Int32, k: Int32, value: vec3) -> Any:
-    if type(value[0]) == type(float64(0.0)):
+    if type(value[0]) is type(float64(0.0)):
         stored(vec3d, id, i, j, k, value)
     else:
         stored(vec3f, id, i, j, k, value)
@@ -727,7 +725,7 @@ def _store_vec3(id: uint64, i: Int32, j: Int32, k: Int32, value: vec3) -> Any:
 
 @built_in("volume_store")
 def _store_vec4(id: uint64, i: Int32, j: Int32, k: Int32, value: vec4) -> Any:
-    if type(value[0]) == type(float64(0.0)):
+    if type(value[0]) is type(float64(0.0)):
         stored(vec4d, id, i, j, k, value)
     else:
         stored(vec4f, id, i, j, k, value)
@@ -772,7 +770,7 @@ def volume_store_i(id: uint64, i: Int32, j: Int32, k: Int32, value: Int32) -> An
 @func
 def turned(place, first, v):  # type: ignore[no-untyped-def]
     """Return the product of one of the matrices and a vector of the same precision."""
-    if type(v[0]) == type(float64(0.0)):
+    if type(v[0]) is type(float64(0.0)):
         m = peek_uint64(place, DOUBLE)
         x = peek_float64(m, first) * v[0] + peek_float64(m, first + 1) * v[1] + peek_float64(m, first + 2) * v[2]
         y = peek_float64(m, first + 3) * v[0] + peek_float64(m, first + 4) * v[1] + peek_float64(m, first + 5) * v[2]
@@ -791,7 +789,7 @@ def turned(place, first, v):  # type: ignore[no-untyped-def]
 @func
 def shift(place, v):  # type: ignore[no-untyped-def]
     """Return the translation in the precision of a vector."""
-    if type(v[0]) == type(float64(0.0)):
+    if type(v[0]) is type(float64(0.0)):
         m = peek_uint64(place, DOUBLE)
         made = vec3d(peek_float64(m, 18), peek_float64(m, 19), peek_float64(m, 20))
     else:

@@ -202,7 +202,7 @@ def _need(holds: Any) -> None:
 
 
 def _at(data: _Bytes, offset: int, form: str) -> Any:
-    _need(0 <= offset and offset + struct.calcsize(form) <= data.size)
+    _need(offset >= 0 and offset + struct.calcsize(form) <= data.size)
     found = struct.unpack_from(form, data, offset)
     return found[0] if len(found) == 1 else found
 
@@ -461,7 +461,7 @@ def _features(data: _Bytes, size: int) -> tuple[Feature, ...]:
         place, values, each, _, _, number = _at(data, at, "<qQIIII")
         name = bytes(data[at + 32 : at + 288])
         start = at + place
-        _need(b"\0" in name and 0 <= start and start + values * each <= size and values <= size)
+        _need(b"\0" in name and start >= 0 and start + values * each <= size and values <= size)
         found.append(Feature(name[: name.index(b"\0")].decode("ascii", "replace"), start, each, values, number))
     return tuple(found)
 

@@ -22,7 +22,7 @@ _CODECS: Final = {"none": 0, "zip": 1, "blosc": 2}
 
 def _blosc() -> Any:
     try:
-        import blosc  # type: ignore[import-not-found]  # noqa: PLC0415
+        import blosc  # type: ignore[import-not-found]
     except ImportError:
         raise LaunchError(
             "the grid is compressed by BLOSC, and the package blosc is not installed",

@@ -6,14 +6,13 @@ A kernel gets a volume by its id. The meaning of the descriptor's words is docum
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from diffkern.errors import LaunchError, described
-from diffkern.ir.types import FLOAT32, INT32, UINT8, UINT32, Element, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.types import FLOAT32, INT32, UINT32, Element, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.lang.queries import VOLUME
 from diffkern.lang.structs import public_type
@@ -26,23 +25,31 @@ from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.state import current
 from diffkern.spatial.nanovdb import TYPE_NAMES, VALUE_TYPES, Grid, grid_from_bytes, grid_to_bytes, grids_from_bytes
 from diffkern.spatial.nanovdb_file import read_file, write_file
-from diffkern.spatial.volume_tree import affine_map, grid_of_voxels, rounded_voxels
+from diffkern.spatial.volume_arguments import (
+    ELEMENTS,
+    OTHERS,
+    background_of,
+    capacities,
+    coordinates_of,
+    edges_of,
+    feature_type,
+    map_of,
+    scalar_named,
+    three,
+    values_of,
+    voxels_at,
+    voxels_of,
+)
+from diffkern.spatial.volume_tree import affine_map, grid_of_voxels
 
 __all__ = ["Volume"]
+
+Array: TypeAlias = array
 
 _SAID: Final = (
     ("the values of a volume", "store to it by a kernel, which keeps what a tape needs"),
     ("the values of a volume", "make another volume"),
 )
-_ELEMENTS: Final[dict[int, Element]] = {
-    number: scalar_of(resolve_dtype(SCALARS[name])) if n == 1 else Vec(scalar_of(resolve_dtype(SCALARS[name])), n)
-    for number, (name, n) in VALUE_TYPES.items()
-}
-_OTHERS: Final[dict[str, tuple[str, int]]] = {
-    "int16": ("int16", 1), "Half": ("float16", 1), "bool": ("bool", 1), "Vec3u8": ("uint8", 3),
-    "Vec3u16": ("uint16", 3), "uint8": ("uint8", 1),
-}  # fmt: skip
-"""Types of values that can be named and not read by kernels."""
 _ON_INDEX, _INDEX = 20, 19
 _MOST: Final = 2**31 - 1
 
@@ -138,8 +145,9 @@ class Volume(Uncopied):
         type_str: str
 
     device: Device
+    _background: Any = None
 
-    def __init__(self, data: array | None, copy: bool = True, requires_grad: bool = False) -> None:
+    def __init__(self, data: Array | None, copy: bool = True, requires_grad: bool = False) -> None:
         if not isinstance(data, array):
             raise LaunchError(
                 f"a Volume of {described(data)}", remedy="pass an array of bytes, or call Volume.load_from_nvdb"
@@ -152,7 +160,6 @@ class Volume(Uncopied):
         self._requires_grad = bool(requires_grad)
         self._info = Volume.RebuildInfo(None, 0, 0, 0, 0) if room is None else room
         self._resource = Resource(device, VOLUME, WORDS)
-        self._features: dict[int, array] = {}
         self._set(grid)
         if requires_grad and self._values is None:
             raise LaunchError(
@@ -162,12 +169,12 @@ class Volume(Uncopied):
 
     def _set(self, grid: Grid) -> None:
         """Lead to a grid, in new arrays."""
-        element = _ELEMENTS.get(grid.type)
+        element = ELEMENTS.get(grid.type)
         if 4 * 512 * grid.leaves > _MOST or len(grid.lowers) << 12 > _MOST:
             raise LaunchError(f"a Volume of {grid.leaves} tiles", remedy="make several volumes of fewer tiles")
         self._grid, self._values = grid, None
         if element is not None:
-            self._values = _values_of(grid, element, self.device)
+            self._values = values_of(grid, element, self.device)
             if self._requires_grad:
                 self._values.requires_grad = True
         self._written = -1 if self._values is None else self._values._memory.now
@@ -217,7 +224,7 @@ class Volume(Uncopied):
         return self._resource.id
 
     @property
-    def values(self) -> array:
+    def values(self) -> Array:
         """The values that kernels read now; its ``grad`` is the gradient with respect to them.
 
         They are those of the tiles in the order of :meth:`get_voxels`, then values that a file has for larger regions,
@@ -233,13 +240,13 @@ class Volume(Uncopied):
     @property
     def dtype(self) -> Any:
         """The type of the values; None of an index grid, and of types that diffkern does not have."""
-        element = _ELEMENTS.get(self._grid.type)
+        element = ELEMENTS.get(self._grid.type)
         if element is not None:
             return public_type(element)
-        found = _OTHERS.get(TYPE_NAMES[self._grid.type])
+        found = OTHERS.get(TYPE_NAMES[self._grid.type])
         if found is None:
             return None
-        scalar = scalar_of(resolve_dtype(SCALARS[found[0]]))
+        scalar = scalar_named(found[0])
         return public_type(scalar if found[1] == 1 else Vec(scalar, found[1]))
 
     @property
@@ -269,34 +276,34 @@ class Volume(Uncopied):
         """Return the number of voxels that have an index; of a rebuildable volume that for which there is room."""
         return self._info.max_voxel_count or self._grid.indexable
 
-    def get_tiles(self, out: array | None = None) -> array:
+    def get_tiles(self, out: Array | None = None) -> Array:
         """Return the first voxel of each tile, an array of int32 of shape (tiles, 3).
 
         Parameters
         ----------
-        out : array, optional
+        out : Array, optional
             An array to write to: ``vec3i``, or int32 of shape (n, 3), of at least as many rows.
         """
         return self._coordinates(self._grid.origins, self.get_tile_count(), out)
 
-    def get_voxels(self, out: array | None = None) -> array:
+    def get_voxels(self, out: Array | None = None) -> Array:
         """Return the coordinates of the voxels in the order of their indices, an array of int32 of shape (voxels, 3).
 
         Parameters
         ----------
-        out : array, optional
+        out : Array, optional
             An array to write to: ``vec3i``, or int32 of shape (n, 3), of at least as many rows.
         """
-        return self._coordinates(_voxels_of(self._grid), self.get_voxel_count(), out)
+        return self._coordinates(voxels_of(self._grid), self.get_voxel_count(), out)
 
-    def _coordinates(self, found: Any, count: int, out: array | None) -> array:
+    def coordinates_of(self, found: Any, count: int, out: Array | None) -> Array:
         found = np.ascontiguousarray(found, np.int32)
         if out is None:
             # A rebuildable volume has room for more, of which nothing is known.
             rows = np.zeros((count, 3), np.int32)
             rows[: len(found)] = found
             return array(rows, dtype=SCALARS["int32"], device=self.device)
-        data = _coordinates(out, "out", (INT32,))
+        data = coordinates_of(out, "out", (INT32,))
         if out.device is not self.device or len(data) < count:
             raise LaunchError(
                 f"'out' has {len(data)} rows on {out.device}", remedy=f"pass {count} rows on {self.device}"
@@ -335,7 +342,7 @@ class Volume(Uncopied):
         kind = TYPE_NAMES[found.type] if found.type < len(TYPE_NAMES) else "?"
         return Volume.FeatureArrayInfo(found.name, found.offset, found.value_size, found.value_count, kind)
 
-    def feature_array(self, feature_index: int, dtype: Any = None) -> array:
+    def feature_array(self, feature_index: int, dtype: Any = None) -> Array:
         """Return an array that is stored beside the grid, as a copy on its device.
 
         Parameters
@@ -347,7 +354,7 @@ class Volume(Uncopied):
         """
         info = self.get_feature_array_info(feature_index)
         count, size = info.value_count, info.value_size
-        element = _feature_type(info.type_str) if dtype is None else resolve_dtype(dtype)
+        element = feature_type(info.type_str) if dtype is None else resolve_dtype(dtype)
         itemsize = scalar_of(element).itemsize * (1 if isinstance(element, Scalar) else element.size)
         if itemsize == 1:
             count, size = count * size, 1
@@ -362,7 +369,7 @@ class Volume(Uncopied):
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
-    def array(self) -> array:
+    def array(self) -> Array:
         """Return the bytes of the grid in the format of NanoVDB, with the values of now, as an array of uint8."""
         return array(self._bytes(), dtype=SCALARS["uint8"], device=self.device)
 
@@ -464,7 +471,7 @@ class Volume(Uncopied):
         requires_grad : bool, optional
             Whether :attr:`values` has a gradient.
         """
-        size, data = _voxel_size(voxel_size), np.asarray(ndarray)
+        size, data = edges_of(voxel_size), np.asarray(ndarray)
         is_vector = hasattr(bg_value, "__len__")
         number = 6 if is_vector else (4 if isinstance(bg_value, int) else 1)
         if data.ndim != 3 + is_vector or (is_vector and data.shape[3] != 3):
@@ -493,8 +500,8 @@ class Volume(Uncopied):
     @classmethod
     def allocate(
         cls,
-        min: Sequence[float],  # noqa: A002
-        max: Sequence[float],  # noqa: A002
+        min: Sequence[float],
+        max: Sequence[float],
         voxel_size: Any,
         bg_value: Any = 0.0,
         translation: Sequence[float] = (0.0, 0.0, 0.0),
@@ -521,7 +528,7 @@ class Volume(Uncopied):
         requires_grad : bool, optional
             Whether :attr:`values` has a gradient.
         """
-        size = _voxel_size(voxel_size)
+        size = edges_of(voxel_size)
         low, high = np.asarray(min), np.asarray(max)
         if points_in_world_space:
             edges = np.asarray(size, np.float32)
@@ -529,24 +536,23 @@ class Volume(Uncopied):
         first, last = low.astype(np.int32) // 8, high.astype(np.int32) // 8
         axes = [8 * np.arange(a, b + 1, dtype=np.int32) for a, b in zip(first, last, strict=True)]
         tiles = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, 3)
-        return cls._allocated(tiles, affine_map(np.diag(size), _three(translation)), bg_value, device, requires_grad)
+        return cls._allocated(tiles, affine_map(np.diag(size), three(translation)), bg_value, device, requires_grad)
 
     @classmethod
     def _allocated(
         cls, voxels: Any, place: Any, bg_value: Any, device: Any, requires_grad: bool, room: Any = None
     ) -> Volume:
-        number, background = (_INDEX, None) if bg_value is None else _background(bg_value)
+        number, background = (_INDEX, None) if bg_value is None else background_of(bg_value)
         made = cls.__new__(cls)
-        made._background = background
         grid = grid_of_voxels(voxels, number, place)
-        grid.values = background
+        grid.values = made._background = background
         made._begin(grid, get_device(device), requires_grad, room)
         return made
 
     @classmethod
     def allocate_by_tiles(
         cls,
-        tile_points: array,
+        tile_points: Array,
         voxel_size: Any = None,
         bg_value: Any = 0.0,
         translation: Sequence[float] = (0.0, 0.0, 0.0),
@@ -556,8 +562,8 @@ class Volume(Uncopied):
         max_tiles: int | None = None,
         max_lower_nodes: int | None = None,
         max_upper_nodes: int | None = None,
-        status: array | None = None,
-        point_mask: array | None = None,
+        status: Array | None = None,
+        point_mask: Array | None = None,
         requires_grad: bool = False,
     ) -> Volume:
         """Make a volume with the tiles in which some points lie.
@@ -582,9 +588,9 @@ class Volume(Uncopied):
             Whether there is room for :meth:`rebuild`.
         max_tiles, max_lower_nodes, max_upper_nodes : int, optional
             How many tiles and nodes there may be; by default as many as there are points.
-        status : array of uint32, optional
+        status : Array of uint32, optional
             Gets the flags ``Volume.REBUILD_...`` of a rebuildable volume.
-        point_mask : array of int32, optional
+        point_mask : Array of int32, optional
             Zero for points that do not count.
         requires_grad : bool, optional
             Whether :attr:`values` has a gradient.
@@ -594,12 +600,13 @@ class Volume(Uncopied):
         LaunchError
             If an argument is of another type, or both a voxel size and a transform are given, or neither.
         """
-        place = _map_of(voxel_size, translation, transform)
-        voxels = _points(tile_points, "tile_points", point_mask, place)
+        place = map_of(voxel_size, translation, transform)
+        voxels = voxels_at(tile_points, "tile_points", point_mask, place)
         given = (max_tiles, max_lower_nodes, max_upper_nodes)
         room = None
         if rebuildable or any(n is not None for n in given):
-            tiles, lowers, uppers = _room(given, len(tile_points), ("max_tiles", "max_lower_nodes", "max_upper_nodes"))
+            names = ("max_tiles", "max_lower_nodes", "max_upper_nodes")
+            tiles, lowers, uppers = capacities(given, len(tile_points), names)
             room = Volume.RebuildInfo("tiles", 512 * tiles, tiles, lowers, uppers)
         made = cls._allocated(voxels[:0] if room else voxels, place, bg_value, device, requires_grad, room)
         if room:
@@ -609,7 +616,7 @@ class Volume(Uncopied):
     @classmethod
     def allocate_by_voxels(
         cls,
-        voxel_points: array,
+        voxel_points: Array,
         voxel_size: Any = None,
         translation: Sequence[float] = (0.0, 0.0, 0.0),
         device: Any = None,
@@ -619,8 +626,8 @@ class Volume(Uncopied):
         max_leaf_nodes: int | None = None,
         max_lower_nodes: int | None = None,
         max_upper_nodes: int | None = None,
-        status: array | None = None,
-        point_mask: array | None = None,
+        status: Array | None = None,
+        point_mask: Array | None = None,
     ) -> Volume:
         """Make an index grid of the voxels in which some points lie; values are kept in arrays, by the voxels' indices.
 
@@ -634,29 +641,29 @@ class Volume(Uncopied):
         max_active_voxels, max_leaf_nodes, max_lower_nodes, max_upper_nodes : int, optional
             How many voxels, tiles and nodes there may be.
         """
-        place = _map_of(voxel_size, translation, transform)
-        voxels = _points(voxel_points, "voxel_points", point_mask, place)
+        place = map_of(voxel_size, translation, transform)
+        voxels = voxels_at(voxel_points, "voxel_points", point_mask, place)
         given = (max_active_voxels, max_leaf_nodes, max_lower_nodes, max_upper_nodes)
         room = None
         if rebuildable or any(n is not None for n in given):
             names = ("max_active_voxels", "max_leaf_nodes", "max_lower_nodes", "max_upper_nodes")
-            room = Volume.RebuildInfo("voxels", *_room(given, len(voxel_points), names))
+            room = Volume.RebuildInfo("voxels", *capacities(given, len(voxel_points), names))
         made = cls.__new__(cls)
         made._begin(grid_of_voxels(voxels[:0] if room else voxels, _ON_INDEX, place), get_device(device), False, room)
         if room:
             made._fill(voxels, status, len(voxel_points))
         return made
 
-    def rebuild(self, points: array, status: array | None = None, point_mask: array | None = None) -> array | None:
+    def rebuild(self, points: Array, status: Array | None = None, point_mask: Array | None = None) -> Array | None:
         """Change which tiles or voxels there are; all values are those of the background then.
 
         Parameters
         ----------
         points : array
             The points, as of :meth:`allocate_by_tiles` or :meth:`allocate_by_voxels`, by which it was made.
-        status : array of uint32, optional
+        status : Array of uint32, optional
             Gets the flags ``Volume.REBUILD_...``. If there is not enough room the volume stays as it is.
-        point_mask : array of int32, optional
+        point_mask : Array of int32, optional
             Zero for points that do not count.
 
         Returns
@@ -676,11 +683,11 @@ class Volume(Uncopied):
                 "a Volume is rebuilt while launches are recorded, and the host does that",
                 remedy="rebuild it before, and record what follows",
             )
-        voxels = _points(points, "points", point_mask, self._grid.map)
+        voxels = voxels_at(points, "points", point_mask, self._grid.map)
         self._fill(voxels, status, len(points))
         return status
 
-    def _fill(self, voxels: Any, status: array | None, given: int) -> None:
+    def _fill(self, voxels: Any, status: Array | None, given: int) -> None:
         """Set the tree of a rebuildable volume, and the flags."""
         if status is not None and (status._element != UINT32 or status.size < 1 or status.device is not self.device):
             raise LaunchError(
@@ -692,7 +699,7 @@ class Volume(Uncopied):
         flags = sum(1 << k for k, (n, most) in enumerate(zip(counts, room, strict=True)) if n > most)
         flags = flags if given else Volume.REBUILD_INVALID_INPUT
         if not flags:
-            grid.values = getattr(self, "_background", None)
+            grid.values = self._background
             self._set(grid)
         if status is not None:
             status.fill_(flags)
@@ -700,141 +707,3 @@ class Volume(Uncopied):
     def __repr__(self) -> str:
         grid = self._grid
         return f"Volume({TYPE_NAMES[grid.type]}, {grid.leaves} tiles, device={str(self.device)!r})"
-
-
-# -- arguments ---------------------------------------------------------------------------------------------------------
-
-
-def _values_of(grid: Grid, element: Element, device: Device) -> array:
-    """Return the values of a grid: its own, or the background everywhere."""
-    scalar, n = scalar_of(element), 1 if isinstance(element, Scalar) else element.size
-    numbers = grid.values.view(SCALARS[scalar.name].numpy).reshape(-1, n)
-    grid.values = None  # the array has them
-    slots = 512 * grid.leaves + 1
-    if len(numbers) == 1 < slots:
-        made = new((slots,), element, False, device)
-        made.fill_(numbers[0].item() if n == 1 else public_type(element)(*numbers[0].tolist()))
-        return made
-    return array(numbers[:, 0] if n == 1 else numbers, dtype=public_type(element), device=device)
-
-
-def _voxels_of(grid: Grid) -> Any:
-    """Return the coordinates of the voxels that have an index, in the order of the indices."""
-    within = np.arange(512, dtype=np.int32)
-    local = np.stack([within >> 6, (within >> 3) & 7, within & 7], axis=1)
-    whole = (grid.origins[:, None, :] + local[None]).reshape(-1, 3)
-    if grid.masks is None:
-        return whole
-    first = grid.masks[:, 8].astype(np.int64) - 1
-    if not grid.numbered:
-        index = (first[:, None] + np.arange(512)).reshape(-1)
-        out = np.zeros((grid.indexable, 3), np.int32)
-        fits = index < len(out)
-        out[index[fits]] = whole[fits]
-        return out
-    bits = np.unpackbits(np.ascontiguousarray(grid.masks[:, :8]).view(np.uint8), axis=1, bitorder="little").astype(bool)
-    index = (first[:, None] + np.cumsum(bits, axis=1) - 1)[bits]
-    out = np.zeros((grid.indexable, 3), np.int32)
-    out[index] = whole[bits.reshape(-1)]
-    return out
-
-
-def _feature_type(name: str) -> Element:
-    if name in TYPE_NAMES and (known := _ELEMENTS.get(TYPE_NAMES.index(name))) is not None:
-        return known
-    found = _OTHERS.get(name, ("uint8", 1))
-    scalar = scalar_of(resolve_dtype(SCALARS[found[0]]))
-    return scalar if found[1] == 1 else Vec(scalar, found[1])
-
-
-def _background(given: Any) -> tuple[int, Any]:
-    """Return NanoVDB's number of the type of a background, and its bytes."""
-    element: Element | None = None
-    if type(given) in (int, float):
-        element = INT32 if type(given) is int else FLOAT32
-    else:
-        try:
-            element = resolve_dtype(type(given))
-        except TypeError:
-            if hasattr(given, "__len__") and len(given):
-                element = Vec(FLOAT32, len(given))
-    number = next((k for k, known in _ELEMENTS.items() if known == element), None)
-    if number is None:
-        raise LaunchError(
-            f"Unsupported bg_value type for volume allocation {described(given)}",
-            remedy="pass a number of int32, uint32, int64, float32 or float64, or three or four numbers",
-        )
-    name, n = VALUE_TYPES[number]
-    numbers = [given] if n == 1 else list(given)
-    return number, np.array([getattr(v, "value", v) for v in numbers], SCALARS[name].numpy).view(np.uint8)
-
-
-def _voxel_size(given: Any) -> tuple[float, float, float]:
-    if isinstance(given, (int, float, np.floating, np.integer)):
-        size: tuple[float, ...] = (float(given),) * 3
-    elif isinstance(given, str) or not hasattr(given, "__len__"):
-        raise LaunchError(f"a voxel size of {described(given)}", remedy="pass a number, or three")
-    else:
-        size = tuple(float(v) for v in given)
-    if len(size) != 3 or not all(math.isfinite(v) and v > 0.0 for v in size):
-        raise LaunchError(f"the voxel size {size}", remedy="pass a positive number, or three")
-    return size[0], size[1], size[2]
-
-
-def _three(given: Any) -> list[float]:
-    return [float(given[k]) for k in range(3)]
-
-
-def _map_of(voxel_size: Any, translation: Any, transform: Any) -> Any:
-    """Return the map of a voxel size or a matrix."""
-    if (voxel_size is None) == (transform is None):
-        raise LaunchError(
-            "a Volume has a voxel size or a transform, and one of them alone", remedy="pass voxel_size= or transform="
-        )
-    if transform is None:
-        return affine_map(np.diag(_voxel_size(voxel_size)), _three(translation))
-    matrix = np.array(transform, np.float64).reshape(3, 3)
-    if not np.isfinite(matrix).all() or np.linalg.det(matrix) == 0.0:
-        raise LaunchError("the transform of a Volume has no inverse", remedy="pass a matrix that has one")
-    return affine_map(matrix, _three(translation))
-
-
-def _coordinates(given: Any, what: str, scalars: Sequence[Scalar]) -> Any:
-    """Return the numbers of an array of points, n x 3."""
-    names = " or ".join(map(str, scalars))
-    if isinstance(given, array) and given.is_contiguous and scalar_of(given._element) in scalars:
-        shape = given._data.shape
-        if len(shape) == 2 and shape[1] == 3:
-            return given.numpy().reshape(-1, 3)
-    raise LaunchError(
-        f"{what!r} is {described(given)}",
-        remedy=f"pass a contiguous array of vectors of three numbers, or of shape (n, 3), of {names}",
-    )
-
-
-def _points(given: Any, what: str, mask: array | None, place: Any) -> Any:
-    """Return the voxels of points, without those that a mask leaves out."""
-    found = _coordinates(given, what, (INT32, FLOAT32))
-    if found.dtype == np.float32:
-        found = rounded_voxels(found, place)
-    if mask is None:
-        return found
-    if not isinstance(mask, array) or mask._element != INT32 or mask.ndim != 1 or mask.size < len(found):
-        raise LaunchError(
-            f"a point_mask of {described(mask)}", remedy=f"pass an array of int32 with {len(found)} elements"
-        )
-    return found[mask.numpy()[: len(found)] != 0]
-
-
-def _room(given: Sequence[int | None], points: int, names: Sequence[str]) -> list[int]:
-    """Return capacities; each is by default the one before it, the first the number of points."""
-    found, usual = [], points
-    for name, n in zip(names, given, strict=True):
-        try:
-            usual = int(usual if n is None else n)
-        except (TypeError, ValueError):
-            raise LaunchError(f"{name} of {described(n)}", remedy="pass an integer") from None
-        if not 0 < usual < 2**32:
-            raise LaunchError(f"{name} of {usual}", remedy="pass a positive number below 2**32")
-        found.append(usual)
-    return found
