@@ -163,7 +163,7 @@ NORMAL = PRIMAL.then(
 ADJOINT = NORMAL.then(
     "adjoint",
     "the primal's replay and the reverse sweep, with loop stacks; every accumulation is plain",
-    ops={"accumulate", "deposit", "tile_accumulate", "tile_scatter"},
+    ops={"accumulate", "deposit", "tile_accumulate", "tile_scatter", "withdraw"},
     # The adjoint has been generated: funcs with rules are replaced by their derivatives, and reports belong to the
     # launch of the primal.
     gone=_RULES | REPORTS,

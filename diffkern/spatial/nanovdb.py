@@ -10,7 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from diffkern.errors import LaunchError
 
 __all__ = ["INDEX_TYPES", "TYPE_NAMES", "VALUE_TYPES", "Grid", "grid_from_bytes", "grid_to_bytes", "grids_from_bytes"]
 
-_Bytes = np.ndarray[Any, np.dtype[np.uint8]]
+_Bytes: TypeAlias = Any  # an array of uint8
 
 TYPE_NAMES: Final = (
     "?", "float", "double", "int16", "int32", "int64", "Vec3f", "Vec3d", "Mask", "Half", "uint32", "bool", "RGBA8",
@@ -62,12 +62,10 @@ class _Layout(NamedTuple):
 def _layout(number: int) -> _Layout:
     """Return the layout of the nodes of a type of values."""
     value, of_table, of_statistics = _SIZES[number]
-    smooth = 4 if of_statistics not in (8, 24, 32) or of_table == 16 else 8
-    align = 4 if of_statistics in (0, 1, 2, 3, 4, 6) or of_table == 16 else 8
     wide = number in INDEX_TYPES or number in (2, 5, 7, 18, 23)
-    smooth, align = (8, 8) if wide else (4, 4)
-    if number == 0:
-        smooth = 0
+    align = 8 if wide else 4
+    # Mean and deviation are of float32 up to float32.
+    smooth = align if number else 0
 
     def after(offset: int, to: int) -> int:
         return -(-offset // to) * to
@@ -422,8 +420,9 @@ def _root(
     rows = _nodes(data, root + form.root, tiles, form.tile)
     keys = rows[:, :8].copy().view("<u8").reshape(-1)
     children = rows[:, 8:16].copy().view("<i8").reshape(-1)
-    entries = known.slots(rows[:, form.tile_value : form.tile_value + known.width])
-    has = children != 0
+    has, entries = children != 0, np.zeros(tiles, np.int32)
+    # The value of a tile with a node means nothing.
+    entries[~has] = known.slots(rows[~has, form.tile_value : form.tile_value + known.width])
     numbers, rest = np.divmod(root + children[has] - upper, form.upper)
     _need((rest == 0).all() and (numbers >= 0).all() and (numbers < uppers).all())
     _need(len(np.unique(numbers)) == len(numbers) == uppers)
@@ -607,7 +606,7 @@ def _leaf_boxes(grid: Grid) -> Any:
     on = on.reshape(-1, 8, 8, 8).astype(bool)
     ends = []
     for axis in range(3):
-        lines = on.any(axis=tuple(a + 1 for a in range(3) if a != axis))
+        lines: Any = on.any(axis=tuple(a + 1 for a in range(3) if a != axis))
         ends.append((lines.argmax(axis=1), 7 - lines[:, ::-1].argmax(axis=1)))
     first, last = (np.stack([end[k] for end in ends], axis=1) for k in range(2))
     return np.concatenate([low + first, low + last], axis=1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import struct
 import zlib
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -102,7 +103,7 @@ def write_file(path: Any, data: Any, codec: str) -> None:
     if codec not in _CODECS:
         raise LaunchError(f"Unsupported codec requested: {codec}", remedy=f"pass one of {', '.join(_CODECS)}")
     number = _CODECS[codec]
-    pack = {0: bytes, 1: zlib.compress, 2: None}[number] or _blosc().compress
+    pack: Callable[[bytes], bytes] = bytes if number == 0 else zlib.compress if number == 1 else _blosc().compress
     count = struct.unpack_from("<I", data, 28)[0]
     headers, packed, at = [], [], 0
     for _ in range(count):

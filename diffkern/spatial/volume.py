@@ -6,13 +6,14 @@ A kernel gets a volume by its id. The meaning of the descriptor's words is docum
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any, ClassVar, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
 from diffkern.errors import LaunchError, described
-from diffkern.ir.types import FLOAT32, INT32, UINT32, Element, Mat, Scalar, Vec, scalar_of
+from diffkern.ir.types import FLOAT32, INT32, UINT32, Mat, Scalar, Vec, scalar_of
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.lang.queries import VOLUME
 from diffkern.lang.structs import public_type
@@ -23,7 +24,7 @@ from diffkern.runtime.arrays.array_copy import copy
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.state import current
-from diffkern.spatial.nanovdb import TYPE_NAMES, VALUE_TYPES, Grid, grid_from_bytes, grid_to_bytes, grids_from_bytes
+from diffkern.spatial.nanovdb import TYPE_NAMES, Grid, grid_from_bytes, grid_to_bytes, grids_from_bytes
 from diffkern.spatial.nanovdb_file import read_file, write_file
 from diffkern.spatial.volume_arguments import (
     ELEMENTS,
@@ -191,7 +192,7 @@ class Volume(Uncopied):
         """Set the words of the descriptor."""
         grid, values = self._grid, self._values
         keys, roots, uppers, lowers, masks, place, double = (0 if t is None else t._address for t in self._tables)
-        is_smooth = values is not None and scalar_of(values._element).is_float
+        is_smooth = values is not None and scalar_of(ELEMENTS[grid.type]).is_float
         given = {COTANGENTS: values} if is_smooth and values is not None else {}
         own = [t for t in self._tables if t is not None]
         held = () if values is None else (values,)
@@ -204,7 +205,8 @@ class Volume(Uncopied):
                 last, grid.leaves, grid.indexable, masks, int(grid.numbered), place, double,
             ),
         )  # fmt: skip
-        self._resource.renew = self._renew if held else None
+        # Weakly, as the descriptor outlives the volume where a tape needs it.
+        self._resource.renew = weakref.WeakMethod(self._renew) if held else None
 
     def _renew(self) -> None:
         """Copy the values, as a tape needs the old ones; on a tape gradients flow through the copy."""
@@ -281,7 +283,7 @@ class Volume(Uncopied):
 
         Parameters
         ----------
-        out : Array, optional
+        out : array, optional
             An array to write to: ``vec3i``, or int32 of shape (n, 3), of at least as many rows.
         """
         return self._coordinates(self._grid.origins, self.get_tile_count(), out)
@@ -291,18 +293,19 @@ class Volume(Uncopied):
 
         Parameters
         ----------
-        out : Array, optional
+        out : array, optional
             An array to write to: ``vec3i``, or int32 of shape (n, 3), of at least as many rows.
         """
         return self._coordinates(voxels_of(self._grid), self.get_voxel_count(), out)
 
-    def coordinates_of(self, found: Any, count: int, out: Array | None) -> Array:
+    def _coordinates(self, found: Any, count: int, out: Array | None) -> Array:
         found = np.ascontiguousarray(found, np.int32)
         if out is None:
             # A rebuildable volume has room for more, of which nothing is known.
             rows = np.zeros((count, 3), np.int32)
             rows[: len(found)] = found
-            return array(rows, dtype=SCALARS["int32"], device=self.device)
+            made: Array = array(rows, dtype=SCALARS["int32"], device=self.device)
+            return made
         data = coordinates_of(out, "out", (INT32,))
         if out.device is not self.device or len(data) < count:
             raise LaunchError(
@@ -365,13 +368,15 @@ class Volume(Uncopied):
         raw = self._grid.data[info.ptr : info.ptr + count * size]
         scalar, n = scalar_of(element), itemsize // scalar_of(element).itemsize
         numbers = raw.view(SCALARS[scalar.name].numpy).reshape((count,) if n == 1 else (count, n))
-        return array(numbers.copy(), dtype=public_type(element), device=self.device)
+        made: Array = array(numbers.copy(), dtype=public_type(element), device=self.device)
+        return made
 
     # -- files ---------------------------------------------------------------------------------------------------------
 
     def array(self) -> Array:
         """Return the bytes of the grid in the format of NanoVDB, with the values of now, as an array of uint8."""
-        return array(self._bytes(), dtype=SCALARS["uint8"], device=self.device)
+        made: Array = array(self._bytes(), dtype=SCALARS["uint8"], device=self.device)
+        return made
 
     def _bytes(self) -> Any:
         grid, values = self._grid, self._values
@@ -588,9 +593,9 @@ class Volume(Uncopied):
             Whether there is room for :meth:`rebuild`.
         max_tiles, max_lower_nodes, max_upper_nodes : int, optional
             How many tiles and nodes there may be; by default as many as there are points.
-        status : Array of uint32, optional
+        status : array of uint32, optional
             Gets the flags ``Volume.REBUILD_...`` of a rebuildable volume.
-        point_mask : Array of int32, optional
+        point_mask : array of int32, optional
             Zero for points that do not count.
         requires_grad : bool, optional
             Whether :attr:`values` has a gradient.
@@ -661,9 +666,9 @@ class Volume(Uncopied):
         ----------
         points : array
             The points, as of :meth:`allocate_by_tiles` or :meth:`allocate_by_voxels`, by which it was made.
-        status : Array of uint32, optional
+        status : array of uint32, optional
             Gets the flags ``Volume.REBUILD_...``. If there is not enough room the volume stays as it is.
-        point_mask : Array of int32, optional
+        point_mask : array of int32, optional
             Zero for points that do not count.
 
         Returns

@@ -47,10 +47,11 @@ def values_of(grid: Grid, element: Element, device: Device) -> array:
     grid.values = None  # the array has them
     slots = 512 * grid.leaves + 1
     if len(numbers) == 1 < slots:
-        made = new((slots,), element, False, device)
+        made: array = new((slots,), element, False, device)
         made.fill_(numbers[0].item() if n == 1 else public_type(element)(*numbers[0].tolist()))
         return made
-    return array(numbers[:, 0] if n == 1 else numbers, dtype=public_type(element), device=device)
+    whole: array = array(numbers[:, 0] if n == 1 else numbers, dtype=public_type(element), device=device)
+    return whole
 
 
 def voxels_of(grid: Grid) -> Any:
@@ -137,9 +138,9 @@ def map_of(voxel_size: Any, translation: Any, transform: Any) -> Any:
 def coordinates_of(given: Any, what: str, scalars: Sequence[Scalar]) -> Any:
     """Return the numbers of an array of points, n x 3."""
     names = " or ".join(map(str, scalars))
-    if isinstance(given, array) and given.is_contiguous and scalar_of(given._element) in scalars:
+    if isinstance(given, array) and given.is_contiguous and isinstance(given._element, (Scalar, Vec)):
         shape = given._data.shape
-        if len(shape) == 2 and shape[1] == 3:
+        if scalar_of(given._element) in scalars and len(shape) == 2 and shape[1] == 3:
             return given.numpy().reshape(-1, 3)
     raise LaunchError(
         f"{what!r} is {described(given)}",

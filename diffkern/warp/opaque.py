@@ -1,4 +1,4 @@
-"""Types of Warp that can be named but have no values here: volumes, textures of OpenGL.
+"""Types of Warp that can be named but have no values here: arrays of Fabric, textures of OpenGL.
 
 The classes may stand in annotations, in fields of structs, in ``isinstance`` and as base classes. Constructing a value
 raises an error that names a replacement. In kernels, those that Warp passes by value are structs that begin as zeros.

@@ -36,7 +36,7 @@ OF_DERIVATIVES = {"float32": 1e-4, "float16": 2e-2, "bfloat16": 0.15}
 
 ELSEWHERE = (
     "atomic_", "tile", "untile", "expect_", "printf", "rand", "sample_", "poisson", "noise", "pnoise", "curlnoise",
-    "lower_bound", "hash_grid_", "bvh_", "mesh_", "texture_", "intersect_tri_tri", "complex", "conj",
+    "lower_bound", "hash_grid_", "bvh_", "mesh_", "texture_", "volume_", "intersect_tri_tri", "complex", "conj",
     "angle", "tid", "block_", "thread_index", "shared_array", "syncthreads",
 )  # fmt: skip
 """How the names of built-ins begin that other tests call: they change memory, draw, ask for threads, or are of complex

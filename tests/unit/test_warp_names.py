@@ -23,15 +23,15 @@ def test_every_name_is_there() -> None:
 def test_names_that_are_missing_say_what_to_take() -> None:
     there = set(wp.__all__)
     assert not there & set(INSTEAD)
-    with pytest.raises(AttributeError, match=r"Warp has volume_lookup, and diffkern does not; pass the values"):
-        _ = wp.volume_lookup
+    with pytest.raises(AttributeError, match=r"Warp has dense_solve, and diffkern does not; take tile_matmul"):
+        _ = wp.dense_solve
 
     @wp.kernel
     def sampled(x: wp.array[float]):
-        x[0] = wp.volume_lookup_f(x, 1, 2, 3)
+        x[0] = wp.dense_chol(x, 1, 2, 3)
 
     with pytest.raises(
-        wp.WarpCodegenError, match=r"(?s)no attribute 'volume_lookup_f': diffkern has no volumes.*help: pass the values"
+        wp.WarpCodegenError, match=r"(?s)no attribute 'dense_chol'.*help: take tile_matmul"
     ):
         wp.launch(sampled, 1, inputs=[wp.zeros(1, dtype=float)])
 

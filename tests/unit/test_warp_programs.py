@@ -258,8 +258,8 @@ def scaled(scene: Scene, pictures: wp.array[wp.Texture2D], out: wp.array[float])
 
 
 @wp.kernel
-def make_volume(out: wp.array[float]):
-    t = wp.Volume(1)  # noqa: F841
+def make_resource(out: wp.array[float]):
+    t = wp.GLTextureResource(1)  # noqa: F841
 
 
 def test_types_that_are_missing_can_be_named() -> None:
@@ -267,23 +267,23 @@ def test_types_that_are_missing_can_be_named() -> None:
     scene.scale = 3.0
     wp.launch(scaled, 1, inputs=[scene, None, out])
     assert out.numpy()[0] == 6.0
-    assert not isinstance(out, (wp.Mesh, wp.fabricarray, wp.Volume))
+    assert not isinstance(out, (wp.Mesh, wp.fabricarray, wp.Volume, wp.RegisteredGLBuffer))
     assert wp.fabricarray[float] == wp.fabricarray(dtype=float) == wp.array[float]
     for name in TYPES:
         assert pickle.loads(pickle.dumps(getattr(wp, name))) is getattr(wp, name)
 
 
 def test_types_that_are_missing_refuse_where_they_are_used() -> None:
-    class Own(wp.Volume):
+    class Own(wp.RegisteredGLBuffer):
         pass
 
-    for make in (wp.Volume, wp.GLTextureResource, wp.fem.Cells, Own):
+    for make in (wp.RegisteredGLBuffer, wp.GLTextureResource, wp.fem.Cells, Own):
         with pytest.raises(dk.MisuseError, match=r"(?s)diffkern makes no .*help: "):
             make(1)
-    with pytest.raises(AttributeError, match="Volume has no attribute 'allocate': diffkern makes no Volume; pass"):
-        _ = wp.Volume.allocate
-    with pytest.raises(dk.KernelError, match=r"(?s)Volume is not part of diffkern.*help: pass the values"):
-        wp.launch(make_volume, 1, inputs=[wp.zeros(1)])
+    with pytest.raises(AttributeError, match="GLTextureResource has no attribute 'map': diffkern makes no GLTexture"):
+        _ = wp.GLTextureResource.map
+    with pytest.raises(dk.KernelError, match=r"(?s)GLTextureResource is not part of diffkern.*help: "):
+        wp.launch(make_resource, 1, inputs=[wp.zeros(1)])
 
 
 def test_modules_that_are_missing_have_the_names_of_warps() -> None:
@@ -362,7 +362,8 @@ def test_names_of_warps_internal_package() -> None:
     assert types.type_size_in_bytes(wp.mat22d) == 32
     assert "tile_load" in context.builtin_functions
     assert "mesh_get" in context.builtin_functions
-    assert "volume_sample" not in context.builtin_functions
+    assert "volume_sample" in context.builtin_functions
+    assert "dense_chol" not in context.builtin_functions
     assert context.user_modules[__name__] is wp.get_module(__name__)
     assert context.Graph is wp.Graph
     assert wp._src.utils.array_scan is wp.utils.array_scan

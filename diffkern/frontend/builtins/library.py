@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from diffkern.frontend.builtins import (
     atomics,
@@ -302,7 +302,7 @@ def _place(cx: Context, args: Sequence[Term], node: ast.Call) -> tuple[Value, Va
 
 def _fetch(t: T.Scalar) -> Handler:
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
-        attrs = {} if t == T.FLOAT32 else {"type": t}
+        attrs: dict[str, Any] = {} if t == T.FLOAT32 else {"type": t}
         return Val(cx.b.one("fetch", *_place(cx, args, node), **attrs))
 
     return handler

@@ -172,8 +172,8 @@ class Resource:
         The object's id.
     inner : tuple of Resource
         Other objects whose ids are among the words.
-    renew : callable or None
-        Leads to copies of the arrays that kernels may write to, in new memory.
+    renew : weakref.ref or None
+        A weak reference to a function that leads to copies of the arrays that kernels may write to, in new memory.
     times_built : int
         Number of times the object was built in place, which leaves the words as they were.
     """
@@ -188,7 +188,7 @@ class Resource:
         self.device = device
         self.id = identity(kind, address, self._use)
         self.inner: tuple[Resource, ...] = ()
-        self.renew: Callable[[], None] | None = None
+        self.renew: weakref.ref[Callable[[], None]] | None = None
         self.times_built = 0
         self._values = np.zeros(words, np.uint64)
         self._values[0] = self.id
@@ -567,8 +567,9 @@ def make_writable(launch: PackedLaunch) -> None:
                 loc=place_of(launch.kernel.func),
                 remedy="pass a copy, dk.clone(volume.values)",
             )
-        if resource.renew is not None and resource.content.kept:
-            resource.renew()
+        renew = None if resource.renew is None else resource.renew()
+        if renew is not None and resource.content.kept:
+            renew()
 
 
 def used(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Use]:
