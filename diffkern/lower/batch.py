@@ -19,7 +19,7 @@ from diffkern.contracts.options import VmapLayer
 from diffkern.errors import KernelTypeError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
-from diffkern.ir.ops.memory import ACCESSES, ARRAY_EXTENTS, LAUNCH_INDICES, LOADS, THREAD_INDICES
+from diffkern.ir.ops.memory import ACCESSES, ARRAY_EXTENTS, LAUNCH_INDICES, LOADS, PLACE_WRITES, THREAD_INDICES
 from diffkern.ir.structs import Argument
 from diffkern.ir.types import Array, Tile
 
@@ -123,7 +123,8 @@ class _Batched:
             if op.name in ARRAY_EXTENTS and op.operands[0] in self.arrays:
                 # The kernel counts the axes of an array of one example.
                 op.attrs = {**op.attrs, "axis": op.attrs["axis"] + 1}
-            elif any(v in self.arrays for v in op.operands) or self._hides_accesses(op):
+            # All examples would store to one object.
+            elif any(v in self.arrays for v in op.operands) or self._hides_accesses(op) or op.name in PLACE_WRITES:
                 raise self._refused(op)
             b.region.ops.append(op)
 

@@ -267,15 +267,16 @@ def test_where_no_derivative_goes_there_is_an_error():
         dk.launch(squared, 8, [volume.id])
         dk.launch(sampled, 8, [volume.id, x], [y])
     assert volume.values.numpy()[73] == before**2
-    with pytest.raises(
-        dk.AutodiffError, match=r"(?s)a value of a volume that the kernel also stores to.*help: "
-    ):
+    with pytest.raises(dk.AutodiffError, match=r"(?s)a value of a volume that the kernel also stores to.*help: "):
         tape.backward(grads=ones(y))
     with pytest.raises(dk.LaunchError, match="in forward mode no derivative"):
         dk.jvp(lambda x: dk.launch(sampled, 8, [volume.id, x], [y]) or y, [x], [dk.ones_like(x)])
     plain, p = dk.Volume.allocate([0, 0, 0], [7, 7, 7], 1.0, 0.0), dk.ones(4)
     with pytest.raises(dk.AutodiffError, match="a value with a tangent is stored to a volume"):
         dk.jvp(lambda p: dk.launch(stored, 4, [plain.id, p]) or p, [p], [dk.ones_like(p)])
+    p.requires_grad = True
+    with pytest.raises(dk.LaunchError, match="stores to a volume by its id, and outside of a tape no derivative"):
+        dk.launch(stored, 4, [plain.id, p], adjoint=True)
     with dk.Tape() as tape:
         dk.launch(sampled, 8, [volume.id, x], [y])
     volume.values.fill_(0.0)
@@ -330,8 +331,9 @@ def test_gradients_are_those_of_warp():
 
     data, at = dense((9, 9, 12)), places(2000)
     found = []
+    own = dk.Volume.load_from_numpy(data, bg_value=BACKGROUND, device="cpu").array().numpy()
     for module, kernel in ((wp, theirs), (dk, sloped)):
-        volume = module.Volume.load_from_numpy(data, bg_value=BACKGROUND, device="cpu")
+        volume = module.Volume(module.array(own, device="cpu"))
         x = module.array(at, dtype=module.vec3, requires_grad=True, device="cpu")
         y = module.zeros(2000, dtype=float, requires_grad=True, device="cpu")
         tape = module.Tape()

@@ -30,9 +30,7 @@ def test_names_that_are_missing_say_what_to_take() -> None:
     def sampled(x: wp.array[float]):
         x[0] = wp.dense_chol(x, 1, 2, 3)
 
-    with pytest.raises(
-        wp.WarpCodegenError, match=r"(?s)no attribute 'dense_chol'.*help: take tile_matmul"
-    ):
+    with pytest.raises(wp.WarpCodegenError, match=r"(?s)no attribute 'dense_chol'.*help: take tile_matmul"):
         wp.launch(sampled, 1, inputs=[wp.zeros(1, dtype=float)])
 
 

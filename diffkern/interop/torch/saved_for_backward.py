@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from diffkern.errors import AutodiffError
+from diffkern.errors import AutodiffError, LaunchError
 from diffkern.interop.torch.call import Backward, Forward, another_run
 from diffkern.runtime.launch.resources import check_without_derivative, used
 
@@ -98,6 +98,12 @@ class AutogradCall:
         if self.backward is not None:
             given = [held for use in self.objects for held in use.content.given.values()]
             check_without_derivative(function.kernel, given, (), "in a function of PyTorch")
+            if self.forward.executable.changes:
+                raise LaunchError(
+                    f"kernel {function.kernel.name!r} stores to a volume by its id, and in a function of PyTorch no "
+                    "derivative goes that way",
+                    remedy="store to a tensor that is a parameter",
+                )
             ctx.save_for_backward(*self.chosen(args, results), *self._mark())
 
     def keep(self, forward: Forward, args: Sequence[Any], needs: tuple[bool, ...]) -> None:

@@ -26,7 +26,7 @@ from diffkern.runtime.launch.nested_arrays import nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.race_checks import Gathering
-from diffkern.runtime.launch.resources import check_not_given
+from diffkern.runtime.launch.resources import check_no_stores, check_not_given
 from diffkern.runtime.launch.stamps import with_one_writer
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.state import current
@@ -82,6 +82,7 @@ class AdjointLaunch(Operation):
         # Only a tape pairs arrays that a kernel finds by their ids with cotangents; here their gradients would be lost.
         if launch.executable.by_id and not self.in_elements:
             check_not_given(launch, (), "outside of a tape")
+            check_no_stores(launch, "outside of a tape")
         if launch.merged:
             cotangents = _merged(launch, cotangents)
         program = launch.adjoint(frozenset(cotangents)) if executable is None else executable

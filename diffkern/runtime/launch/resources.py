@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.memory.state import RecorderProtocol
 
 __all__ = [
-    "Content", "Derived", "PutBack", "Remade", "Resource", "Use", "check_not_given", "check_places",
+    "Content", "Derived", "PutBack", "Remade", "Resource", "Use", "check_no_stores", "check_not_given", "check_places",
     "check_without_derivative", "given_to", "led_along", "looked_at", "make_writable", "present", "stored_by", "used",
 ]  # fmt: skip
 
@@ -597,6 +597,16 @@ def check_not_given(launch: PackedLaunch, varied: Collection[Memory], where: str
         The situation, for messages.
     """
     check_without_derivative(launch.kernel, given_to(launch), varied, where)
+
+
+def check_no_stores(launch: PackedLaunch, where: str) -> None:
+    """Raise for a launch that stores to objects by ids in a situation where the derivative would be lost."""
+    if launch.executable.changes:
+        raise LaunchError(
+            f"kernel {launch.kernel.name!r} stores to a volume by its id, and {where} no derivative goes that way",
+            loc=place_of(launch.kernel.func),
+            remedy="launch on a dk.Tape, or store to an array that is a parameter",
+        )
 
 
 def check_without_derivative(

@@ -30,7 +30,7 @@ from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.effects.tape_steps import carry_out
 from diffkern.runtime.launch.packed import PackedLaunch
-from diffkern.runtime.launch.resources import Resource, Use, looked_at, present
+from diffkern.runtime.launch.resources import Resource, Use, check_no_stores, looked_at, present
 from diffkern.runtime.memory.memory import Memory, births, watch
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.stream import Stream, drain
@@ -329,6 +329,7 @@ class Rollout(Scope):
         # step makes again are recognized although they lie elsewhere each time.
         self._mark = hash((self._mark, id(executable), launch.dims, *told))
         if executable.by_id:
+            check_no_stores(launch, "in a roll-out")
             self._objects.check(launch)
         # Reads are noted first: an array that is read and written by one launch is not overwritten wholly before any
         # read.
