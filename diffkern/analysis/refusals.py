@@ -72,8 +72,8 @@ def check_no_deposits(fn: Function) -> None:
     for op in walk(fn.body):
         if op.name == "deposit":
             raise AutodiffError(
-                "the gradient with respect to points of a Mesh, values of a volume or texels of a texture is added up in the order of "
-                "threads, which is not deterministic",
+                "the gradient with respect to points of a Mesh, values of a volume or texels of a texture is added up "
+                "in the order of threads, which is not deterministic",
                 loc=op.loc,
                 remedy="leave out deterministic, or pass these as a parameter and compute from its elements",
             )
