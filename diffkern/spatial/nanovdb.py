@@ -16,7 +16,15 @@ import numpy as np
 
 from diffkern.errors import LaunchError
 
-__all__ = ["INDEX_TYPES", "TYPE_NAMES", "VALUE_TYPES", "Grid", "grid_from_bytes", "grid_to_bytes", "grids_from_bytes"]
+__all__ = [
+    "INDEX_TYPES",
+    "TYPE_NAMES",
+    "VALUE_TYPES",
+    "VoxelGrid",
+    "grid_from_bytes",
+    "grid_to_bytes",
+    "grids_from_bytes",
+]
 
 _Bytes: TypeAlias = Any  # an array of uint8
 
@@ -105,7 +113,7 @@ _LEAVES: Final = {
 
 
 @dataclass
-class Grid:
+class VoxelGrid:
     """A grid as tables.
 
     An entry of a table is the number of a node if it is not negative, else the complement of a slot: slots count the
@@ -208,7 +216,7 @@ def _at(data: _Bytes, offset: int, form: str) -> Any:
 # -- reading -----------------------------------------------------------------------------------------------------------
 
 
-def grid_from_bytes(data: _Bytes) -> Grid:
+def grid_from_bytes(data: _Bytes) -> VoxelGrid:
     """Read the first grid of a buffer.
 
     Raises
@@ -236,7 +244,7 @@ def grid_from_bytes(data: _Bytes) -> Grid:
     return grid
 
 
-def grids_from_bytes(data: _Bytes) -> list[Grid]:
+def grids_from_bytes(data: _Bytes) -> list[VoxelGrid]:
     """Read all grids of a file, so that a broken one is found.
 
     Raises
@@ -308,7 +316,7 @@ def _entries(nodes: _Bytes, table: int, count: int, stride: int) -> Any:
     return nodes[:, table : table + count * stride].reshape(len(nodes), count, stride)
 
 
-def _tree(data: _Bytes, size: int, number: int, counts: Any, starts: Any) -> Grid:
+def _tree(data: _Bytes, size: int, number: int, counts: Any, starts: Any) -> VoxelGrid:
     form, (leaves, lowers, uppers, tiles) = _layout(number), counts
     leaf, lower, upper, root = starts
     above, below = _nodes(data, upper, uppers, form.upper), _nodes(data, lower, lowers, form.lower)
@@ -320,7 +328,7 @@ def _tree(data: _Bytes, size: int, number: int, counts: Any, starts: Any) -> Gri
     places = None if number != _FPN else _fpn_starts(data, leaf, leaves)
     low, low_parents = known.table(below, lower, 544, form.lower_table, 4096, form, leaf, leaves, leaf_size, places)
     keys, roots, order, firsts = _root(data, root, tiles, form, known, upper, uppers)
-    grid = Grid(
+    grid = VoxelGrid(
         number, data[296:560].copy().view(MAP)[0], keys, roots, up, low, origins, order=order,
         voxels=int(_at(data, _GRID + 56, "<Q")), parents=(*low_parents, *up_parents, firsts),
     )  # fmt: skip
@@ -468,12 +476,12 @@ def _features(data: _Bytes, size: int) -> tuple[Feature, ...]:
 # -- writing -----------------------------------------------------------------------------------------------------------
 
 
-def grid_to_bytes(grid: Grid, values: Any, capacity: Sequence[int] | None = None) -> _Bytes:
+def grid_to_bytes(grid: VoxelGrid, values: Any, capacity: Sequence[int] | None = None) -> _Bytes:
     """Write a grid.
 
     Parameters
     ----------
-    grid : Grid
+    grid : VoxelGrid
         The tables.
     values : numpy.ndarray or None
         The bytes of the values, by slots.
@@ -499,7 +507,7 @@ def grid_to_bytes(grid: Grid, values: Any, capacity: Sequence[int] | None = None
     return data
 
 
-def _write_values(data: _Bytes, grid: Grid, form: _Layout, starts: Sequence[int], values: _Bytes) -> None:
+def _write_values(data: _Bytes, grid: VoxelGrid, form: _Layout, starts: Sequence[int], values: _Bytes) -> None:
     """Write the values of leaves, constant entries and the background."""
     leaf, lower, upper, root = starts
     width = _SIZES[grid.type][2]
@@ -524,7 +532,7 @@ def _write_values(data: _Bytes, grid: Grid, form: _Layout, starts: Sequence[int]
     tiles[places[constant], form.tile_value : form.tile_value + width] = rows[~grid.roots[constant]]
 
 
-def _write_header(data: _Bytes, grid: Grid, starts: Sequence[int]) -> None:
+def _write_header(data: _Bytes, grid: VoxelGrid, starts: Sequence[int]) -> None:
     struct.pack_into("<QQIIIIQ", data, 0, _MAGIC, 2**64 - 1, _VERSION, 2 | 1 << 5, 0, 1, data.size)
     data[296:560] = np.frombuffer(grid.map.tobytes(), np.uint8)
     size = np.linalg.norm(np.asarray(grid.map["matrix"]).reshape(3, 3), axis=0)
@@ -540,7 +548,7 @@ def _write_header(data: _Bytes, grid: Grid, starts: Sequence[int]) -> None:
 _NONE_LOW, _NONE_HIGH = 2**31 - 1, -(2**31)
 
 
-def _write_nodes(data: _Bytes, grid: Grid, form: _Layout, starts: Sequence[int]) -> None:
+def _write_nodes(data: _Bytes, grid: VoxelGrid, form: _Layout, starts: Sequence[int]) -> None:
     """Write all of the nodes but the values; boxes are those of the leaves' active voxels."""
     leaf, lower, upper, root = starts
     leaf_node, leaf_entry, lower_node, lower_entry, firsts = grid.parents
@@ -580,7 +588,7 @@ def _write_nodes(data: _Bytes, grid: Grid, form: _Layout, starts: Sequence[int])
         _write_world_box(data, grid, whole)
 
 
-def _write_world_box(data: _Bytes, grid: Grid, box: Any) -> None:
+def _write_world_box(data: _Bytes, grid: VoxelGrid, box: Any) -> None:
     low, high = box[:3].astype(float), box[3:] + 1.0
     ends = np.array([[(low, high)[b][a] for a, b in enumerate(bits)] for bits in np.ndindex(2, 2, 2)])
     world = ends @ np.asarray(grid.map["matrix"]).reshape(3, 3).T + np.asarray(grid.map["shift"])
@@ -597,7 +605,7 @@ def _joined(boxes: Any, node: Any, n: int) -> Any:
     return out
 
 
-def _leaf_boxes(grid: Grid) -> Any:
+def _leaf_boxes(grid: VoxelGrid) -> Any:
     """Return the boxes of the active voxels of the leaves."""
     low = grid.origins.astype(np.int64)
     if not grid.numbered:

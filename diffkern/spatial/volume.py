@@ -24,7 +24,7 @@ from diffkern.runtime.arrays.array_copy import copy
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.state import current
-from diffkern.spatial.nanovdb import TYPE_NAMES, Grid, grid_from_bytes, grid_to_bytes, grids_from_bytes
+from diffkern.spatial.nanovdb import TYPE_NAMES, VoxelGrid, grid_from_bytes, grid_to_bytes, grids_from_bytes
 from diffkern.spatial.nanovdb_file import read_file, write_file
 from diffkern.spatial.volume_arguments import (
     ELEMENTS,
@@ -156,7 +156,7 @@ class Volume(Uncopied):
         raw = np.ascontiguousarray(data.numpy()).view(np.uint8).reshape(-1)
         self._begin(grid_from_bytes(raw.copy()), data.device, requires_grad)
 
-    def _begin(self, grid: Grid, device: Device, requires_grad: bool = False, room: Any = None) -> None:
+    def _begin(self, grid: VoxelGrid, device: Device, requires_grad: bool = False, room: Any = None) -> None:
         self.device = device
         self._requires_grad = bool(requires_grad)
         self._info = Volume.RebuildInfo(None, 0, 0, 0, 0) if room is None else room
@@ -168,7 +168,7 @@ class Volume(Uncopied):
                 remedy="keep them in an array, and sample it by volume_sample_index",
             )
 
-    def _set(self, grid: Grid) -> None:
+    def _set(self, grid: VoxelGrid) -> None:
         """Lead to a grid, in new arrays."""
         element = ELEMENTS.get(grid.type)
         if 4 * 512 * grid.leaves > _MOST or len(grid.lowers) << 12 > _MOST:

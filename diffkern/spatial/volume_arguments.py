@@ -14,7 +14,7 @@ from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.lang.structs import public_type
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.memory.device import Device
-from diffkern.spatial.nanovdb import TYPE_NAMES, VALUE_TYPES, Grid
+from diffkern.spatial.nanovdb import TYPE_NAMES, VALUE_TYPES, VoxelGrid
 from diffkern.spatial.volume_tree import affine_map, rounded_voxels
 
 __all__ = [
@@ -40,7 +40,7 @@ OTHERS: Final[dict[str, tuple[str, int]]] = {
 """Types of values that can be named and not read by kernels."""
 
 
-def values_of(grid: Grid, element: Element, device: Device) -> array:
+def values_of(grid: VoxelGrid, element: Element, device: Device) -> array:
     """Return the values of a grid: its own, or the background everywhere."""
     scalar, n = scalar_of(element), 1 if isinstance(element, Scalar) else element.size
     numbers = grid.values.view(SCALARS[scalar.name].numpy).reshape(-1, n)
@@ -54,7 +54,7 @@ def values_of(grid: Grid, element: Element, device: Device) -> array:
     return whole
 
 
-def voxels_of(grid: Grid) -> Any:
+def voxels_of(grid: VoxelGrid) -> Any:
     """Return the coordinates of the voxels that have an index, in the order of the indices."""
     within = np.arange(512, dtype=np.int32)
     local = np.stack([within >> 6, (within >> 3) & 7, within & 7], axis=1)

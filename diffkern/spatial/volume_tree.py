@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern.spatial.nanovdb import INDEX_TYPES, MAP, Grid, keys_of
+from diffkern.spatial.nanovdb import INDEX_TYPES, MAP, VoxelGrid, keys_of
 
 __all__ = ["affine_map", "grid_of_voxels", "rounded_voxels"]
 
@@ -64,7 +64,7 @@ def rounded_voxels(points: Any, place: Any) -> Any:
     )
 
 
-def grid_of_voxels(voxels: Any, number: int, place: Any) -> Grid:
+def grid_of_voxels(voxels: Any, number: int, place: Any) -> VoxelGrid:
     """Return the grid with the tiles, or in a grid of active voxels with the voxels, where some voxels lie.
 
     Parameters
@@ -95,7 +95,7 @@ def grid_of_voxels(voxels: Any, number: int, place: Any) -> Grid:
     origins = corner[leaf_node] + _offsets(leaf_entry, 4) * np.int32(8)
     root_keys = keys_of(firsts)
     order = np.argsort(root_keys, kind="stable")
-    grid = Grid(
+    grid = VoxelGrid(
         number, place, root_keys[order], order.astype(np.int32), uppers, lowers, origins.astype(np.int32),
         voxels=512 * n_leaf, parents=(leaf_node, leaf_entry, lower_node, lower_entry, firsts),
     )  # fmt: skip
