@@ -51,7 +51,7 @@ _VERSION: Final = 32 << 21 | 8 << 10
 _FPN: Final = 16
 
 
-class _Layout(NamedTuple):
+class _NodeLayout(NamedTuple):
     """Where the parts of the nodes of a type lie, in bytes."""
 
     background: int
@@ -67,7 +67,7 @@ class _Layout(NamedTuple):
     leaf: int
 
 
-def _layout(number: int) -> _Layout:
+def _layout(number: int) -> _NodeLayout:
     """Return the layout of the nodes of a type of values."""
     value, of_table, of_statistics = _SIZES[number]
     wide = number in INDEX_TYPES or number in (2, 5, 7, 18, 23)
@@ -87,7 +87,7 @@ def _layout(number: int) -> _Layout:
     tile = after(tile_value + max(of_statistics, 1), 32)
     upper, lower = table(8224), table(1056)
     leaf_table, leaf = _LEAVES.get(number) or (table(80), 0)
-    return _Layout(
+    return _NodeLayout(
         background, root, of_table, tile_value, tile, upper, after(upper + 32768 * of_table, 32), lower,
         after(lower + 4096 * of_table, 32), leaf_table, leaf or leaf_table + 512 * value // 8,
     )  # fmt: skip
@@ -374,7 +374,7 @@ class _Constants:
         return ~(np.array(numbers, np.int32) + np.int32(self.first))[inverse]
 
     def table(
-        self, nodes: _Bytes, start: int, mask: int, table: int, count: int, form: _Layout, child: int, n: int,
+        self, nodes: _Bytes, start: int, mask: int, table: int, count: int, form: _NodeLayout, child: int, n: int,
         each: int, places: Any = None,
     ) -> tuple[Any, tuple[Any, Any]]:  # fmt: skip
         """Return the entries of a level, and for each node below the node and the entry that lead to it."""
@@ -402,7 +402,7 @@ class _Constants:
             out[at, within] = self.slots(found[at, within, : self.width])
         return out, (node, entry)
 
-    def values(self, leaves: _Bytes, form: _Layout, background: _Bytes, tables: Sequence[Any]) -> Any:
+    def values(self, leaves: _Bytes, form: _NodeLayout, background: _Bytes, tables: Sequence[Any]) -> Any:
         """Return the values by slots; entries of the background get its slot, the last one."""
         last = self.first
         if self.reads:
@@ -422,7 +422,7 @@ class _Constants:
 
 
 def _root(
-    data: _Bytes, root: int, tiles: int, form: _Layout, known: _Constants, upper: int, uppers: int
+    data: _Bytes, root: int, tiles: int, form: _NodeLayout, known: _Constants, upper: int, uppers: int
 ) -> tuple[Any, Any, Any, Any]:
     """Return sorted keys, entries, the order of the tiles, and the origins of the upper nodes."""
     rows = _nodes(data, root + form.root, tiles, form.tile)
@@ -507,7 +507,7 @@ def grid_to_bytes(grid: VoxelGrid, values: Any, capacity: Sequence[int] | None =
     return data
 
 
-def _write_values(data: _Bytes, grid: VoxelGrid, form: _Layout, starts: Sequence[int], values: _Bytes) -> None:
+def _write_values(data: _Bytes, grid: VoxelGrid, form: _NodeLayout, starts: Sequence[int], values: _Bytes) -> None:
     """Write the values of leaves, constant entries and the background."""
     leaf, lower, upper, root = starts
     width = _SIZES[grid.type][2]
@@ -548,7 +548,7 @@ def _write_header(data: _Bytes, grid: VoxelGrid, starts: Sequence[int]) -> None:
 _NONE_LOW, _NONE_HIGH = 2**31 - 1, -(2**31)
 
 
-def _write_nodes(data: _Bytes, grid: VoxelGrid, form: _Layout, starts: Sequence[int]) -> None:
+def _write_nodes(data: _Bytes, grid: VoxelGrid, form: _NodeLayout, starts: Sequence[int]) -> None:
     """Write all of the nodes but the values; boxes are those of the leaves' active voxels."""
     leaf, lower, upper, root = starts
     leaf_node, leaf_entry, lower_node, lower_entry, firsts = grid.parents
