@@ -327,7 +327,8 @@ class _Forward(Cloner):
         _, table, index, value = op.operands
         if is_differentiable(value.type):
             # A number without a tangent takes the place of one that may have had one.
-            clear_tangent(self.b, *self.values((table, index)), value.type)
+            at, number = self.values((table, index))
+            clear_tangent(self.b, at, number, value.type)
         if self.tangents.get(op.operands[-1]) is not None:
             raise AutodiffError(
                 "a value with a tangent is stored to a volume, which has none in forward mode",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import LaunchError, MisuseError
-from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64
+from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, Scalar
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.optim.lbfgs import components
 from diffkern.optim.linear.operators import LinearOperator
@@ -112,9 +112,9 @@ class _Factored(LinearOperator):
         kind = SCALARS[self._work.name]
         scratch = zeros(self.shape[0], dtype=kind, device=self.device)
         number = np.dtype(kind.numpy).type
-        vectors = [components(held) for held in (x, y, z)]
         if self.shape[0]:
-            self._product(*vectors, scratch, number(alpha), number(beta))
+            given = components(x), components(y), components(z)
+            self._product(*given, scratch, number(alpha), number(beta))
 
     def _product(self, x: array, y: array, z: array, scratch: array, alpha: Any, beta: Any) -> None:
         raise NotImplementedError
@@ -167,7 +167,7 @@ class IncompleteCholesky(_Factored):
             )
         self.shift = float(shift)
         super().__init__(A, scalar)
-        kind = np.dtype(SCALARS[self._work.name].numpy)  # type: ignore[arg-type]
+        kind = np.dtype(SCALARS[self._work.name].numpy)
         self._factor = (*given, array(factor.numpy().astype(kind), device=A.device))
 
     def _product(self, x: array, y: array, z: array, scratch: array, alpha: Any, beta: Any) -> None:
@@ -238,7 +238,7 @@ class FSAI(_Factored):
         floor = _FLOORS[scalar] if pivot_floor is None else float(pivot_floor)
         stored = scalar if factor_dtype is None else resolve_dtype(factor_dtype)
         _check_options(max_row_size, max_step_size, kap_tolerance, floor)
-        if stored != scalar and (scalar, stored) != (FLOAT64, FLOAT32):
+        if not isinstance(stored, Scalar) or (stored != scalar and (scalar, stored) != (FLOAT64, FLOAT32)):
             raise ValueError("factor_dtype must be the matrix scalar type, or float32 for a float64 matrix")
         if regularize_refit or defer_pattern:
             raise MisuseError(
@@ -267,19 +267,19 @@ class FSAI(_Factored):
         """Make G and its transposed with the pattern that was found, sorted."""
         n, device = len(sizes), self.source.device
         self._mask = np.arange(self.max_row_size) < sizes[:, None]
-        rows, columns = np.repeat(np.arange(n), sizes), pattern[self._mask]
-        self._order = np.lexsort((columns, rows))
-        self._support = rows, columns[self._order]
+        places, columns = np.repeat(np.arange(n), sizes), pattern[self._mask]
+        self._order = np.lexsort((columns, places))
+        self._support = places, columns[self._order]
         # Numbered, so that the transposed tells where each has gone.
-        numbered = np.arange(1.0, len(rows) + 1.0)
-        triplets = [array(a.astype(np.int32), device=device) for a in self._support]
+        numbers = np.arange(1.0, len(places) + 1.0), np.ones(len(places), self._kind)
+        rows, found = (array(a.astype(np.int32), device=device) for a in self._support)
         with no_grad():
-            counted = bsr_from_triplets(n, n, *triplets, array(numbered, device=device), prune_numerical_zeros=False)
-            self.G = bsr_from_triplets(
-                n, n, *triplets, array(np.ones(len(rows), self._kind), device=device), prune_numerical_zeros=False
+            counted, self.G = (
+                bsr_from_triplets(n, n, rows, found, array(values, device=device), prune_numerical_zeros=False)
+                for values in numbers
             )
             self.GT = bsr_transposed(self.G)
-            self._turned = np.rint(bsr_transposed(counted).values.numpy()[: len(rows)]).astype(np.int64) - 1
+            self._turned = np.rint(bsr_transposed(counted).values.numpy()[: len(places)]).astype(np.int64) - 1
 
     def _store(self, numbers: Any) -> None:
         """Store the numbers of the factor, in the order of its rows; raise unless they are a factor."""

@@ -17,7 +17,7 @@ from diffkern.lang.queries import MESH
 from diffkern.library.meshes import POINT_COTANGENTS, VELOCITY_COTANGENTS, WORDS
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.launch.resources import Content, Resource
+from diffkern.runtime.launch.resources import Content, Key, Resource
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.records.launch import launch
@@ -185,7 +185,7 @@ class Mesh(Uncopied):
 
     def _lead_to(self) -> None:
         # Kernels read the points through the descriptor, so their gradients are found by these words of it.
-        given = {POINT_COTANGENTS: self._points}
+        given: dict[Key, array] = {POINT_COTANGENTS: self._points}
         if self._velocities is not None:
             given[VELOCITY_COTANGENTS] = self._velocities
         arrays = [*given.values(), *(() if self._dipoles is None else (self._dipoles,))]

@@ -22,7 +22,7 @@ from diffkern.library.textures import TEXELS
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import copy
-from diffkern.runtime.launch.resources import Content, Resource
+from diffkern.runtime.launch.resources import Content, Key, Resource
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.records.launch import launch
 from diffkern.spatial.texture_kernels import halved
@@ -232,7 +232,7 @@ class Texture(Uncopied):
         words = [word for level in levels for word in (level._address, 0)]
         # Also without a gradient of their own: on a tape they may be copies of what has one.
         is_smooth = self._scalar.is_float
-        given = {TEXELS + 1 + 2 * k: level for k, level in enumerate(levels)} if is_smooth else {}
+        given: dict[Key, array] = {TEXELS + 1 + 2 * k: level for k, level in enumerate(levels)} if is_smooth else {}
         content = Content(tuple(given.values()), given, () if is_smooth else levels, (_CHANGED, _CHANGED))
         self._resource.lead_to(content, (*self._words, *words))
 

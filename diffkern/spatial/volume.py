@@ -21,7 +21,7 @@ from diffkern.library.volumes import COTANGENTS, WORDS
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import copy
-from diffkern.runtime.launch.resources import Content, Resource
+from diffkern.runtime.launch.resources import Content, Key, Resource
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.state import current
 from diffkern.spatial.nanovdb import TYPE_NAMES, VoxelGrid, grid_from_bytes, grid_to_bytes, grids_from_bytes
@@ -193,7 +193,7 @@ class Volume(Uncopied):
         grid, values = self._grid, self._values
         keys, roots, uppers, lowers, masks, place, double = (0 if t is None else t._address for t in self._tables)
         is_smooth = values is not None and scalar_of(ELEMENTS[grid.type]).is_float
-        given = {COTANGENTS: values} if is_smooth and values is not None else {}
+        given: dict[Key, array] = {COTANGENTS: values} if is_smooth and values is not None else {}
         own = [t for t in self._tables if t is not None]
         held = () if values is None else (values,)
         content = Content((*own, *given.values()), given, () if given else held, _SAID, stored=held)

@@ -20,7 +20,7 @@ from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.regions import Region, joined
-from diffkern.runtime.launch.resources import PutBack, Use, used
+from diffkern.runtime.launch.resources import Key, PutBack, Use, used
 from diffkern.runtime.launch.stamps import checked_by_stamps, with_one_writer
 from diffkern.runtime.memory.memory import Memory
 
@@ -242,17 +242,15 @@ class LaunchStep(TapeStep):
 
     def _of_objects(
         self, cotangents: Cotangents, direct: set[Memory]
-    ) -> tuple[list[dict[int, array]], list[tuple[array, array]]]:
+    ) -> tuple[list[dict[Key, array]], list[tuple[array, array]]]:
         """Return by object and word the cotangents of arrays that the kernel looked up by ids, and those to add
         afterwards.
 
         The cotangent of an array that is a parameter as well gets an array of its own, which is added afterwards:
-        threads add
-        to an element of a parameter's cotangent without regard to others. So do cotangents that are not contiguous:
-        kernels
-        know nothing of them but an address.
+        threads add to an element of a parameter's cotangent without regard to others. So do cotangents that are not
+        contiguous: kernels know nothing of them but an address.
         """
-        found: list[dict[int, array]] = []
+        found: list[dict[Key, array]] = []
         added: list[tuple[array, array]] = []
         for use in self.objects:
             found.append({})

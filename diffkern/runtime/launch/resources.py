@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.memory.state import RecorderProtocol
 
 __all__ = [
-    "Content", "Derived", "PutBack", "Remade", "Resource", "Use", "check_no_stores", "check_not_given", "check_places",
+    "Content", "Derived", "Key", "PutBack", "Remade", "Resource", "Use", "check_no_stores", "check_not_given", "check_places",
     "check_without_derivative", "given_to", "led_along", "looked_at", "make_writable", "present", "stored_by", "used",
 ]  # fmt: skip
 
@@ -292,7 +292,8 @@ def led_along(resource: Resource, tangents: Mapping[Key, array]) -> Iterator[Non
         Contiguous tangents of some of the arrays in :attr:`Content.given`, by the keys of these.
     """
     content, values = resource.content, resource._values[1:].tolist()
-    given = {**content.given, **{(key,): held for key, held in tangents.items()}}
+    given: dict[Key, array] = {**content.given}
+    given.update({(key,): held for key, held in tangents.items()})
     tables, numbers = _tables(given, {}, resource.device)
     submit(numbers)
     fixed = content.fixed

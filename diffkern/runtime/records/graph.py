@@ -274,7 +274,8 @@ class Conditional(Uncopied, Operation):
         if not self.condition._memory.is_host:
             return None
         # A branch among steps is one, for whatever runs them.
-        made: Any = [NativeBranch(self.condition._range[0], *forms, loop=self.loop)]
+        on_true, on_false = forms
+        made: Any = [NativeBranch(self.condition._range[0], on_true, on_false, self.loop)]
         steps: Steps = made
         return steps
 
