@@ -36,8 +36,9 @@ if TYPE_CHECKING:
     from diffkern.runtime.memory.state import RecorderProtocol
 
 __all__ = [
-    "Content", "Derived", "Key", "PutBack", "Remade", "Resource", "Use", "check_no_stores", "check_not_given", "check_places",
-    "check_without_derivative", "given_to", "led_along", "looked_at", "make_writable", "present", "stored_by", "used",
+    "Content", "Derived", "Key", "PutBack", "Remade", "Resource", "Use", "check_no_stores", "check_not_given",
+    "check_places", "check_without_derivative", "given_to", "led_along", "looked_at", "make_writable", "present",
+    "stored_by", "used",
 ]  # fmt: skip
 
 
