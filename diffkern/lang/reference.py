@@ -25,7 +25,7 @@ def example(
     p: dk.array(dtype=int), q: dk.array(dtype=int),
     w: dk.array(dtype=dk.vec3), e: dk.array(dtype=dk.mat33),
     a: dk.array2d(dtype=float), b: dk.array2d(dtype=float), c: dk.array2d(dtype=float),
-    grid: dk.uint64, tree: dk.uint64, mesh: dk.uint64,
+    grid: dk.uint64, tree: dk.uint64, mesh: dk.uint64, volume: dk.uint64,
 ):
     i = dk.tid()
     u = w[i] + dk.vec3(1.0, 2.0, 3.0)

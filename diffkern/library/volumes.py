@@ -425,7 +425,7 @@ def volume_sample(id: uint64, uvw: vec3, sampling_mode: Int32, dtype: Voxel) -> 
     Kinks: at the voxels; the derivative there is that towards larger coordinates. That of the closest voxel with
     respect to the place is zero.
 
-    Example: u = dk.volume_sample(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, dtype=float)
+    Example: y[i] = dk.volume_sample(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, dtype=float)
     """
     return sampled(dtype, id, float32(uvw[0]), float32(uvw[1]), float32(uvw[2]), sampling_mode)
 
@@ -438,7 +438,7 @@ def volume_sample_f(id: uint64, uvw: vec3, sampling_mode: Int32) -> float32:
 
     Kinks: as of volume_sample.
 
-    Example: u = dk.volume_sample_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
+    Example: y[i] = dk.volume_sample_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
     """
     return sampled(float32, id, float32(uvw[0]), float32(uvw[1]), float32(uvw[2]), sampling_mode)
 
@@ -451,7 +451,7 @@ def volume_sample_v(id: uint64, uvw: vec3, sampling_mode: Int32) -> vec3f:
 
     Kinks: as of volume_sample.
 
-    Example: w = dk.volume_sample_v(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
+    Example: w[i] = dk.volume_sample_v(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
     """
     return sampled(vec3f, id, float32(uvw[0]), float32(uvw[1]), float32(uvw[2]), sampling_mode)
 
@@ -462,7 +462,7 @@ def volume_sample_i(id: uint64, uvw: vec3) -> int32:
 
     Derivative: none, it is an integer.
 
-    Example: n = dk.volume_sample_i(volume, dk.vec3(0.25, 0.5, 1.0))
+    Example: q[i] = dk.volume_sample_i(volume, dk.vec3(0.25, 0.5, 1.0))
     """
     return sampled(int32, id, float32(uvw[0]), float32(uvw[1]), float32(uvw[2]), 0)
 
@@ -476,7 +476,7 @@ def volume_sample_index(id: uint64, uvw: vec3, sampling_mode: Int32, voxel_data:
 
     Kinks: as of volume_sample.
 
-    Example: u = dk.volume_sample_index(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, x, 0.0)
+    Example: y[i] = dk.volume_sample_index(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, x, 0.0)
     """
     outside = voxel_data.dtype(background)
     value = outside
@@ -503,7 +503,7 @@ def volume_sample_grad(id: uint64, uvw: vec3, sampling_mode: Int32, grad: Any, d
     Kinks: as of volume_sample.
 
     Example: g = dk.vec3(0.0)
-    u = dk.volume_sample_grad(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, g, dtype=float)
+    y[i] = dk.volume_sample_grad(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, g, dtype=float)
     """
     value, along_x, along_y, along_z = sampled_with_slopes(
         dtype, id, float32(uvw[0]), float32(uvw[1]), float32(uvw[2]), sampling_mode
@@ -521,7 +521,7 @@ def volume_sample_grad_f(id: uint64, uvw: vec3, sampling_mode: Int32, grad: Any)
     Kinks: as of volume_sample.
 
     Example: g = dk.vec3(0.0)
-    u = dk.volume_sample_grad_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, g)
+    y[i] = dk.volume_sample_grad_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, g)
     """
     value, along_x, along_y, along_z = sampled_with_slopes(
         float32, id, float32(uvw[0]), float32(uvw[1]), float32(uvw[2]), sampling_mode
@@ -541,7 +541,7 @@ def volume_sample_grad_index(
     Kinks: as of volume_sample.
 
     Example: g = dk.vec3(0.0)
-    u = dk.volume_sample_grad_index(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, x, 0.0, g)
+    y[i] = dk.volume_sample_grad_index(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, x, 0.0, g)
     """
     outside = voxel_data.dtype(background)
     value, along_x, along_y, along_z = outside, outside - outside, outside - outside, outside - outside
@@ -567,7 +567,7 @@ def volume_lookup(id: uint64, i: Int32, j: Int32, k: Int32, dtype: Voxel) -> Any
 
     Derivative: on a tape with respect to the values of the volume.
 
-    Example: u = dk.volume_lookup(volume, 1, 2, 3, dtype=float)
+    Example: y[i] = dk.volume_lookup(volume, 1, 2, 3, dtype=float)
     """
     return looked_up(dtype, id, i, j, k)
 
@@ -578,7 +578,7 @@ def volume_lookup_f(id: uint64, i: Int32, j: Int32, k: Int32) -> float32:
 
     Derivative: on a tape with respect to the values of the volume.
 
-    Example: u = dk.volume_lookup_f(volume, 1, 2, 3)
+    Example: y[i] = dk.volume_lookup_f(volume, 1, 2, 3)
     """
     return looked_up(float32, id, i, j, k)
 
@@ -589,7 +589,7 @@ def volume_lookup_v(id: uint64, i: Int32, j: Int32, k: Int32) -> vec3f:
 
     Derivative: on a tape with respect to the values of the volume.
 
-    Example: w = dk.volume_lookup_v(volume, 1, 2, 3)
+    Example: w[i] = dk.volume_lookup_v(volume, 1, 2, 3)
     """
     return looked_up(vec3f, id, i, j, k)
 
@@ -600,7 +600,7 @@ def volume_lookup_i(id: uint64, i: Int32, j: Int32, k: Int32) -> int32:
 
     Derivative: none, it is an integer.
 
-    Example: n = dk.volume_lookup_i(volume, 1, 2, 3)
+    Example: q[i] = dk.volume_lookup_i(volume, 1, 2, 3)
     """
     return looked_up(int32, id, i, j, k)
 
@@ -611,7 +611,7 @@ def volume_lookup_index(id: uint64, i: Int32, j: Int32, k: Int32) -> int32:
 
     Derivative: none, it is an integer.
 
-    Example: n = dk.volume_lookup_index(volume, 1, 2, 3)
+    Example: q[i] = dk.volume_lookup_index(volume, 1, 2, 3)
     """
     index, place = -1, descriptor(id)
     if place != uint64(0):
@@ -625,7 +625,7 @@ def volume_voxel_count(id: uint64) -> int32:
 
     Derivative: none, it is an integer.
 
-    Example: n = dk.volume_voxel_count(volume)
+    Example: q[i] = dk.volume_voxel_count(volume)
     """
     count, place = 0, descriptor(id)
     if place != uint64(0):
@@ -804,7 +804,7 @@ def volume_index_to_world(id: uint64, uvw: vec3) -> vec3:
 
     Derivative: that of the linear map.
 
-    Example: w = dk.volume_index_to_world(volume, u)
+    Example: w[i] = dk.volume_index_to_world(volume, u)
     """
     place, found = descriptor(id), uvw
     if place != uint64(0):
@@ -818,7 +818,7 @@ def volume_world_to_index(id: uint64, xyz: vec3) -> vec3:
 
     Derivative: that of the linear map.
 
-    Example: w = dk.volume_world_to_index(volume, u)
+    Example: w[i] = dk.volume_world_to_index(volume, u)
     """
     place, found = descriptor(id), xyz
     if place != uint64(0):
@@ -832,7 +832,7 @@ def volume_index_to_world_dir(id: uint64, uvw: vec3) -> vec3:
 
     Derivative: that of the linear map.
 
-    Example: w = dk.volume_index_to_world_dir(volume, u)
+    Example: w[i] = dk.volume_index_to_world_dir(volume, u)
     """
     place, found = descriptor(id), uvw
     if place != uint64(0):
@@ -846,7 +846,7 @@ def volume_world_to_index_dir(id: uint64, xyz: vec3) -> vec3:
 
     Derivative: that of the linear map.
 
-    Example: w = dk.volume_world_to_index_dir(volume, u)
+    Example: w[i] = dk.volume_world_to_index_dir(volume, u)
     """
     place, found = descriptor(id), xyz
     if place != uint64(0):

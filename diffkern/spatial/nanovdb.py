@@ -194,7 +194,7 @@ MAP: Final = np.dtype(
 """The map of a grid: matrix, its inverse and translation in both precisions."""
 
 
-class UnsupportedLayout(LaunchError):
+class _Unordered(LaunchError):
     """The nodes of a grid are not in the order of their levels."""
 
 
@@ -259,7 +259,7 @@ def grids_from_bytes(data: _Bytes) -> list[VoxelGrid]:
             grid = grid_from_bytes(data)
             _need(size % 32 == 0)
             found.append(grid)
-        except UnsupportedLayout as error:
+        except _Unordered as error:
             unsupported = unsupported or error
         index, count = _at(data, 24, "<II")
         if index + 1 >= count or data.size <= size or not size:
@@ -278,7 +278,7 @@ def _levels(data: _Bytes, size: int, number: int, flags: int) -> tuple[tuple[int
     _need(root >= _GRID + _TREE and root % 8 == 0 and root + form.root <= size)
     tiles = _at(data, root + 24, "<I")
     if leaves + lowers + uppers and not flags & 1 << 5:
-        raise UnsupportedLayout("Unsupported NanoVDB tree layout", remedy="write the grid with its nodes breadth-first")
+        raise _Unordered("Unsupported NanoVDB tree layout", remedy="write the grid with its nodes breadth-first")
     spans = [(root, form.root + tiles * form.tile)]
     for start, n, each in ((upper, uppers, form.upper), (lower, lowers, form.lower), (leaf, leaves, form.leaf)):
         if n:

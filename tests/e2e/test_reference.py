@@ -91,7 +91,10 @@ def test_examples_of_kernels_run(name, examples):
     corners = dk.array(np.float32([[0, 0, 0], [1, 0, 0], [0, 1, 0]]), dtype=dk.vec3)
     mesh = dk.Mesh(corners, dk.array([0, 1, 2], dtype=int), velocities=dk.zeros(3, dtype=dk.vec3))
     tree = dk.Bvh(corners, corners)
-    arguments = [x, y, p, q, w, e, a, b, c, 0, tree.id, mesh.id]
+    of_vectors = name in ("volume_lookup_v", "volume_sample_v", "volume_store_v")
+    kind = dk.vec3 if of_vectors else dk.int32 if name.endswith("_i") else float
+    volume = dk.Volume.allocate((0, 0, 0), (7, 7, 7), 1.0, dk.vec3(0.0) if of_vectors else kind(0))
+    arguments = [x, y, p, q, w, e, a, b, c, 0, tree.id, mesh.id, volume.id]
     dk.launch(getattr(examples, f"{name}_example"), 1, arguments, block_dim=1)
     assert all(np.isfinite(out).all() for out in (x, y, w.numpy(), e.numpy(), a, b, c))
 

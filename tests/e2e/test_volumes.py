@@ -57,6 +57,33 @@ def kept(numbers: dk.uint64, words: dk.uint64, longs: dk.uint64, doubles: dk.uin
     z[i, 4] = dk.float64(dk.volume_lookup_f(doubles, i, 1, 2))
 
 
+@dk.kernel
+def vectors(volume: dk.uint64, x: V3, stored: V3, sampled: V3, looked: V3):
+    i = dk.tid()
+    dk.volume_store_v(volume, i, 0, 0, x[i])
+    looked[i] = dk.volume_lookup_v(volume, i, 0, 0)
+    stored[i] = dk.volume_lookup(volume, i, 0, 0, dtype=dk.vec3)
+    sampled[i] = dk.volume_sample_v(volume, dk.vec3(float(i), 0.0, 0.0), dk.Volume.LINEAR)
+
+
+@dk.kernel
+def sloped(volume: dk.uint64, index: dk.uint64, numbers: dk.uint64, x: V3, values: F, y: dk.array2d(dtype=float),
+           slopes: V3, n: I):  # fmt: skip
+    i = dk.tid()
+    one, other = dk.vec3(0.0), dk.vec3(0.0)
+    y[i, 0] = dk.volume_sample_grad(volume, x[i], dk.Volume.LINEAR, one, dtype=float)
+    y[i, 1] = dk.volume_sample_grad_index(index, x[i], dk.Volume.LINEAR, values, 0.25, other)
+    slopes[2 * i] = one
+    slopes[2 * i + 1] = other
+    n[i] = dk.volume_sample_i(numbers, x[i])
+
+
+@dk.kernel
+def turned(volume: dk.uint64, x: V3, y: V3):
+    i = dk.tid()
+    y[i] = dk.volume_world_to_index_dir(volume, dk.volume_index_to_world_dir(volume, x[i]))
+
+
 def dense(shape: tuple[int, ...] = (9, 12, 17), seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
@@ -314,3 +341,41 @@ def test_grids_are_allocated_as_by_warp():
     a = dk.Volume.allocate_by_voxels(dk.array(places, dtype=dk.vec3), 0.31, (1.0, 2.0, 3.0))
     b = wp.Volume.allocate_by_voxels(wp.array(places, dtype=wp.vec3, device="cpu"), 0.31, (1.0, 2.0, 3.0), device="cpu")
     np.testing.assert_array_equal(a.array().numpy(), b.array().numpy())
+
+
+def test_volumes_of_vectors_are_stored_looked_up_and_sampled():
+    volume = dk.Volume.allocate([0, 0, 0], [7, 7, 7], 1.0, dk.vec3(0.0))
+    x = np.random.default_rng(3).normal(size=(8, 3)).astype(np.float32)
+    found = [dk.zeros(8, dtype=dk.vec3) for _ in range(3)]
+    dk.launch(vectors, 8, [volume.id, dk.array(x, dtype=dk.vec3)], found)
+    for out in found:
+        np.testing.assert_array_equal(out.numpy(), x)
+
+
+def test_slopes_are_those_of_both_ways_to_sample():
+    data = dense((8, 8, 8))
+    volume = dk.Volume.load_from_numpy(data, bg_value=0.25)
+    numbers = dk.Volume.load_from_numpy((100 * data).astype(np.int32), bg_value=-7)
+    index = dk.Volume.allocate_by_voxels(volume.get_voxels(), 1.0)
+    values = dk.array(data[tuple(index.get_voxels().numpy().T)])
+    x = np.float32([[1.25, 2.5, 3.75], [5.5, 0.5, 4.125]])
+    y, slopes, n = dk.zeros((2, 2)), dk.zeros(4, dtype=dk.vec3), dk.zeros(2, dtype=int)
+    dk.launch(sloped, 2, [volume.id, index.id, numbers.id, dk.array(x, dtype=dk.vec3), values], [y, slopes, n])
+    wide = x.astype(float)
+    for k in range(2):
+        np.testing.assert_allclose(y.numpy()[:, k], linear(data, wide, 0.25), rtol=1e-5)
+        for axis in range(3):
+            step = 1e-6 * np.eye(3)[axis]
+            slope = (linear(data, wide + step, 0.25) - linear(data, wide - step, 0.25)) / 2e-6
+            np.testing.assert_allclose(slopes.numpy()[k::2, axis], slope, rtol=1e-4, atol=1e-4)
+    nearest = np.rint(wide + 1e-6).astype(int)
+    np.testing.assert_array_equal(n.numpy(), (100 * data).astype(np.int32)[tuple(nearest.T)])
+
+
+def test_directions_are_turned_back():
+    matrix = np.float32([[0.5, 0.25, 0.0], [-0.25, 0.5, 0.125], [0.0, 0.0, 2.0]])
+    volume = dk.Volume.allocate_by_voxels(dk.zeros(1, dtype=dk.vec3i), transform=dk.mat33(matrix))
+    x = dk.array(np.float32([[1, 2, 3], [-4, 0.5, 0]]), dtype=dk.vec3)
+    y = dk.zeros(2, dtype=dk.vec3)
+    dk.launch(turned, 2, [volume.id, x], [y])
+    np.testing.assert_allclose(y.numpy(), x.numpy(), rtol=1e-5)

@@ -44,7 +44,8 @@ def test_trace(name: str, request: pytest.FixtureRequest) -> None:
 
 
 KINDS = {
-    "_Application": r"custom \w+ +reads",
+    "_Application": r"custom [\w.]+ +reads",
+    "_HostStep": r"the symmetry of dk\.linear_solve +reads",
     "AdjointLaunch": r"adjoint of \w",
     "CheckedCall": r"call \w",
     "Add": r"add( on cuda:0)? +reads",

@@ -53,7 +53,7 @@ EFFECTS = [
           (f"{_INFLUENCE}::test_constant_derivatives_are_results",)),
     # records and sequences
     Fault("one array for two parameters has no log",
-          edit(tape_steps, "LaunchStep.keep_log", "or self.launch.merged", ""),
+          edit(tape_steps, "LaunchStep.keep_log", "or bool(self.launch.merged)", ""),
           ("tests/e2e/test_one_array.py::test_values_that_one_array_overwrites_are_logged",)),
     Fault("the gradient of a record's array gets lost",
           edit(given_cotangents, "check_not_lost", "if leaf not in cotangents:", "if False:"),

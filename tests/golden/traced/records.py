@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from support.traces import Trace
 
 import diffkern as dk
@@ -198,10 +199,20 @@ def checked(trace: Trace) -> None:
     sequence.replay()
 
 
+def solves(trace: Trace) -> None:
+    """A linear system that is solved in each replay, whose data are looked at on the host."""
+    a, b, x = dk.array(np.float32([[4, 1], [1, 3]])), ramp(2), dk.zeros(2)
+    trace.arrays(a=a, b=b, x=x)
+    with dk.record(run=False) as sequence:
+        dk.copy(x, dk.linear_solve(a, b, method="cg"))
+    trace.note("replay")
+    sequence.replay()
+
+
 PROGRAMS: Programs = {
     f.__name__: f
     for f in (
         launches, adjoint_records, sequences, recorded_without_running, recorded_sweeps, adjoints_of_sequences,
-        replays_on_a_tape, recorded_derivatives, recorded_logs, conditionals, graphs, checked,
+        replays_on_a_tape, recorded_derivatives, recorded_logs, conditionals, solves, graphs, checked,
     )
 }  # fmt: skip

@@ -231,7 +231,7 @@ def test_every_field_counts_unless_it_says_otherwise(holder):
         Variant: {"options", "target", "compiler"},
         KernelOptions: {
             "enable_backward", "mode", "deterministic", "enable_mathdx_gemm", "block_dim", "compiler", "fuse_fp",
-            "race_free",
+            "log_searches", "race_free",
         },
     }  # fmt: skip
     seen = {Variant().key()}

@@ -13,12 +13,12 @@ from diffkern.ir.types import BOOL, FLOAT16, FLOAT32, INT32, UINT32, Array, Mat,
 TILES = {"tile_load", "tile_store", "tile_atomic"}
 SPECIAL = {"load", "store", "atomic", "if", "for", "while", "barrier", "shared_new", "ruled", "cotangent_array"} | TILES
 WARPS = {"warp_shuffle", "warp_ballot", "warp_active", "warp_barrier", "warp_fence"}
-SPECIAL |= {"fetch", "refused"} | WARPS
+SPECIAL |= {"fetch", "look", "poke", "refused"} | WARPS
 BUFFERS = {"buffer_new", "buffer_get", "buffer_set", "buffer_add", "buffer_matmul", "buffer_product"}
 PURE_INTERNAL = {"next_checkpoint", "tile_scatter", "aligned", "array_at"}
 OF_ADDRESSES = {"peek", "inner_shape", "points"}
 INTERNAL = (
-    {"accumulate", "stack_new", "stack_get", "stack_set", "tile_accumulate", "lane_left", "deposit"}
+    {"accumulate", "stack_new", "stack_get", "stack_set", "tile_accumulate", "lane_left", "deposit", "withdraw"}
     | BUFFERS
     | PURE_INTERNAL
 )
