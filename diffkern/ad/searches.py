@@ -52,7 +52,7 @@ class Searches:
 
     def inside(self, op: Op) -> Iterator[Op]:
         """Yield the searches within an op that is none."""
-        trips = For(op).trips(self._constants.get) if op.name == "for" else None
+        trips = self._trips(op)
         if is_branch(op) or (trips is not None and len(trips) <= MOST_SLOTS):
             for sub in op.regions:
                 yield from self.of(sub)
@@ -73,11 +73,15 @@ class Searches:
         read = (Access(inner).array for sub in op.regions for inner in walk(sub) if inner.name in ACCESSES)
         return self._written.isdisjoint(read)
 
+    def _trips(self, op: Op) -> range | None:
+        """Return the trips of a loop, if they are known to the compiler."""
+        return For(op).trips(self._constants.get) if op.name == "for" else None
+
     def _is_long(self, op: Op) -> bool:
         """Return whether a loop makes a number of trips that only the launch knows, or many."""
         if op.attrs.get("once"):
             return False
-        trips = For(op).trips(self._constants.get) if op.name == "for" else None
+        trips = self._trips(op)
         if isinstance(trips, range):
             inner = (self._is_long(each) for each in walk(For(op).body) if is_loop(each))
             return len(trips) > _FEW_TRIPS or any(inner)

@@ -348,7 +348,7 @@ ELEMENT_ATOMICS = PRIMAL_ELEMENTS & UPDATES
 ELEMENT_ACCUMULATES = UPDATES - PRIMAL_ELEMENTS
 """Updates that the program itself asks for, whose result is the old value, and those that add to a cotangent."""
 ORDERED_FORMS = {"fetch": "look"}
-"""How a read is written that stays in its order with writes of such memory."""
+"""The reads by the form of each that stays in its order with writes of such memory."""
 DIFFERENTIATED_READS, ORDERED_READS = frozenset(ORDERED_FORMS), frozenset(ORDERED_FORMS.values())
 PLACE_WRITES = frozenset({"poke"})
 BY_ADDRESS = frozenset(row.name for row in ROWS if row.effect is Effect.CONSTANT and row.arity is not None)

@@ -51,7 +51,7 @@ class _HostStep(Uncopied, Operation):
 
     @property
     def label(self) -> str:
-        """What it does."""
+        """The name of the function."""
         return self._name
 
     @property
