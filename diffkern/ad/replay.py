@@ -34,7 +34,7 @@ from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import INT32, Scalar
 from diffkern.ir.views import Access, Ruled, While
 
-__all__ = ["Replay", "ReplayContext", "refuse"]
+__all__ = ["Replay", "ReplayContext", "changed_place", "refuse"]
 
 _SIGNS = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}
 
@@ -82,7 +82,7 @@ class Replay(Cloner):
                 return
             # What the launch read there may have been overwritten by itself.
             elif op.name in ORDERED_READS:
-                self.poisoned(op, _changed_place(op))
+                self.poisoned(op, changed_place(op))
             # An atomic's result cannot be recomputed. It is poisoned instead of refused here, since mostly nothing uses
             # it.
             elif op.name in ATOMICS:
@@ -202,7 +202,8 @@ def _atomic_result(op: Op) -> AutodiffError:
     return error
 
 
-def _changed_place(op: Op) -> AutodiffError:
+def changed_place(op: Op) -> AutodiffError:
+    """Return the error for a read of memory that the same kernel writes by an id."""
     return AutodiffError(
         "the gradient needs a value of a volume that the kernel also stores to",
         loc=op.loc,

@@ -26,7 +26,7 @@ from diffkern.ad.extrema import check_extremum, reverse_extremum
 from diffkern.ad.loop_shapes import LoopShape, for_shape, while_shape
 from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, loop_depth
 from diffkern.ad.memory import check_memory, check_one_writer, check_stacks, stores_to, touches_cotangents
-from diffkern.ad.replay import Replay, ReplayContext
+from diffkern.ad.replay import Replay, ReplayContext, changed_place
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.singular import Guards, kept_zero
 from diffkern.ad.stamps import decided_by_order
@@ -52,7 +52,7 @@ from diffkern.ir.clone import free_values
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.block import BARRIERS
 from diffkern.ir.ops.composite import CONSTRUCTS
-from diffkern.ir.ops.memory import ATOMICS, ELEMENT_STORES, EXTREMA, LOADS, PLACE_WRITES, STORES
+from diffkern.ir.ops.memory import ATOMICS, ELEMENT_STORES, EXTREMA, LOADS, ORDERED_READS, PLACE_WRITES, STORES
 from diffkern.ir.ops.row import Diff
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Scalar, Tile, is_differentiable, is_shared
@@ -424,6 +424,8 @@ class _Reverse:
     def fetch(self, op: Op, env: Env, cts: CotangentMap) -> None:
         ct = cts.take(op.result)
         if ct is not None:
+            if op.name in ORDERED_READS:
+                raise changed_place(op)  # other threads may store there before or after
             _, table, index = (env[v] for v in op.operands)
             # Primal: v = load through a stored address. Its cotangent is deposited at the buffer that its table names.
             self.b.op("deposit", cotangents_of(self.b, table), index, ct)

@@ -339,7 +339,27 @@ def _tree(data: _Bytes, size: int, number: int, counts: Any, starts: Any) -> Vox
         words[:, :8] = bottom[:, 16:80].copy().view("<u8")
         words[:, 8:] = bottom[:, 80:96].copy().view("<u8")
         grid.masks = words
+        _check_indices(grid)
+    _need(not grid.numbered or leaves or not grid.voxels)
     return grid
+
+
+def _check_indices(grid: VoxelGrid) -> None:
+    """Raise if the indices of an index grid are not those of its voxels, by which arrays are read."""
+    first, n = grid.masks[:, 8], np.full(grid.leaves, 512, np.uint64)
+    if grid.numbered:
+        bits = np.unpackbits(grid.masks[:, :8].copy().view(np.uint8).reshape(grid.leaves, 8, 8), axis=2)
+        counts = bits.sum(axis=2, dtype=np.uint64)
+        n = counts.sum(axis=1)
+        before = np.cumsum(counts, axis=1)[:, :7] << (np.uint64(9) * np.arange(7, dtype=np.uint64))
+        _need((before.sum(axis=1, dtype=np.uint64) == grid.masks[:, 9]).all())
+    most = np.uint64(n.sum())
+    is_within = (first >= 1) & (first <= most) & (first - np.uint64(1) + n <= most) | (n == 0)
+    if grid.indexable != most or not is_within.all():
+        raise LaunchError(
+            "Unsupported NanoVDB index grid: not only its voxels have indices",
+            remedy="write it without statistics and without active tiles",
+        )
 
 
 def _fpn_starts(data: _Bytes, start: int, n: int) -> Any:

@@ -178,7 +178,6 @@ class Volume(Uncopied):
             self._values = values_of(grid, element, self.device)
             if self._requires_grad:
                 self._values.requires_grad = True
-        self._written = -1 if self._values is None else self._values._memory.now
         place = np.concatenate([grid.map["matrix_f"], grid.map["inverse_f"], grid.map["shift_f"]])
         double = np.concatenate([grid.map["matrix"], grid.map["inverse"], grid.map["shift"]])
         tables = [grid.keys, grid.roots, grid.uppers, grid.lowers, grid.masks, place, double]
@@ -380,7 +379,7 @@ class Volume(Uncopied):
 
     def _bytes(self) -> Any:
         grid, values = self._grid, self._values
-        if grid.data is not None and (values is None or values._memory.now == self._written):
+        if grid.data is not None and values is None:
             return grid.data
         raw = None if values is None else np.ascontiguousarray(values.numpy()).view(np.uint8).reshape(-1)
         return grid_to_bytes(grid, raw, self._info[2:5] if self.is_rebuildable else None)
@@ -491,8 +490,8 @@ class Volume(Uncopied):
         full = np.empty((*(8 * n for n in tiles), *data.shape[3:]), kind)
         full[...] = bg_value
         full[tuple(map(slice, data.shape[:3]))] = data
-        x, y, z = tiles
-        blocks = full.reshape(x, 8, y, 8, z, 8, -1).transpose(0, 2, 4, 1, 3, 5, 6).reshape(x * y * z, -1)
+        (x, y, z), width = tiles, 3 if is_vector else 1
+        blocks = full.reshape(x, 8, y, 8, z, 8, width).transpose(0, 2, 4, 1, 3, 5, 6).reshape(x * y * z, 512 * width)
         # Tiles are in the order of their nodes.
         where = grid.origins // 8
         blocks = blocks[(where[:, 0] * y + where[:, 1]) * z + where[:, 2]]

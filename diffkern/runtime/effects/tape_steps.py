@@ -12,7 +12,7 @@ from diffkern.errors import AutodiffError, KernelError, LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.arrays.operation import Add, Assign, Operation, submit
+from diffkern.runtime.arrays.operation import Add, Assign, Copy, Operation, submit
 from diffkern.runtime.effects.checked_call import CheckedCall
 from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.kept import Contents
@@ -238,20 +238,21 @@ class LaunchStep(TapeStep):
             work = [*before, *work, *after]
         # From the inside out: clear the separate cotangents, bring residuals back, run the adjoint, add what was
         # separate.
-        return [*(Assign(own, 0) for _, own in added), *work, *(Add(ct, own) for ct, own in added)]
+        begin = [Copy(own, ct) if is_stored else Assign(own, 0) for ct, own, is_stored in added]
+        return [*begin, *work, *((Copy if is_stored else Add)(ct, own) for ct, own, is_stored in added)]
 
     def _of_objects(
         self, cotangents: Cotangents, direct: set[Memory]
-    ) -> tuple[list[dict[Key, array]], list[tuple[array, array]]]:
+    ) -> tuple[list[dict[Key, array]], list[tuple[array, array, bool]]]:
         """Return by object and word the cotangents of arrays that the kernel looked up by ids, and those to add
-        afterwards.
+        afterwards, or to copy there and back where the kernel stored: then the adjoint takes what is there.
 
         The cotangent of an array that is a parameter as well gets an array of its own, which is added afterwards:
         threads add to an element of a parameter's cotangent without regard to others. So do cotangents that are not
         contiguous: kernels know nothing of them but an address.
         """
         found: list[dict[Key, array]] = []
-        added: list[tuple[array, array]] = []
+        added: list[tuple[array, array, bool]] = []
         for use in self.objects:
             found.append({})
             for word, held in use.content.given.items():
@@ -259,7 +260,8 @@ class LaunchStep(TapeStep):
                     continue
                 ct = cotangents.of(held)
                 if held._memory in direct or not ct.is_contiguous:
-                    added.append((ct, new(ct.shape, ct._element, False, ct._memory.device)))
+                    own = new(ct.shape, ct._element, False, ct._memory.device)
+                    added.append((ct, own, held._memory in self.stored))
                     ct = added[-1][1]
                 found[-1][word] = ct
         return found, added

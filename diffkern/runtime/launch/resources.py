@@ -90,6 +90,8 @@ class Content:
         What the words lead to besides, and other contents share.
     uses
         The uses that need the arrays as they are: launches on tapes that still exist.
+    beside
+        Contents of the same arrays with tangents, which launches of forward mode find.
     """
 
     def __init__(
@@ -108,12 +110,13 @@ class Content:
         self.said = tuple(said)
         self.stored = tuple(stored)
         self.uses: weakref.WeakSet[Use] = weakref.WeakSet()
+        self.beside: weakref.WeakSet[Content] = weakref.WeakSet()
         self._exposures = Exposures()
 
     @property
     def kept(self) -> bool:
         """True if a tape needs the contents of the arrays."""
-        return bool(self.uses)
+        return bool(self.uses) or any(one.uses for one in self.beside)
 
     @property
     def versions(self) -> tuple[int, ...]:
@@ -299,7 +302,12 @@ def led_along(resource: Resource, tangents: Mapping[Key, array]) -> Iterator[Non
     submit(numbers)
     fixed = content.fixed
     rest = content.arrays[: len(content.arrays) - len(fixed)]
-    along = Content((*rest, *tangents.values(), numbers.goal), given, fixed, content.said)
+    # A kernel that stores a number clears its tangent.
+    stored = [t for key, t in tangents.items() if content.given[key] in content.stored]
+    along = Content(
+        (*rest, *tangents.values(), numbers.goal), given, fixed, content.said, stored=(*content.stored, *stored)
+    )
+    content.beside.add(along)
     moved = [*values]
     for word, place in tables.items():
         moved[word - 1] = place
