@@ -149,6 +149,20 @@ def test_an_empty_volume_has_the_background():
     assert n[0] == -1
     again = dk.Volume(volume.array())
     assert again.get_active_stats() == (0, 0, 0, 0)
+    dense = dk.Volume.load_from_numpy(np.zeros((3, 0, 3, 3), np.float32), bg_value=(1.0, 2.0, 3.0))
+    assert dense.get_tile_count() == 0
+    assert dense.values.numpy().tolist() == [[1.0, 2.0, 3.0]]
+
+
+def test_index_grids_whose_indices_are_out_of_range_are_errors():
+    points = np.int32(np.random.default_rng(3).integers(0, 8, (60, 3)))
+    raw = dk.Volume.allocate_by_voxels(dk.array(points, dtype=dk.vec3i), 1.0).array().numpy()
+    # The bits of the voxels, the first index and the counts of a tile of 96 bytes; the number of voxels of the tree.
+    for at, value in ((-80, 255), (-15, 16), (-16, 0), (-8, 255), (728, 0), (732, 255)):
+        wrong = raw.copy()
+        wrong[at] = value
+        with pytest.raises(dk.LaunchError, match=r"Invalid NanoVDB grid structure|not only its voxels have indices"):
+            dk.Volume(dk.array(wrong))
 
 
 def test_values_of_all_types_are_stored_and_read():
@@ -227,6 +241,9 @@ def test_files_are_read_and_written(tmp_path: Path):
     third = dk.Volume(again.array())
     assert (third.values.numpy() == 3.0).all()
     assert third.load_next_grid() is None
+    # So is what NumPy has changed in the same memory.
+    third.values.numpy()[:] = 5.0
+    assert (dk.Volume(third.array()).values.numpy() == 5.0).all()
     with pytest.raises(dk.LaunchError, match=r"(?s)compressed by BLOSC.*help: install it"):
         volume.save_to_nvdb(tmp_path / "x.nvdb", "blosc")
     broken = bytearray(path.read_bytes())
