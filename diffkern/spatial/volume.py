@@ -212,7 +212,7 @@ class Volume(Uncopied):
         old = self._values
         assert old is not None
         self._values = new(old.shape, old._element, False, self.device)
-        if self._requires_grad:
+        if old.requires_grad:
             self._values.requires_grad = True
         copy(self._values, old)
         self._lead()
