@@ -136,7 +136,9 @@ def squared(g: dk.array(dtype=F, ndim=2), s: dk.array(dtype=F)):
     dk.atomic_add(s, 0, g[i, 0] * g[i, 0] + g[i, 1] * g[i, 2])
 
 
-UNROLLED = ("for_each_axis", "partly")
+# A loop is unrolled that has become short, or a sum is divided into other parts, as the adjoint costs less: also with
+# one thread the parts of a launch follow from its cost.
+ROUNDED = ("for_each_axis", "partly", "pairs", "small_integers")
 DRIVERS: dict[str, Callable[[Any], Sequence[Any]]] = {
     "tape": lambda k: taped(k)[0],
     "two launches, swept twice": twice,
@@ -174,11 +176,11 @@ def test_derivatives(name: str) -> None:
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("name", SEARCHING)
 def test_nothing_else_changes(name: str, driver: str) -> None:
-    """To the last bit, but where a loop is unrolled that has become short."""
+    """To the last bit, but where sums have another order."""
     found, wanted = (numbers(DRIVERS[driver](kernels[name])) for kernels in (SEARCHING, REPEATING))
     assert len(found) == len(wanted)
     for one, other in zip(found, wanted, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-12 if name in UNROLLED else 0.0, atol=0.0)
+        np.testing.assert_allclose(one, other, rtol=1e-12 if name in ROUNDED else 0.0, atol=0.0)
         assert np.isfinite(one).all()
 
 
