@@ -22,6 +22,7 @@ from diffkern.runtime.native.device import graph_step
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Stamp
 from diffkern.runtime.observe.spans import span, watched
 from diffkern.runtime.records.hazards import waits
+from diffkern.runtime.records.launch_record import LaunchRecord
 from diffkern.runtime.records.recorder import Item
 from diffkern.runtime.records.sequence import Sequence as Recorded
 
@@ -53,7 +54,7 @@ class Captured:
         self._kept: list[Any] = []
         self._executable = 0
         self.nodes = 0
-        self._state: list[tuple[Item, Any]] = []
+        self._state: list[tuple[LaunchRecord, Any]] = []
         self._stamps: list[tuple[Stamp, int]] = []
         self._written: list[Memory] = []
         # Of the memory that it writes, that whose owner, another library, counts changes as well.
@@ -125,7 +126,7 @@ class Captured:
         # Read before the parameters: a change that comes meanwhile makes another stamp.
         stamps = [(stamp, stamp.value) for stamp, _ in self._stamps]
         # A stamp is also renewed by setting a parameter to the value it had: comparing the values avoids a new capture.
-        if not all(_state_of(item) == state for item, state in self._state):
+        if not all(_state_of(prepared) == state for prepared, state in self._state):
             return False
         self._stamps = stamps
         self._plan_anew()
@@ -179,7 +180,7 @@ class Captured:
         finally:
             driver.graph_destroy(graph)
         self._kept, self._streams = kept, []
-        self._state = [(item, _copied(_state_of(item))) for item in self._items if item.prepared is not None]
+        self._state = [(prepared, _copied(_state_of(prepared))) for prepared in self._launches_within()]
         written = memories(a for item in self._items for a in item.operation.writes())
         self._counted = [memory for memory in written if memory.is_counted]
         self._count_for([memory for memory in written if not memory.is_counted])
@@ -187,10 +188,14 @@ class Captured:
         self._stamps = stamps
         self._plan_anew()
 
+    def _launches_within(self) -> list[LaunchRecord]:
+        """Return the launches of the graph, also those in loops and branches."""
+        return [prepared for item in self._items for prepared in item.launches()]
+
     def _watch(self) -> list[tuple[Stamp, int]]:
         """Return the stamps that changes of parameters renew, each once, with their current values."""
         own = Stamp()
-        found = dict.fromkeys(item.prepared.watched(own) for item in self._items if item.prepared is not None)
+        found = dict.fromkeys(prepared.watched(own) for prepared in self._launches_within())
         return [(stamp, stamp.value) for stamp in found]
 
     def _count_for(self, written: list[Memory]) -> None:
@@ -256,9 +261,7 @@ def _abandon(device: CudaDevice, stream: CudaStream) -> None:
         device.driver.graph_destroy(device.driver.capture_end(stream.cuda_stream))
 
 
-def _state_of(item: Item) -> Any:
-    prepared = item.prepared
-    assert prepared is not None
+def _state_of(prepared: LaunchRecord) -> Any:
     return prepared._compiled.block or prepared.launch.parts
 
 

@@ -89,7 +89,7 @@ class Sequence(Uncopied):
 
     @brief
     def set_param(self, name: str, value: Any, kernel: Any = None) -> int:
-        """Set a parameter of every launch whose kernel has one of this name.
+        """Set a parameter of every launch whose kernel has one of this name, also of those in loops and branches.
 
         Parameters
         ----------
@@ -114,7 +114,8 @@ class Sequence(Uncopied):
 
     def _set_params(self, values: Mapping[str, Any], kernel: Any) -> int:
         """Set parameters by name after all are checked, and return how many were set."""
-        launches = [item.prepared for item in self._program.items if item.prepared is not None]
+        # Those in loops and branches are launches of the sequence too; a graph may be the body of several.
+        launches = dict.fromkeys(prepared for item in self._program.items for prepared in item.launches())
         goals: list[tuple[LaunchRecord, dict[int, Any]]] = []
         missing = dict.fromkeys(values)
         for prepared in launches:

@@ -198,3 +198,19 @@ def test_another_thread_ends_a_loop_and_changes_wait_for_it():
     threading.Timer(0.05, lambda: shown.__setitem__(0, 0)).start()
     sequence.replay()
     assert y.list() == [4.0]
+
+
+def test_a_parameter_by_name_reaches_loops_and_branches():
+    left, flag, x = dk.zeros(1, dtype=int), dk.ones(1, dtype=int), dk.zeros(1)
+    once = dk.ones(1, dtype=int)
+    with dk.record(run=False) as sequence:
+        left.fill_(3)
+        dk.launch(count, 1, [once, x, 1.0])
+        dk.capture_if(flag, lambda: dk.capture_while(left, lambda: dk.launch(count, 1, [left, x, 1.0])))
+    assert sequence.set_param("step", 2.0) == 2
+    sequence.replay()
+    assert x.list() == [8.0]
+    with pytest.raises(TypeError):
+        sequence.set_param("step", "three")
+    sequence.replay()
+    assert x.list() == [16.0]

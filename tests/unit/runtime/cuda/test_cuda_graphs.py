@@ -125,6 +125,26 @@ def test_while(driver, device):
 
 
 @pytest.mark.parametrize("device", ["cpu", G])
+def test_a_graph_follows_parameters_of_a_body(driver, device):
+    left, x, other = (dk.zeros(1, dtype=kind, device=device) for kind in (int, float, float))
+    with dk.ScopedCapture(device) as body:
+        dk.launch(countdown, 1, inputs=[left, x])
+    with dk.ScopedCapture(device) as capture:
+        left.fill_(2)
+        x.fill_(1.0)
+        other.fill_(1.0)
+        dk.capture_while(left, body.graph)
+    capture.graph.launch()
+    assert (x.list(), other.list()) == ([4.0], [1.0])
+    body.graph.sequence.set_param("x", other)
+    capture.graph.launch()
+    assert (x.list(), other.list()) == ([1.0], [4.0])
+    capture.graph.sequence.set_param("x", x)
+    capture.graph.launch()
+    assert (x.list(), other.list()) == ([4.0], [1.0])
+
+
+@pytest.mark.parametrize("device", ["cpu", G])
 def test_if(driver, device):
     flag, x = dk.zeros(1, dtype=int, device=device), dk.zeros(2, device=device)
     with dk.ScopedCapture(device) as capture:
