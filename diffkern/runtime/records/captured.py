@@ -23,7 +23,6 @@ from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Stamp
 from diffkern.runtime.observe.spans import span, watched
 from diffkern.runtime.records.hazards import waits
 from diffkern.runtime.records.launch_record import LaunchRecord
-from diffkern.runtime.records.recorder import Item
 from diffkern.runtime.records.sequence import Sequence as Recorded
 
 if TYPE_CHECKING:
