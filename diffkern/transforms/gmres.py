@@ -34,10 +34,13 @@ def gmres(product: Callable[[Numbers], Numbers], b: Numbers, tol: float, restart
     restarts : int, optional
         How often the basis may be restarted.
     """
-    x, size = np.zeros_like(b), float(np.linalg.norm(b))
-    if size == 0.0:
+    x = np.zeros_like(b)
+    if not b.any():
         return x
-    residual = b
+    # Squares of what is very small or large are no numbers any more; a power of two scales without rounding.
+    exponent = np.frexp(np.abs(b).max())[1]
+    b = residual = np.ldexp(b, -exponent)
+    size = float(np.linalg.norm(b))
     for _ in range(restarts):
         before = float(np.linalg.norm(residual))
         x = x + _in_a_subspace(product, residual, tol * size)
@@ -46,7 +49,7 @@ def gmres(product: Callable[[Numbers], Numbers], b: Numbers, tol: float, restart
         # Nothing is won any more: the matrix is singular, or rounding is all that is left.
         if not now > tol * size or now > 0.9 * before:
             break
-    return x
+    return np.ldexp(x, exponent)
 
 
 def _in_a_subspace(product: Callable[[Numbers], Numbers], residual: Numbers, wanted: float) -> Numbers:

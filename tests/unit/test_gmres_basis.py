@@ -54,3 +54,9 @@ def test_an_unsymmetric_one_and_zeros() -> None:
     np.testing.assert_allclose(gmres(lambda v: a @ v, b, 1e-12), np.linalg.solve(a, b), rtol=1e-6, atol=1e-9)
     assert not gmres(lambda v: 0.0 * v, b, 1e-12).any()
     assert not gmres(lambda v: a @ v, 0.0 * b, 1e-12).any()
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-170, 1e160, 1e300])
+def test_squares_out_of_range_do_not_matter(size: float) -> None:
+    a, b = np.array([[2.5, 0.0, 0.0], [0.5, 2.0, 0.0], [0.0, 0.5, 2.0]]), np.array([1.0, 2.0, 3.0])
+    np.testing.assert_allclose(gmres(lambda v: a @ v, b * size, 1e-12) / size, np.linalg.solve(a, b))
