@@ -29,6 +29,7 @@ def out(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "differences of the whole function" in printed
 
 
+@pytest.mark.full
 def test_a_section_that_resists_twisting_becomes_a_disk(out: str) -> None:
     order, by_disk = example("torsion").main(["--rings", "8", "--rounds", "8", "--out", out])
     assert 1.6 < order < 2.1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
-from typing import cast
+from typing import Final, cast
 
 from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
@@ -38,6 +38,7 @@ from diffkern.runtime.memory.stream import Stream
 __all__ = ["TapeRecording"]
 
 _NONE: frozenset[int] = frozenset()
+_NOTHING: Final[frozenset[Memory]] = frozenset()
 
 
 class TapeRecording(TapeNeeds, Influence):
@@ -93,13 +94,16 @@ class TapeRecording(TapeNeeds, Influence):
         if executable.by_id and executable.manifest.pointing:
             pointed = self._look_inside(launch)
         step: LaunchStep | None = None
-        given = given_to(launch) if executable.by_id else []
-        for held in given:
-            look_at(held, name)
-        stored = stored_by(launch) if executable.changes else []
-        for held in stored:
-            look_at(held, name)
-        active, reached = self._active(launch), self._reached(launch, stored)
+        given: list[array] = []
+        stored: list[array] = []
+        reached: frozenset[Memory] = _NOTHING
+        if executable.by_id:
+            given = given_to(launch)
+            stored = stored_by(launch)
+            for held in (*given, *stored):
+                look_at(held, name)
+            reached = self._reached(launch, stored)
+        active = self._active(launch)
         if self._sees_bytes:
             self._check_bytes_of(launch, active)
         # Before the launch runs, as its writes replace the dependences of what it reads.
@@ -111,8 +115,9 @@ class TapeRecording(TapeNeeds, Influence):
                 step = PointedStep(launch, self._launches, active)
             else:
                 step = LaunchStep(launch, self._launches, active, self.keeps_inputs)
-            step.carried = frozenset([held._memory for held in given if self._carries(held)] + [*reached])
-            step.stored = reached
+            if given or reached:
+                step.carried = frozenset([held._memory for held in given if self._carries(held)] + [*reached])
+                step.stored = reached
             self._check_carried(step)
             # The adjoint may need a log: the launch that runs is then another program than the one that was asked for.
             launch = step.keep_log()
@@ -124,7 +129,8 @@ class TapeRecording(TapeNeeds, Influence):
             written = self._written_by(launch)
         if executable.writes_elements:
             written += [(held, None) for held in nested_arrays(executable, arrays, executable.writes)]
-        written += [(held, None) for held in stored]
+        if stored:
+            written += [(held, None) for held in stored]
         if pointed and isinstance(step, PointedStep):
             step.keep("before")
         self._write(launch, written)
@@ -135,8 +141,9 @@ class TapeRecording(TapeNeeds, Influence):
             step.keep("after")
             self._varied.update(a._memory for k, t in step.tables.items() if k in active for a in t.arrays)
         self._steps.append(step)
-        self._varied.update(reached)
         need, varied = self._need, self._varied
+        if reached:
+            varied.update(reached)
         for index in executable.uses:
             held = arrays[index]
             if held is not None:

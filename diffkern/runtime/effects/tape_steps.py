@@ -142,6 +142,8 @@ class LaunchStep(TapeStep):
         if given is not None and not given.searches:
             return self.launch
         executable = self.launch.executable
+        if not (executable.looks_ahead or executable.manifest.searches or self.launch.merged):
+            return self.launch
         self._is_ahead = executable.looks_ahead or bool(self.launch.merged)
         self._may_search = executable.manifest.searches and given is None
         program = self.program() if self._is_ahead or self._may_search else None
