@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import diffkern as dk
 from diffkern.testing import gradcheck
@@ -26,6 +27,7 @@ def test_rays_on_a_mesh_are_compared_in_double_precision() -> None:
     assert (report.checked, report.forward, report.kinks) == (21, 3, ())
 
 
+@pytest.mark.full
 def test_a_function_says_how_many_elements_were_compared_as_a_whole() -> None:
     points = dk.array(np.float32([[-3, -3, 5], [3, -3, 6], [0, 3, 5]]), dtype=dk.vec3)
     mesh = dk.Mesh(points, dk.array([0, 1, 2], dtype=int))
