@@ -3215,7 +3215,7 @@ def volume_index_to_world(id: Any, uvw: Any) -> Any:
     --------
     .. code-block:: python
 
-        w = dk.volume_index_to_world(volume, u)
+        w[i] = dk.volume_index_to_world(volume, u)
     """
 
 def volume_index_to_world_dir(id: Any, uvw: Any) -> Any:
@@ -3240,7 +3240,7 @@ def volume_index_to_world_dir(id: Any, uvw: Any) -> Any:
     --------
     .. code-block:: python
 
-        w = dk.volume_index_to_world_dir(volume, u)
+        w[i] = dk.volume_index_to_world_dir(volume, u)
     """
 
 def volume_lookup(id: Any, i: Any, j: Any, k: Any, dtype: Any) -> Any:
@@ -3268,7 +3268,7 @@ def volume_lookup(id: Any, i: Any, j: Any, k: Any, dtype: Any) -> Any:
     --------
     .. code-block:: python
 
-        u = dk.volume_lookup(volume, 1, 2, 3, dtype=float)
+        y[i] = dk.volume_lookup(volume, 1, 2, 3, dtype=float)
     """
 
 def volume_lookup_f(id: Any, i: Any, j: Any, k: Any) -> Any:
@@ -3295,7 +3295,7 @@ def volume_lookup_f(id: Any, i: Any, j: Any, k: Any) -> Any:
     --------
     .. code-block:: python
 
-        u = dk.volume_lookup_f(volume, 1, 2, 3)
+        y[i] = dk.volume_lookup_f(volume, 1, 2, 3)
     """
 
 def volume_lookup_i(id: Any, i: Any, j: Any, k: Any) -> Any:
@@ -3322,7 +3322,7 @@ def volume_lookup_i(id: Any, i: Any, j: Any, k: Any) -> Any:
     --------
     .. code-block:: python
 
-        n = dk.volume_lookup_i(volume, 1, 2, 3)
+        q[i] = dk.volume_lookup_i(volume, 1, 2, 3)
     """
 
 def volume_lookup_index(id: Any, i: Any, j: Any, k: Any) -> Any:
@@ -3349,7 +3349,7 @@ def volume_lookup_index(id: Any, i: Any, j: Any, k: Any) -> Any:
     --------
     .. code-block:: python
 
-        n = dk.volume_lookup_index(volume, 1, 2, 3)
+        q[i] = dk.volume_lookup_index(volume, 1, 2, 3)
     """
 
 def volume_lookup_v(id: Any, i: Any, j: Any, k: Any) -> Any:
@@ -3376,7 +3376,7 @@ def volume_lookup_v(id: Any, i: Any, j: Any, k: Any) -> Any:
     --------
     .. code-block:: python
 
-        w = dk.volume_lookup_v(volume, 1, 2, 3)
+        w[i] = dk.volume_lookup_v(volume, 1, 2, 3)
     """
 
 def volume_sample(id: Any, uvw: Any, sampling_mode: Any, dtype: Any) -> Any:
@@ -3405,7 +3405,7 @@ def volume_sample(id: Any, uvw: Any, sampling_mode: Any, dtype: Any) -> Any:
     --------
     .. code-block:: python
 
-        u = dk.volume_sample(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, dtype=float)
+        y[i] = dk.volume_sample(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, dtype=float)
     """
 
 def volume_sample_f(id: Any, uvw: Any, sampling_mode: Any) -> Any:
@@ -3433,7 +3433,7 @@ def volume_sample_f(id: Any, uvw: Any, sampling_mode: Any) -> Any:
     --------
     .. code-block:: python
 
-        u = dk.volume_sample_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
+        y[i] = dk.volume_sample_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
     """
 
 def volume_sample_grad(id: Any, uvw: Any, sampling_mode: Any, grad: Any, dtype: Any) -> Any:
@@ -3460,7 +3460,7 @@ def volume_sample_grad(id: Any, uvw: Any, sampling_mode: Any, grad: Any, dtype: 
     .. code-block:: python
 
         g = dk.vec3(0.0)
-        u = dk.volume_sample_grad(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, g, dtype=float)
+        y[i] = dk.volume_sample_grad(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, g, dtype=float)
     """
 
 def volume_sample_grad_f(id: Any, uvw: Any, sampling_mode: Any, grad: Any) -> Any:
@@ -3490,7 +3490,7 @@ def volume_sample_grad_f(id: Any, uvw: Any, sampling_mode: Any, grad: Any) -> An
     .. code-block:: python
 
         g = dk.vec3(0.0)
-        u = dk.volume_sample_grad_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, g)
+        y[i] = dk.volume_sample_grad_f(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, g)
     """
 
 def volume_sample_grad_index(id: Any, uvw: Any, sampling_mode: Any, voxel_data: Any, background: Any, grad: Any) -> Any:
@@ -3518,7 +3518,7 @@ def volume_sample_grad_index(id: Any, uvw: Any, sampling_mode: Any, voxel_data: 
     .. code-block:: python
 
         g = dk.vec3(0.0)
-        u = dk.volume_sample_grad_index(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, x, 0.0, g)
+        y[i] = dk.volume_sample_grad_index(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, x, 0.0, g)
     """
 
 def volume_sample_i(id: Any, uvw: Any) -> Any:
@@ -3543,7 +3543,7 @@ def volume_sample_i(id: Any, uvw: Any) -> Any:
     --------
     .. code-block:: python
 
-        n = dk.volume_sample_i(volume, dk.vec3(0.25, 0.5, 1.0))
+        q[i] = dk.volume_sample_i(volume, dk.vec3(0.25, 0.5, 1.0))
     """
 
 def volume_sample_index(id: Any, uvw: Any, sampling_mode: Any, voxel_data: Any, background: Any) -> Any:
@@ -3573,7 +3573,7 @@ def volume_sample_index(id: Any, uvw: Any, sampling_mode: Any, voxel_data: Any, 
     --------
     .. code-block:: python
 
-        u = dk.volume_sample_index(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, x, 0.0)
+        y[i] = dk.volume_sample_index(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR, x, 0.0)
     """
 
 def volume_sample_v(id: Any, uvw: Any, sampling_mode: Any) -> Any:
@@ -3601,7 +3601,7 @@ def volume_sample_v(id: Any, uvw: Any, sampling_mode: Any) -> Any:
     --------
     .. code-block:: python
 
-        w = dk.volume_sample_v(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
+        w[i] = dk.volume_sample_v(volume, dk.vec3(0.25, 0.5, 1.0), dk.Volume.LINEAR)
     """
 
 def volume_store(id: Any, i: Any, j: Any, k: Any, value: Any) -> Any:
@@ -3737,7 +3737,7 @@ def volume_voxel_count(id: Any) -> Any:
     --------
     .. code-block:: python
 
-        n = dk.volume_voxel_count(volume)
+        q[i] = dk.volume_voxel_count(volume)
     """
 
 def volume_world_to_index(id: Any, xyz: Any) -> Any:
@@ -3762,7 +3762,7 @@ def volume_world_to_index(id: Any, xyz: Any) -> Any:
     --------
     .. code-block:: python
 
-        w = dk.volume_world_to_index(volume, u)
+        w[i] = dk.volume_world_to_index(volume, u)
     """
 
 def volume_world_to_index_dir(id: Any, xyz: Any) -> Any:
@@ -3787,7 +3787,7 @@ def volume_world_to_index_dir(id: Any, xyz: Any) -> Any:
     --------
     .. code-block:: python
 
-        w = dk.volume_world_to_index_dir(volume, u)
+        w[i] = dk.volume_world_to_index_dir(volume, u)
     """
 
 def norm_huber(v: Any, delta: Any = ...) -> float:

@@ -24,7 +24,7 @@ __all__ = ["Searches", "searches_of"]
 MOST_SLOTS: Final = 16
 """Integers that a thread keeps at most."""
 _FEW_TRIPS: Final = 64
-"""Loops of at most so many trips, a number known to the compiler, are no searches."""
+"""Most trips of a loop that is no search, where their number is known to the compiler."""
 
 
 class Searches:

@@ -97,7 +97,7 @@ def _diagonal_of(offsets: Any, columns: Any, values: Any, name: str) -> Any:
     diagonal[rows[on_it]] = values[on_it]
     wrong = int((~(np.isfinite(diagonal) & (diagonal > 0.0))).sum())
     if wrong:
-        raise ValueError(f"{name} requires finite positive diagonals ({wrong} invalid rows)")
+        raise ValueError(f"{name} needs a diagonal of finite positive numbers, and {wrong} of it are others")
     return diagonal
 
 
@@ -239,13 +239,13 @@ class FSAI(_Factored):
         stored = scalar if factor_dtype is None else resolve_dtype(factor_dtype)
         _check_options(max_row_size, max_step_size, kap_tolerance, floor)
         if not isinstance(stored, Scalar) or (stored != scalar and (scalar, stored) != (FLOAT64, FLOAT32)):
-            raise ValueError("factor_dtype must be the matrix scalar type, or float32 for a float64 matrix")
+            raise ValueError("factor_dtype is the type of the numbers of the matrix, or float32 for those of float64")
         if regularize_refit or defer_pattern:
             raise MisuseError(
                 "FSAI has no regularize_refit and no defer_pattern", remedy="update a pattern that exists, or make one"
             )
         if reuse_pattern and A.row_counts is not None:
-            raise ValueError("reuse_pattern requires compact BSR storage; compact with bsr_compress")
+            raise ValueError("FSAI keeps patterns of rows without gaps between them: call bsr_compress before")
         self.max_row_size, self.max_step_size = max_row_size, max_step_size
         self.source, self.factor_dtype = A, SCALARS[stored.name]
         self._rows, self._validates, self._reuses = _rows_of(A), validate_topology, reuse_pattern
@@ -287,7 +287,7 @@ class FSAI(_Factored):
         with np.errstate(over="ignore"):
             rounded = numbers.astype(self._kind)
         if not (np.isfinite(rounded).all() and (rounded[rows == columns] > 0).all()):
-            raise ValueError("FSAI factor lost finite entries or a positive diagonal")
+            raise ValueError("the factor of FSAI has entries that its type cannot hold")
         for matrix, held in ((self.G, rounded), (self.GT, rounded[self._turned])):
             whole = np.zeros(matrix.values.shape, self._kind)
             whole[: len(held)] = held
@@ -313,15 +313,15 @@ class FSAI(_Factored):
             factor stays what it was then.
         """
         if not self._reuses:
-            raise ValueError("Construct FSAI with reuse_pattern=True before updating")
+            raise ValueError("this FSAI has kept no pattern to update: make it with reuse_pattern=True")
         A = self.source if A is None else A
         if not isinstance(A, BsrMatrix):
-            raise ValueError("update requires a BSR matrix")
+            raise ValueError("FSAI is updated to a sparse matrix")
         if A.shape != self.source.shape or A.dtype != self.source.dtype or A.device != self.source.device:
-            raise ValueError("FSAI update requires the original shape, dtype, device and topology")
+            raise ValueError("FSAI was made for a matrix of another shape, type or device: make another one")
         rows = _rows_of(A) if self._validates else self._rows
         if not all(np.array_equal(a, b) for a, b in zip(rows[:2], self._rows[:2], strict=True)):
-            raise ValueError("FSAI update requires identical sparsity; rebuild to change it")
+            raise ValueError("FSAI was made for a matrix of another pattern: make another one")
         offsets, columns, places = rows
         self._store(self._refitted(offsets, columns, _numbers(A, places)))
         self.source = A
@@ -329,7 +329,7 @@ class FSAI(_Factored):
 
     def _refitted(self, offsets: Any, columns: Any, values: Any) -> Any:
         """Return the numbers of the factor for other values, in the order of its rows."""
-        refused = "FSAI refit requires finite positive diagonals and SPD local supports"
+        refused = "an update of FSAI needs a matrix that is positive definite on its pattern"
         n = len(offsets) - 1
         try:
             scale = 1.0 / np.sqrt(_diagonal_of(offsets, columns, values, "FSAI"))
@@ -368,11 +368,11 @@ class FSAI(_Factored):
 def _check_options(width: Any, step: Any, tolerance: float, floor: float) -> None:
     for name, value in (("max_row_size", width), ("max_step_size", step)):
         if not isinstance(value, int) or not 1 <= value <= 64:
-            raise ValueError(f"{name} must be an integer in [1, 64]")
+            raise ValueError(f"{name} is an integer from 1 to 64, not {value!r}")
     if not 0 <= tolerance < 1:
-        raise ValueError("kap_tolerance must be in [0, 1)")
+        raise ValueError(f"kap_tolerance is at least 0 and less than 1, not {tolerance!r}")
     if not 0 < floor < 1:
-        raise ValueError("pivot_floor must be in (0, 1)")
+        raise ValueError(f"pivot_floor is more than 0 and less than 1, not {floor!r}")
 
 
 def _grown(

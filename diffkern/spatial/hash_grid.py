@@ -32,7 +32,9 @@ __all__ = ["HashGrid"]
 
 _FLOATS: Final = (FLOAT16, FLOAT32, FLOAT64)
 _MOST_CELLS: Final = (1 << 31) - 2
-_MOST_NOTED: Final = 1 << 30  # cells behind whose first places those of points may be noted: indices are int32
+_MOST_NOTED: Final = (
+    1 << 30
+)  # most cells of which first places are kept with those of points after them: indices are int32
 _BLOCK: Final = 1 << 15  # points that are worth a thread
 _MOST_BLOCKS: Final = 32
 

@@ -7,7 +7,7 @@ order in which threads ran.
 On the CPU the points are sorted by the two halves of their cells' numbers, the lower one first. Each thread has a
 block of the points, and a place for each digit: the sort is stable, so that the points of a cell are in the order of
 their indices. The first place of each cell is then written from the sorted cells alone, once. Of few points the cells
-are noted behind these places, so that the next build writes only those that differ.
+are kept after these places, so that the next build writes only those that differ.
 
 Groups are sorted last, cell by cell.
 """
@@ -334,7 +334,7 @@ def begin_cells(sorted_cells, table, number: int, chunk: int):  # type: ignore[n
     first = most(tid() * chunk, 0)  # which tells that no index is negative
     write_begins(sorted_cells, table, first, first + least(chunk, number - first))
     if first == 0 and table.shape[0] > number:
-        table[number] = -1  # points are not noted behind it
+        table[number] = -1  # no points are kept after it
 
 
 @func

@@ -199,7 +199,10 @@ class _Unordered(LaunchError):
 
 
 def _refuse() -> NoReturn:
-    raise LaunchError("Invalid NanoVDB grid structure", remedy="write the grid again, by the program that made it")
+    raise LaunchError(
+        "the nodes of the NanoVDB grid contradict each other",
+        remedy="write the grid again, by the program that made it",
+    )
 
 
 def _need(holds: Any) -> None:
@@ -225,7 +228,9 @@ def grid_from_bytes(data: _Bytes) -> VoxelGrid:
         If it is no NanoVDB grid, or its nodes do not lie where they should.
     """
     if data.size < _GRID + _TREE or _at(data, 0, "<Q") not in _MAGICS:
-        raise LaunchError("NanoVDB signature not found on grid!", remedy="pass the bytes of a NanoVDB grid")
+        raise LaunchError(
+            "the buffer does not begin as a grid of NanoVDB does", remedy="pass the bytes of a NanoVDB grid"
+        )
     flags, index, count, size = _at(data, 20, "<IIIQ")
     number = _at(data, 636, "<I")
     _need(_GRID + _TREE <= size <= data.size and 0 < number < len(TYPE_NAMES) and index < max(count, 1))
@@ -278,14 +283,17 @@ def _levels(data: _Bytes, size: int, number: int, flags: int) -> tuple[tuple[int
     _need(root >= _GRID + _TREE and root % 8 == 0 and root + form.root <= size)
     tiles = _at(data, root + 24, "<I")
     if leaves + lowers + uppers and not flags & 1 << 5:
-        raise _Unordered("Unsupported NanoVDB tree layout", remedy="write the grid with its nodes breadth-first")
+        raise _Unordered(
+            "the nodes of the NanoVDB grid are not in the order of their levels",
+            remedy="write the grid with its nodes breadth-first",
+        )
     spans = [(root, form.root + tiles * form.tile)]
     for start, n, each in ((upper, uppers, form.upper), (lower, lowers, form.lower), (leaf, leaves, form.leaf)):
         if n:
             _need(start % 8 == 0 and start >= _GRID + _TREE)
             spans.append((start, n * each if number != _FPN or each != form.leaf else _fpn_size(data, start, n, size)))
     spans.sort()
-    # Arrays beside the grid lie behind its nodes.
+    # Arrays beside the grid follow its nodes.
     metadata = _at(data, 640, "<q")
     end = min(size, metadata) if metadata > 0 else size
     for (start, length), (after, _) in zip(spans, [*spans[1:], (end, 0)], strict=True):
@@ -357,7 +365,7 @@ def _check_indices(grid: VoxelGrid) -> None:
     is_within = (first >= 1) & (first <= most) & (first - np.uint64(1) + n <= most) | (n == 0)
     if grid.indexable != most or not is_within.all():
         raise LaunchError(
-            "Unsupported NanoVDB index grid: not only its voxels have indices",
+            "the NanoVDB index grid has indices of more than its voxels",
             remedy="write it without statistics and without active tiles",
         )
 

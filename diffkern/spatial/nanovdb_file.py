@@ -47,10 +47,12 @@ def read_file(given: Any) -> Any:
     """
     data = _contents(given)
     if len(data) < _HEADER or struct.unpack_from("<Q", data)[0] not in _MAGICS:
-        raise LaunchError("NanoVDB signature not found", remedy="pass a file in the format of NanoVDB")
+        raise LaunchError(
+            "the file does not begin as those of NanoVDB do", remedy="pass a file in the format of NanoVDB"
+        )
     _, version, count, codec = struct.unpack_from("<QIHH", data)
     if version >> 21 != 32:
-        raise LaunchError("Unsupported NanoVDB version", remedy="write the file by NanoVDB 32")
+        raise LaunchError("the file is of another version of NanoVDB than 32", remedy="write the file by NanoVDB 32")
     start, total = _HEADER, 0
     try:
         for _ in range(count):
@@ -78,7 +80,10 @@ def _contents(given: Any) -> bytes:
 
 def _unpacked(data: bytes, at: int, end: int, codec: int) -> bytes:
     if codec not in _CODECS.values():
-        raise LaunchError(f"Unsupported codec code: {codec}", remedy='write the file with the codec "zip" or "none"')
+        raise LaunchError(
+            f"the file is compressed by an unknown codec, {codec}",
+            remedy='write the file with the codec "zip" or "none"',
+        )
     unpack = zlib.decompress if codec == 1 else _blosc().decompress
     out = bytearray()
     while at < end:
@@ -101,7 +106,7 @@ def write_file(path: Any, data: Any, codec: str) -> None:
         ``"none"``, ``"zip"`` or ``"blosc"``.
     """
     if codec not in _CODECS:
-        raise LaunchError(f"Unsupported codec requested: {codec}", remedy=f"pass one of {', '.join(_CODECS)}")
+        raise LaunchError(f"there is no codec {codec!r}", remedy=f"pass one of {', '.join(_CODECS)}")
     number = _CODECS[codec]
     pack: Callable[[bytes], bytes] = bytes if number == 0 else zlib.compress if number == 1 else _blosc().compress
     count = struct.unpack_from("<I", data, 28)[0]

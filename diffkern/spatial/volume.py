@@ -339,7 +339,10 @@ class Volume(Uncopied):
     def get_feature_array_info(self, feature_index: int) -> FeatureArrayInfo:
         """Return the name, the type and the size of an array that is stored beside the grid."""
         if not 0 <= feature_index < len(self._grid.features):
-            raise LaunchError("Invalid feature array", remedy=f"there are {len(self._grid.features)}, from 0 on")
+            raise LaunchError(
+                f"the Volume has no feature array {feature_index}",
+                remedy=f"it has {len(self._grid.features)}, from 0 on",
+            )
         found = self._grid.features[feature_index]
         kind = TYPE_NAMES[found.type] if found.type < len(TYPE_NAMES) else "?"
         return Volume.FeatureArrayInfo(found.name, found.offset, found.value_size, found.value_count, kind)
@@ -441,7 +444,8 @@ class Volume(Uncopied):
         """
         if self._grid.index > 0:
             raise LaunchError(
-                "Saving of aliased Volumes is not supported", remedy="save the volume whose load_next_grid() it is from"
+                "a Volume that is one of several in a buffer cannot be saved alone",
+                remedy="save the volume whose load_next_grid() it is from",
             )
         write_file(path, self._bytes(), codec)
         return path
@@ -681,7 +685,10 @@ class Volume(Uncopied):
             If it was made without room for that, or a record or a graph is being made.
         """
         if not self.is_rebuildable:
-            raise LaunchError("Volume is not rebuildable", remedy="allocate it with rebuildable=True")
+            raise LaunchError(
+                "this Volume cannot be built again: it has no room for other tiles",
+                remedy="allocate it with rebuildable=True",
+            )
         if current.recorder is not None:
             raise LaunchError(
                 "a Volume is rebuilt while launches are recorded, and the host does that",

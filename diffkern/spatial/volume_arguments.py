@@ -97,7 +97,7 @@ def background_of(given: Any) -> tuple[int, Any]:
     number = next((k for k, known in ELEMENTS.items() if known == element), None)
     if number is None:
         raise LaunchError(
-            f"Unsupported bg_value type for volume allocation {described(given)}",
+            f"the background of a Volume is a number or a vector, not {described(given)}",
             remedy="pass a number of int32, uint32, int64, float32 or float64, or three or four numbers",
         )
     name, n = VALUE_TYPES[number]

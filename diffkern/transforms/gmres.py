@@ -11,7 +11,7 @@ __all__ = ["Numbers", "gmres"]
 
 Numbers = np.ndarray[Any, Any]
 _LEAST, _ROOM = 60, 1 << 23
-"""A basis that is restarted has so many vectors at least; and as many as have so many numbers, 64 MiB, together.
+"""The fewest vectors of a basis before a restart, and the numbers that its vectors may have in all, 64 MiB.
 
 A long one is worth its memory: on stiff or indefinite equations a short one, restarted, may come to a standstill.
 """

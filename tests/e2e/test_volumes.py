@@ -161,7 +161,7 @@ def test_index_grids_whose_indices_are_out_of_range_are_errors():
     for at, value in ((-80, 255), (-15, 16), (-16, 0), (-8, 255), (728, 0), (732, 255)):
         wrong = raw.copy()
         wrong[at] = value
-        with pytest.raises(dk.LaunchError, match=r"Invalid NanoVDB grid structure|not only its voxels have indices"):
+        with pytest.raises(dk.LaunchError, match=r"contradict each other|indices of more than its voxels"):
             dk.Volume(dk.array(wrong))
 
 
@@ -247,12 +247,16 @@ def test_files_are_read_and_written(tmp_path: Path):
     with pytest.raises(dk.LaunchError, match=r"(?s)compressed by BLOSC.*help: install it"):
         volume.save_to_nvdb(tmp_path / "x.nvdb", "blosc")
     broken = bytearray(path.read_bytes())
-    for wrong, match in ((b"", "signature"), (bytes(broken[:-40]), "cut off|Invalid"), (b"x" * 99, "signature")):
+    for wrong, match in (
+        (b"", "does not begin"),
+        (bytes(broken[:-40]), "cut off|contradict"),
+        (b"x" * 99, "does not begin"),
+    ):
         with pytest.raises(dk.LaunchError, match=match):
             dk.Volume.load_from_nvdb(wrong)
     raw = volume.array().numpy().copy()
     raw[672 + 24 : 672 + 32] = 255
-    with pytest.raises(dk.LaunchError, match="Invalid NanoVDB grid structure"):
+    with pytest.raises(dk.LaunchError, match="contradict each other"):
         dk.Volume(dk.array(raw))
 
 
@@ -271,7 +275,7 @@ def test_volumes_are_rebuilt_within_their_room():
     assert status.numpy()[0] == dk.Volume.REBUILD_LEAF_CAPACITY_EXCEEDED | dk.Volume.REBUILD_VOXEL_CAPACITY_EXCEEDED
     assert volume.get_active_stats() == (512, 1, 1, 1)
     assert volume.array().size == size
-    with pytest.raises(dk.LaunchError, match="not rebuildable"):
+    with pytest.raises(dk.LaunchError, match="cannot be built again"):
         dk.Volume.allocate([0, 0, 0], [1, 1, 1], 1.0).rebuild(points)
     with dk.record(), pytest.raises(dk.LaunchError, match="rebuilt while launches are recorded"):
         volume.rebuild(points)
@@ -301,7 +305,11 @@ def test_a_wrong_id_gives_zero_or_is_an_error():
     other = dk.Volume.allocate([0, 0, 0], [1, 1, 1], 1.0, 3.0)
     dk.launch(moved, 8, [own.id, other.id])
     assert other.values.numpy()[64] == 6.0
-    for wrong, match in ((True, "Unsupported bg_value"), ("no", "Unsupported bg_value"), ((1.0, 2.0), "Unsupported")):
+    for wrong, match in (
+        (True, "the background of a Volume"),
+        ("no", "the background of a Volume"),
+        ((1.0, 2.0), "the background"),
+    ):
         with pytest.raises(dk.LaunchError, match=match):
             dk.Volume.allocate([0, 0, 0], [1, 1, 1], 1.0, wrong)
     with pytest.raises(dk.LaunchError, match="have no gradient"):
