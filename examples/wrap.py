@@ -24,7 +24,7 @@ Points, Numbers = dk.array(dtype=dk.vec3), dk.array(dtype=float)
 
 
 @dk.kernel
-def apart(surface: dk.uint64, points: Points, loss: Numbers):
+def squared_distances(surface: dk.uint64, points: Points, loss: Numbers):
     """The mean squared distance of points from a surface."""
     i = dk.tid()
     near = dk.mesh_query_point_no_sign(surface, points[i], 10.0)
@@ -49,8 +49,8 @@ class Wrap:
     def distance(self, vertices: dk.array) -> dk.array:
         """The mean squared distances of the scan from the mesh, and of the vertices from the scan."""
         surface, loss = dk.Mesh(vertices, self.corners), dk.zeros(1, requires_grad=True)
-        dk.launch(apart, self.marks.size, inputs=[surface.id, self.marks], outputs=[loss])
-        dk.launch(apart, vertices.size, inputs=[self.scan.id, vertices], outputs=[loss])
+        dk.launch(squared_distances, self.marks.size, inputs=[surface.id, self.marks], outputs=[loss])
+        dk.launch(squared_distances, vertices.size, inputs=[self.scan.id, vertices], outputs=[loss])
         return loss
 
     def smooth(self, vertices: dk.array) -> dk.array:
@@ -65,7 +65,7 @@ def volume(vertices: np.ndarray, faces: np.ndarray) -> float:
 
 
 def main(arguments: list[str] | None = None) -> tuple[float, float]:
-    """Search and draw; returns how far the surfaces are apart at first and in the end, in root mean square."""
+    """Search and draw; returns the distance of the surfaces at first and in the end, in root mean square."""
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--rings", type=int, default=24, help="of vertices on the mesh")
     parser.add_argument("--steps", type=int, default=240)
@@ -100,7 +100,7 @@ def main(arguments: list[str] | None = None) -> tuple[float, float]:
     fig.savefig(options.out, dpi=110)
     size = volume(*shown[-1][1:]) / volume(wrap.vertices, wrap.faces) - 1.0
     print(
-        f"{len(shown[-1][2])} triangles: {history[0]:.3f} -> {history[-1]:.4f} apart, volume {100 * size:+.1f} %",
+        f"{len(shown[-1][2])} triangles: distance {history[0]:.3f} -> {history[-1]:.4f}, volume {100 * size:+.1f} %",
         end="",
     )
     print(f"; figure: {options.out}")

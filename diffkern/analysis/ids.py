@@ -14,11 +14,12 @@ from diffkern.ir.ops.memory import BY_ADDRESS, DIFFERENTIATED_READS, ORDERED_FOR
 from diffkern.ir.ops.scalar import CASTS, LITERALS, SELECTIONS
 from diffkern.ir.types import Scalar
 from diffkern.ir.views import If, is_branch, is_loop, loop
-from diffkern.lang.queries import ADDRESS_BITS
+from diffkern.lang.queries import ADDRESS_BITS, KIND_BIT
 
-__all__ = ["ids_behind", "ids_of", "order_reads"]
+__all__ = ["ids_behind", "ids_of", "kinds_of", "order_reads"]
 
 _PLACE = (1 << ADDRESS_BITS) - 1
+_KINDS = (1 << 63 - KIND_BIT) - 1
 
 
 def ids_of(fn: Function) -> Ids | None:
@@ -46,6 +47,20 @@ def ids_of(fn: Function) -> Ids | None:
             # Neither passed on nor given: the id is computed, so any object may be meant.
             return None
     return Ids(tuple(sorted(parameters)), tuple(sorted(places - {0})))
+
+
+def kinds_of(fn: Function) -> tuple[int, ...]:
+    """Return the kinds of the objects that a function looks at: those with which it compares the top bits of ids.
+
+    There may be others among them, of numbers that are no kinds.
+    """
+    ops = list(walk(fn.body))
+    numbers = {op.result: int(op.attrs["value"]) for op in ops if op.name in LITERALS and _is_word(op.result)}
+    tops = {r for op in ops if len(op.operands) == 2 and numbers.get(op.operands[1]) == KIND_BIT for r in op.results}
+    compared = {numbers[v] for op in ops if not tops.isdisjoint(op.operands) for v in op.operands if v in numbers}
+    # A comparison of an id that is a constant is gone.
+    captured = {number >> KIND_BIT & _KINDS for number in numbers.values()}
+    return tuple(sorted(k for k in compared | captured if 0 < k <= _KINDS))
 
 
 def ids_behind(fn: Function, names: Collection[str]) -> Ids | None:

@@ -131,8 +131,8 @@ def _is_ordered(op: Op, used: Collection[Value]) -> bool:
 
 
 def _atomic_updates(fn: Function, summed: Collection[Op]) -> list[Op]:
-    apart = set(summed)
-    found = (op for op in walk(fn.body) if op.name in UPDATES and op not in apart)
+    others = set(summed)
+    found = (op for op in walk(fn.body) if op.name in UPDATES and op not in others)
     return [op for op in found if op.attrs.get("mode") != "plain"]
 
 

@@ -18,7 +18,7 @@ from diffkern.analysis.control_dependence import steering
 from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import added_once, overwritten_whole, taken_once
 from diffkern.analysis.extents import certain_extents, update_by_all
-from diffkern.analysis.ids import ids_behind, ids_of
+from diffkern.analysis.ids import ids_behind, ids_of, kinds_of
 from diffkern.analysis.sums import used_values
 from diffkern.analysis.threads import one_writer_each
 from diffkern.contracts import abi
@@ -130,6 +130,7 @@ def forward_manifest(
         turn=turn,
         by_id=by_id,
         ids=ids_of(forward) if by_id else None,
+        kinds=kinds_of(forward) if by_id else (),
         changes=changes,
         changed=ids_behind(forward, PLACE_WRITES) if changes else None,
         # Of a program with a log it was known before.

@@ -606,6 +606,8 @@ class Manifest:
         Whether it looks at objects of the host by their ids, whose memory is no argument, or at arrays in elements.
     ids
         The ids by which it looks at objects; None if it may look at any object of its device.
+    kinds
+        The kinds of the objects that it may look at.
     changes, changed
         Whether it writes to the memory of objects, and their ids; None if these may be any.
     title, target
@@ -649,6 +651,7 @@ class Manifest:
     outputs: tuple[Output, ...] = ()
     by_id: bool = False
     ids: Ids | None = None
+    kinds: tuple[int, ...] = ()
     changes: bool = False
     changed: Ids | None = None
     title: str = ""

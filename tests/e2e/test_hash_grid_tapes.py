@@ -15,7 +15,8 @@ from support.selection import is_usual
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.runtime.launch.resources import Use
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.resources import Use, used
 from diffkern.spatial import hash_grid, kernels
 
 DIMS = (3, 2, 4)
@@ -199,6 +200,50 @@ def test_a_graph_that_builds_a_grid_after_it_was_looked_at_has_no_gradient(way):
                     tape.backward(grads={y: dk.ones(1)})
             else:
                 tape.backward(grads={y: dk.ones(1)})
+
+
+@dk.kernel
+def found_in_array(
+    grids: dk.array(dtype=dk.uint64), at: dk.array(dtype=dk.vec3), x: dk.array(dtype=float), y: dk.array(dtype=float)
+):
+    for j in dk.hash_grid_query(grids[0], at[dk.tid()], 0.5):
+        dk.atomic_add(y, 0, x[j] * x[j])
+
+
+@dk.kernel
+def faces_in_array(
+    meshes: dk.array(dtype=dk.uint64), at: dk.array(dtype=dk.vec3), x: dk.array(dtype=float), y: dk.array(dtype=float)
+):
+    near = dk.mesh_query_point_no_sign(meshes[0], at[dk.tid()], 9.0)
+    dk.atomic_add(y, 0, x[near.face] * x[near.face])
+
+
+def test_a_graph_is_refused_for_grids_by_ids_in_arrays():
+    events, (x, y) = Events(), arrays()
+    events("B", x, y)
+    ids = dk.array(np.uint64([events.grid.id]))
+    for order in ("A", "BA", ""):
+        with dk.ScopedCapture(), dk.Tape() as tape:
+            dk.launch(found_in_array, len(PLACES), [ids, events.at, x], [y])
+            for event in order:
+                events(event, x, y)
+            if order:
+                with pytest.raises(dk.LaunchError, match=r"launch 0 on the tape .* built before this recording"):
+                    tape.backward(grads={y: dk.ones(1)})
+
+
+def test_ids_in_arrays_are_those_of_objects_of_the_kinds_that_a_kernel_asks_for():
+    events, (x, y) = Events(), arrays()
+    events("B", x, y)
+    mesh = dk.Mesh(dk.array(POINTS[0, :3], dtype=dk.vec3), dk.array(np.int32([0, 1, 2])))
+    grid, faces = events.grid._resource, mesh._resource
+    for kernel, meant, other in ((found_in_array, grid, faces), (faces_in_array, faces, grid)):
+        launch = PackedLaunch(kernel, len(PLACES), [dk.array(np.uint64([meant.id])), events.at, x, y])
+        with dk.ScopedCapture():
+            found = {use.resource: use for use in used(launch.executable, launch.parts)}
+        # Replays may find another one of those that it may mean.
+        assert found[meant]._is_from_without
+        assert not found[other]._is_from_without
 
 
 @pytest.mark.parametrize("order", ["AQBQ", "AQAQGHA", "AQQEQB"])

@@ -10,6 +10,7 @@ import pytest
 
 import diffkern as dk
 from diffkern.contracts.manifest import Ids
+from diffkern.lang.queries import BVH, HASH_GRID, MESH, TEXTURE, VOLUME
 from diffkern.runtime.launch.packed import PackedLaunch
 
 POINTS = np.float32([[1, 2, 3], [4, 5, 6], [7, 8, 10]])
@@ -197,10 +198,13 @@ def test_what_a_launch_knows_of_ids():
     for kernel, way in (WAYS | HIDDEN).items():
         if kernel in LONG:
             continue
-        ids = PackedLaunch(kernel, 1, [first.id, way(second.id), out]).executable.manifest.ids
+        manifest = PackedLaunch(kernel, 1, [first.id, way(second.id), out]).executable.manifest
+        ids, kinds = manifest.ids, manifest.kinds
         place = CAPTURED_ID & (1 << 48) - 1
         known = Ids((0,), (place,)) if kernel is captured else Ids((0, 1))
         assert ids == (None if kernel in HIDDEN else known), kernel.name
+        # Numbers that are no kinds may be among them, as of the mask of one kernel.
+        assert {*kinds} & {HASH_GRID, BVH, MESH, TEXTURE, VOLUME} == {MESH}, kernel.name
 
 
 def test_numbers_beside_ids_are_none_and_other_objects_do_not_matter():

@@ -60,7 +60,7 @@ class _HostStep(Uncopied, Operation):
         return self._reads[0]._memory.device
 
     def execute(self) -> None:
-        """Run the function, outside of whatever records."""
+        """Run the function, outside of the recording and of tapes."""
         if self.device.is_capturing:
             raise LaunchError(
                 f"{self._name} happens on the host, which a graph of a GPU does not wait for",

@@ -19,7 +19,7 @@ import numpy as np
 from diffkern.contracts.manifest import Ids
 from diffkern.errors import LaunchError, described
 from diffkern.ir.types import UINT64
-from diffkern.lang.queries import ADDRESS_BITS, identity
+from diffkern.lang.queries import ADDRESS_BITS, KIND_BIT, identity
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.external_writes import Exposures
@@ -339,8 +339,8 @@ class Use:
     ----------
     resource : Resource
         The object.
-    is_named : bool, optional
-        Whether the launch is given the object's id, or captures it.
+    is_meant : bool, optional
+        Whether the launch is given the object's id or captures it, or looks at objects of this kind by any ids.
 
     Attributes
     ----------
@@ -350,13 +350,12 @@ class Use:
         Memory of the content that the launch itself writes to.
     """
 
-    def __init__(self, resource: Resource, is_named: bool = True, *, stores: bool = False) -> None:
+    def __init__(self, resource: Resource, is_meant: bool = True, *, stores: bool = False) -> None:
         self.resource, self.content = resource, resource.content
         # What the launch itself writes there, its adjoint does not read.
         self.own = frozenset(a._memory for a in self.content.stored) if stores else frozenset()
         self.changed: array | None = None
-        # A launch that finds ids in arrays may look at any object, and seldom looks at all of them: it is not refused.
-        self._is_from_without = is_named and resource.is_from_without
+        self._is_from_without = is_meant and resource.is_from_without
         self.content.add(self)
         self.versions = self.content.versions
         self.values = resource._values.copy()
@@ -584,8 +583,12 @@ def make_writable(launch: PackedLaunch) -> None:
 
 def used(executable: Executable, parts: Sequence[bytes] | Mapping[int, bytes]) -> list[Use]:
     """Return the uses of the objects that a launch may read; parameters as of :func:`looked_at`."""
-    is_named, changed = executable.manifest.ids is not None, changed_by(executable, parts)
-    return [Use(one, is_named, stores=one in changed) for one in looked_at(executable, parts)]
+    manifest, changed = executable.manifest, changed_by(executable, parts)
+    return [
+        # Ids that are found in arrays may be those of any objects, but of the kinds that the kernel asks for.
+        Use(one, manifest.ids is not None or one.id >> KIND_BIT in manifest.kinds, stores=one in changed)
+        for one in looked_at(executable, parts)
+    ]
 
 
 def given_to(launch: PackedLaunch) -> list[array]:
