@@ -470,7 +470,7 @@ def test_a_graph_builds_a_grid_that_tapes_look_at():
     launched([1, 0, 2])
     tape, _, y = recorded()
     launched([0, 1, 2])
-    with pytest.raises(dk.LaunchError, match="a graph or a record of launches built the object anew"):
+    with pytest.raises(dk.LaunchError, match="a graph or a record of launches built the object again"):
         tape.backward(grads={y: dk.ones(1)})
 
 

@@ -243,3 +243,56 @@ def test_where_no_derivative_goes_to_the_vertices_there_is_an_error():
 
     with dk.Tape():
         refused("writes to an array that it also looks at", lambda: dk.launch(writes, 1, [mesh.id, p]))
+
+
+@dk.kernel
+def summed(g: dk.array(dtype=dk.vec3), out: dk.array(dtype=float)):
+    i = dk.tid()
+    dk.atomic_add(out, 0, dk.dot(g[i], dk.vec3(0.5, -1.0, 0.7)))
+
+
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_vertices_are_constants_of_a_gradient_by_points_and_no_derivative_of_it_is_lost(with_gradient):
+    points, faces, x, _ = case()
+    p, x = vectors(points, requires_grad=with_gradient), vectors(x)
+    mesh = dk.Mesh(p, dk.array(faces.ravel()))
+
+    def squared(at: dk.array) -> dk.array:
+        loss = dk.zeros(1)
+        dk.launch(gap, N, [mesh.id, at], [loss])
+        return loss
+
+    def total(_: dk.array) -> dk.array:
+        loss = dk.zeros(1)
+        dk.launch(summed, N, [dk.grad(squared)(x)], [loss])
+        return loss
+
+    # The gradient of the squared distance to the nearest place is twice the way from there.
+    near = x.numpy() - 0.5 * dk.grad(squared)(x).numpy()
+    out, found = dk.zeros(N), dk.zeros((N, 2), dtype=int)
+    dk.launch(measured, N, [mesh.id, x, x], [out, found])
+    corners = points[faces[found.numpy()[:, 1]]]
+    weights = [weights_of_nearest(*corner, at) for corner, at in zip(corners, x.numpy(), strict=True)]
+    expected_near = [u * a + v * b + (1 - u - v) * c for (u, v), (a, b, c) in zip(weights, corners, strict=True)]
+    np.testing.assert_allclose(near, expected_near, atol=1e-5)
+    along = vectors(np.random.default_rng(7).normal(size=points.shape).astype(np.float32))
+    refused("looks at objects by their ids", lambda: dk.jvp(lambda _: dk.grad(squared)(x), (p,), (along,)))
+    refused("looks at objects by their ids", lambda: dk.grad(total)(p))
+    # The other order has the mixed derivative, which both of these left out.
+    _, mixed = dk.hvp(lambda _, at: squared(at), (p, x), (along, dk.zeros_like(x)))
+    step, sides = 1e-2, []
+    for sign in (1.0, -1.0):
+        mesh.points = vectors(points + np.float32(sign * step) * along.numpy())
+        sides.append(dk.grad(squared)(x).numpy())
+    slope = (sides[0] - sides[1]) / (2 * step)
+    assert np.median(np.abs(mixed.numpy() - slope)) < 2e-3  # where the nearest face stays the same
+    assert np.median(np.abs(slope)) > 0.1
+
+
+def test_a_recorded_gradient_of_vertices_is_refused_by_name():
+    points, faces, x, _ = case()
+    p, x, loss = vectors(points, requires_grad=True), vectors(x), dk.zeros(1, requires_grad=True)
+    mesh = dk.Mesh(p, dk.array(faces.ravel()))
+    with dk.record(), dk.Tape() as tape:
+        dk.launch(gap, N, [mesh.id, x], [loss])
+        refused("adds to gradients of arrays that are found by ids", lambda: tape.backward(loss))

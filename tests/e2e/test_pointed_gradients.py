@@ -303,3 +303,30 @@ def test_no_array_of_structs_at_all():
     assert y.numpy().tolist() == [1.0, 1.0]
     guarded[2](parts_of(made()), y)
     assert y.numpy()[1] == 0.3
+
+
+@dk.kernel
+def products(parts: PARTS, w: D1, y: D1):
+    i = dk.tid()
+    y[i] = parts[0].x[i] * parts[1].x[i] * w[i] * w[i]
+
+
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_arrays_in_elements_are_constants_of_functions_or_refused(with_gradient):
+    first, second, w = (dk.array(a, dtype=F) for a in ([1.0, 2.0], [3.0, 5.0], [0.5, 2.0]))
+    first.requires_grad = with_gradient
+    parts = dk.array([Part(1.0, first, None, None), Part(1.0, second, None, None)], dtype=Part)
+
+    def loss(w: dk.array) -> dk.array:
+        y = dk.zeros(2, dtype=F)
+        dk.launch(products, 2, [parts, w], [y])
+        return y.sum()
+
+    np.testing.assert_allclose(dk.grad(loss)(w).numpy(), [3.0, 40.0])
+    # No gradient of a function goes to arrays that are no parameters, alone and as what is differentiated again.
+    for function in (dk.grad(lambda _: loss(w)), dk.grad(lambda _: (dk.grad(loss)(w) * w).sum())):
+        for held in (first, second):
+            with pytest.raises(LaunchError, match="through an element of an array, and it has a gradient"):
+                function(held)
+    with pytest.raises(LaunchError, match="through an element of an array, and it has a gradient"):
+        dk.jvp(lambda _: dk.grad(loss)(w), (second,), (dk.ones_like(second),))

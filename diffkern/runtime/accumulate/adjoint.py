@@ -60,6 +60,9 @@ class AdjointLaunch(Operation):
     at_once : bool, optional
         Whether it runs on what the arrays hold now, and once: then these are looked at for threads that store to one
         element.
+    of_sweep : bool, optional
+        Whether a reverse sweep runs it, which knows that arrays are constants that the kernel finds by ids or in
+        elements of others, and that have no cotangent here.
     """
 
     in_elements = False
@@ -77,11 +80,14 @@ class AdjointLaunch(Operation):
         executable: Executable | None = None,
         may_gather: bool = True,
         at_once: bool = False,
+        of_sweep: bool = False,
     ) -> None:
         kernel = launch.kernel
+        self.of_sweep = of_sweep
         # Only a tape pairs arrays that a kernel finds by their ids with cotangents; here their gradients would be lost.
         if launch.executable.by_id and not self.in_elements:
-            check_not_given(launch, (), "outside of a tape")
+            if not of_sweep:
+                check_not_given(launch, (), "outside of a tape")
             check_no_stores(launch, "outside of a tape")
         if launch.merged:
             cotangents = _merged(launch, cotangents)
@@ -99,7 +105,7 @@ class AdjointLaunch(Operation):
             _check_saved(kernel, program, self.saved)
         if derivative.log is not None:
             _check_log(launch, derivative.log)
-        if launch.executable.manifest.pointing:
+        if launch.executable.manifest.pointing and not of_sweep:
             _check_elements(launch, cotangents)
         # Stamps proved only that the threads of this very launch do not race. A recorded adjoint would be replayed for
         # other data, about which nothing was proved.

@@ -12,7 +12,7 @@ derivatives of these too.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from diffkern.contracts.manifest import Log
 from diffkern.errors import AutodiffError, LaunchError
@@ -26,10 +26,11 @@ from diffkern.runtime.effects.step import TapeStep
 from diffkern.runtime.effects.tangent_map import launch_along
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, joined
+from diffkern.runtime.launch.resources import given_to
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.state import current
 
-__all__ = ["AdjointStep", "Again", "check_repeatable", "inputs_of", "on_copies"]
+__all__ = ["AdjointStep", "Again", "check_constant_objects", "check_repeatable", "inputs_of", "on_copies"]
 
 
 def check_repeatable(launch: PackedLaunch) -> None:
@@ -47,6 +48,23 @@ def check_repeatable(launch: PackedLaunch) -> None:
         raise _refused(launch, "reads and writes one array by two parameters")
     if launch.logged is not None:
         _check_log(launch, launch.logged)
+
+
+def check_constant_objects(adjoint: AdjointLaunch, varies: Callable[[array], bool]) -> list[array]:
+    """Return the arrays that an adjoint may find by ids; raise if the derivative of one would be lost.
+
+    Parameters
+    ----------
+    adjoint : AdjointLaunch
+        The adjoint, of a tape or by hand.
+    varies : callable
+        Tells of an array whether a derivative is taken with respect to it.
+    """
+    launch = adjoint.launch
+    found = given_to(launch) if launch.executable.by_id else []
+    if any(map(varies, found)):
+        check_repeatable(launch)
+    return found
 
 
 def _check_log(launch: PackedLaunch, log: Log) -> None:

@@ -21,7 +21,7 @@ from diffkern.runtime.arrays.external_writes import Exposures
 from diffkern.runtime.arrays.operation import Assign, Copy, Operation, perform, submit
 from diffkern.runtime.arrays.recast import check_passes
 from diffkern.runtime.effects.influence import Influence
-from diffkern.runtime.effects.second_order import Again, check_repeatable, inputs_of
+from diffkern.runtime.effects.second_order import Again, check_constant_objects, check_repeatable, inputs_of
 from diffkern.runtime.effects.tangent_map import Beside, launch_along, root_of
 from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.launch.nested_arrays import check_constant
@@ -292,6 +292,12 @@ class Tangents(Influence, Scope, Uncopied):
         else:
             self._take_adjoint(adjoint)
 
+    def _varies(self, held: array) -> str | None:
+        """Return why an array is no constant: no derivative reaches it through elements of others."""
+        if held._memory in self._found.pairs:
+            return "has a tangent"
+        return "has a gradient" if held.requires_grad else None
+
     def _take_launch(self, launch: PackedLaunch) -> None:
         """Run a launch, with tangents if one of its arrays has one."""
         held = [a for a in launch.arrays if a is not None]
@@ -300,7 +306,7 @@ class Tangents(Influence, Scope, Uncopied):
         # Influence first: it is about the arrays as the launch reads them.
         self._feed(launch)
         self._wrote(launch.writes(), held)
-        check_constant(launch.kernel.name, launch.executable, held, self._found.pairs, "has a tangent")
+        check_constant(launch.kernel.name, launch.executable, held, self._varies)
         objects = self._varying_objects(launch) if launch.executable.by_id else []
         varies = bool(objects) or any(a._smooth and a._memory in self._found.pairs for a in held)
         with contextlib.ExitStack() as stack:
@@ -363,7 +369,8 @@ class Tangents(Influence, Scope, Uncopied):
     def _take_adjoint(self, adjoint: AdjointLaunch) -> None:
         """Run an adjoint, and its derivative along the tangents of cotangents."""
         inputs, own = inputs_of(adjoint), adjoint.cotangents
-        for held in (*inputs.values(), *own.values()):
+        found = check_constant_objects(adjoint, lambda held: self._tangent(held) is not None)
+        for held in (*inputs.values(), *own.values(), *found):
             self._look_at(held)
         sources = [a for a in (*inputs.values(), *adjoint.launch.arrays, *own.values()) if a is not None]
         if any(map(self._is_fed, sources)):

@@ -23,7 +23,7 @@ from diffkern.runtime.effects.nested_arrays_step import PointedStep
 from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.residuals import Need
 from diffkern.runtime.effects.rollout_step import RolloutStep
-from diffkern.runtime.effects.second_order import AdjointStep, inputs_of
+from diffkern.runtime.effects.second_order import AdjointStep, check_constant_objects, check_repeatable, inputs_of
 from diffkern.runtime.effects.step import Barrier
 from diffkern.runtime.effects.tape_needs import TapeNeeds
 from diffkern.runtime.effects.tape_steps import LaunchStep
@@ -158,11 +158,17 @@ class TapeRecording(TapeNeeds, Influence):
         read = [held for index in active for held in self._held(launch, index)]
         self._check_bytes(read, [held for index in launch.executable.writes for held in self._held(launch, index)])
 
+    def _varies(self, held: array) -> str | None:
+        """Return why an array is no constant, for a tape that does not follow arrays in elements."""
+        if self.is_differentiated(held):
+            return "has a gradient"
+        return "was written on the tape" if held._memory in self._written else None
+
     def _look_inside(self, launch: PackedLaunch) -> list[array]:
         """Register the arrays in elements that a launch may use, and return them."""
         executable, arrays = launch.executable, launch.arrays
         if self.keeps_inputs or not self.follows_elements:
-            check_constant(launch.kernel.name, executable, arrays, self._written, "was written on the tape")
+            check_constant(launch.kernel.name, executable, arrays, self._varies)
         found = list(nested_arrays(executable, arrays, executable.uses))
         for held in found:
             self._look_at(held, launch.kernel.name)
@@ -205,6 +211,8 @@ class TapeRecording(TapeNeeds, Influence):
     def _take_adjoint(self, adjoint: AdjointLaunch, stream: Stream | None) -> None:
         """Run an adjoint, of a launch on a nested tape, and keep what its own derivative will need."""
         if adjoint.in_elements:
+            if adjoint.launch.executable.by_id:
+                check_repeatable(adjoint.launch)
             raise LaunchError(
                 f"the adjoint of kernel {adjoint.launch.kernel.name!r} goes through arrays in elements of an array, "
                 "and cannot be differentiated itself",
@@ -212,7 +220,8 @@ class TapeRecording(TapeNeeds, Influence):
                 remedy="pass these arrays as parameters of their own",
             )
         own, inputs = adjoint.cotangents, inputs_of(adjoint)
-        for held in (*inputs.values(), *own.values()):
+        found = check_constant_objects(adjoint, self._passes)
+        for held in (*inputs.values(), *own.values(), *found):
             self._look_at(held, adjoint.label)
         varied = [k for k, held in inputs.items() if self._passes(held)]
         written = [*{id(ct): ct for ct in own.values()}.values()]
@@ -288,7 +297,9 @@ class TapeRecording(TapeNeeds, Influence):
     def _take_by_hand(self, adjoint: AdjointLaunch, stream: Stream | None) -> None:
         """Run an adjoint that is launched by hand: no gradient can pass it, and what it writes is lost to others."""
         own, inputs = adjoint.cotangents, inputs_of(adjoint)
-        met = (*inputs.values(), *own.values())
+        launch, executable = adjoint.launch, adjoint.launch.executable
+        found = [*given_to(launch), *nested_arrays(executable, launch.arrays, executable.uses)]
+        met = (*inputs.values(), *own.values(), *found)
         for held in met:
             self._look_at(held, adjoint.label)
         if any(map(self._passes, met)):

@@ -231,7 +231,7 @@ class LaunchStep(TapeStep):
         adjoint = (
             AdjointOfObjects(launch, given, saved, contents, program, inner)
             if inner
-            else AdjointLaunch(launch, given, saved, contents, program)
+            else AdjointLaunch(launch, given, saved, contents, program, of_sweep=True)
         )
         work = [*work, *fill, adjoint]
         for use, found in zip(self.objects, of_objects, strict=True):

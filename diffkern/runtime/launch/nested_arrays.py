@@ -16,7 +16,6 @@ import numpy as np
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array, new, wrap
 from diffkern.runtime.arrays.operation import Copy, submit
-from diffkern.runtime.memory.memory import Memory
 
 if TYPE_CHECKING:
     from diffkern.runtime.launch.program import Executable
@@ -134,12 +133,14 @@ def _overlap(a: array, b: array) -> bool:
 
 
 def check_constant(
-    kernel: str, executable: Executable, arrays: Sequence[array | None], varied: Collection[Memory], why: str
+    kernel: str, executable: Executable, arrays: Sequence[array | None], varies: Callable[[array], str | None]
 ) -> None:
-    """Raise if a launch accesses an array with a gradient, or one that may vary as `why` says, through an element."""
+    """Raise if a launch accesses an array through an element of which `varies` says why its derivative would be lost.
+
+    For example, ``varies`` returns ``"has a tangent"``, or None for a constant.
+    """
     for held in pointed_by(executable, arrays):
-        if held.requires_grad or held._memory in varied:
-            why = "has a gradient" if held.requires_grad else why
+        if (why := varies(held)) is not None:
             raise LaunchError(
                 f"kernel {kernel!r} uses {described(held)} through an element of an array, and it {why}: "
                 "no gradient goes that way here",

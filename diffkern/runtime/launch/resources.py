@@ -475,7 +475,7 @@ class Use:
                     remedy=f"{instead}, or call backward() before the change",
                 )
         raise LaunchError(
-            f"a graph or a record of launches built the object anew that {what} looked at by its id",
+            f"a graph or a record of launches built the object again that {what} looked at by its id",
             remedy="call backward() before the graph is launched again, or build with a plain call",
         )
 

@@ -80,6 +80,13 @@ class LaunchRecord:
         fixed: bool = False,
     ) -> None:
         if launch.executable.writes_elements or (adjoint is not None and adjoint.in_elements):
+            if adjoint is not None and launch.executable.by_id and not launch.executable.writes_elements:
+                raise LaunchError(
+                    f"the adjoint of kernel {launch.kernel.name!r} adds to gradients of arrays that are found by ids, "
+                    "and which these are is looked for at each launch",
+                    loc=place_of(launch.kernel.func),
+                    remedy="take this gradient outside of records and sequences",
+                )
             raise LaunchError(
                 f"kernel {launch.kernel.name!r} writes to arrays in elements of an array, or its adjoint does, and "
                 "which these are is looked for at each launch",
@@ -258,7 +265,7 @@ class LaunchRecord:
                 f"kernel {launch.kernel.name!r}: which elements it overwrites, and a gradient keeps, depends on "
                 f"{launch.leaves[leaf].name!r}, which cannot be set where a gradient was built for it",
                 loc=place_of(launch.kernel.func),
-                remedy="set it in the forward sequence and build its adjoint again, or record anew",
+                remedy="set it in the forward sequence and build its adjoint again, or record again",
             )
 
     def _counter_of(self, leaf: int) -> int | None:
@@ -634,8 +641,9 @@ class LaunchRecord:
     def _adjoint_of(
         self, launch: PackedLaunch, cotangents: dict[int, array] | Any, may_gather: bool = True
     ) -> AdjointLaunch:
-        assert self.adjoint is not None
-        return AdjointLaunch(launch, cotangents, self.adjoint.saved, self.adjoint.contents, may_gather=may_gather)
+        of = self.adjoint
+        assert of is not None
+        return AdjointLaunch(launch, cotangents, of.saved, of.contents, may_gather=may_gather, of_sweep=of.of_sweep)
 
     def _take(self, launch: PackedLaunch, adjoint: AdjointLaunch | None, given: list[array | None]) -> None:
         # The built-in stays the one it is, so what it points to has to be changed in place: a new plan for a new call.

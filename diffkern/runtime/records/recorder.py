@@ -90,7 +90,8 @@ class Item:
             launch = copies.setdefault(operation.launch, operation.launch.copy())
             if isinstance(current.recorder, Recorder) and self.prepared is not None:
                 current.recorder.settle(launch, self.prepared.settled)
-            again = AdjointLaunch(launch, operation.cotangents, operation.saved, operation.contents)
+            cotangents, saved, contents = operation.cotangents, operation.saved, operation.contents
+            again = AdjointLaunch(launch, cotangents, saved, contents, of_sweep=operation.of_sweep)
             again.launch_by_hand()
             return
         perform(operation)
