@@ -296,3 +296,39 @@ def test_a_recorded_gradient_of_vertices_is_refused_by_name():
     with dk.record(), dk.Tape() as tape:
         dk.launch(gap, N, [mesh.id, x], [loss])
         refused("adds to gradients of arrays that are found by ids", lambda: tape.backward(loss))
+
+
+@dk.kernel
+def moved_on(mesh: dk.uint64, x: dk.array(dtype=dk.vec3), out: dk.array(dtype=dk.vec3)):
+    i = dk.tid()
+    near = dk.mesh_query_point_no_sign(mesh, x[i], 100.0)
+    out[i] = x[i] + 0.3 * (dk.mesh_eval_position(mesh, near.face, near.u, near.v) - x[i])
+
+
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_a_roll_out_of_a_function_loses_no_gradient_of_vertices(with_gradient):
+    points, faces, x, _ = case()
+    p, x = vectors(points, requires_grad=with_gradient), vectors(x)
+    mesh = dk.Mesh(p, dk.array(faces.ravel()))
+
+    def far(at: dk.array, checkpointed: bool) -> dk.array:
+        here, there, loss = dk.clone(at), dk.zeros_like(at), dk.zeros(1)
+
+        def step(_: int) -> None:
+            dk.launch(moved_on, N, [mesh.id, here], [there])
+            dk.copy(here, there)
+
+        if checkpointed:
+            dk.checkpoint(step, 4, 2)
+        else:
+            for k in range(4):
+                step(k)
+        dk.launch(summed, N, [here], [loss])
+        return loss
+
+    plain = dk.grad(lambda x: far(x, False))(x).numpy()
+    np.testing.assert_allclose(dk.grad(lambda x: far(x, True))(x).numpy(), plain, rtol=1e-6)
+    refused("in a roll-out no derivative goes that way", lambda: dk.grad(lambda _: far(x, True))(p))
+    along = dk.ones_like(p)
+    _, slope = dk.jvp(lambda _: far(x, True), (p,), (along,))
+    np.testing.assert_allclose(slope.numpy()[0], dk.grad(lambda _: far(x, False))(p).numpy().sum(), rtol=1e-4)

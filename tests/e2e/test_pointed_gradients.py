@@ -323,8 +323,15 @@ def test_arrays_in_elements_are_constants_of_functions_or_refused(with_gradient)
         return y.sum()
 
     np.testing.assert_allclose(dk.grad(loss)(w).numpy(), [3.0, 40.0])
+
+    def rolled_out(_: dk.array) -> dk.array:
+        y = dk.clone(w)
+        dk.checkpoint(lambda _: dk.launch(products, 2, [parts, w], [y]), 2, 1)
+        return y.sum()
+
     # No gradient of a function goes to arrays that are no parameters, alone and as what is differentiated again.
-    for function in (dk.grad(lambda _: loss(w)), dk.grad(lambda _: (dk.grad(loss)(w) * w).sum())):
+    twice = dk.grad(lambda _: (dk.grad(loss)(w) * w).sum())
+    for function in (dk.grad(lambda _: loss(w)), twice, dk.grad(rolled_out)):
         for held in (first, second):
             with pytest.raises(LaunchError, match="through an element of an array, and it has a gradient"):
                 function(held)

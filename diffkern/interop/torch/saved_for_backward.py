@@ -97,7 +97,7 @@ class AutogradCall:
         self.keep(self.forward, args, needs)
         if self.backward is not None:
             given = [held for use in self.objects for held in use.content.given.values()]
-            check_without_derivative(function.kernel, given, (), "in a function of PyTorch")
+            check_without_derivative(function.kernel, given, "in a function of PyTorch")
             if self.forward.executable.changes:
                 raise LaunchError(
                     f"kernel {function.kernel.name!r} stores to a volume by its id, and in a function of PyTorch no "

@@ -87,7 +87,7 @@ class AdjointLaunch(Operation):
         # Only a tape pairs arrays that a kernel finds by their ids with cotangents; here their gradients would be lost.
         if launch.executable.by_id and not self.in_elements:
             if not of_sweep:
-                check_not_given(launch, (), "outside of a tape")
+                check_not_given(launch, "outside of a tape")
             check_no_stores(launch, "outside of a tape")
         if launch.merged:
             cotangents = _merged(launch, cotangents)

@@ -181,7 +181,7 @@ class TapeRecording(TapeNeeds, Influence):
             return
         if isinstance(step, PointedStep) or not self.follows_objects or self.keeps_inputs:
             where = "on this tape" if not self.keeps_inputs else "in a gradient that is differentiated itself"
-            check_not_given(launch, step.carried, where)
+            check_not_given(launch, where, self.is_differentiated)
         if any(a._memory in step.carried for k in launch.executable.writes if (a := launch.arrays[k]) is not None):
             raise LaunchError(
                 f"kernel {launch.kernel.name!r} writes to an array that it also looks at by an id, with a gradient",
@@ -349,8 +349,9 @@ class TapeRecording(TapeNeeds, Influence):
             if held is not None and held._memory not in new:
                 self._look_at(held, launch.kernel.name)
         if launch.executable.by_id:
-            carried = {*self._varied, *self._owners}
-            check_not_given(launch, carried, "in a roll-out")
+            remedy = "write the steps in a loop, without dk.checkpoint"
+            check_not_given(launch, "in a roll-out", self.is_differentiated, remedy)
+            check_constant(launch.kernel.name, launch.executable, launch.arrays, self._varies)
         active = self._active(launch)
         if self._sees_bytes:
             self._check_bytes_of(launch, active)

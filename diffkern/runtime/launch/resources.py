@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
@@ -597,19 +597,36 @@ def given_to(launch: PackedLaunch) -> list[array]:
     return [held for resource in found for held in resource.content.given.values()]
 
 
-def check_not_given(launch: PackedLaunch, varied: Collection[Memory], where: str) -> None:
+def _requires_grad(held: array) -> bool:
+    return held.requires_grad
+
+
+_REMEDY: Final = (
+    "differentiate on a dk.Tape or by dk.grad, twice by dk.hvp, or pass the array as a parameter as well and compute "
+    "from its elements"
+)
+
+
+def check_not_given(
+    launch: PackedLaunch,
+    where: str,
+    varies: Callable[[array], bool] = _requires_grad,
+    remedy: str = _REMEDY,
+) -> None:
     """Raise if a launch may read by an id an array with a gradient or a tangent, which would be lost.
 
     Parameters
     ----------
     launch : PackedLaunch
         The launch.
-    varied : collection of Memory
-        Memory with a tangent or a cotangent, besides arrays that require one.
     where : str
         The situation, for messages.
+    varies : callable, optional
+        Tells of an array whether it has a derivative: by itself, if left out.
+    remedy : str, optional
+        What to do about it there.
     """
-    check_without_derivative(launch.kernel, given_to(launch), varied, where)
+    check_without_derivative(launch.kernel, given_to(launch), where, varies, remedy)
 
 
 def check_no_stores(launch: PackedLaunch, where: str) -> None:
@@ -623,15 +640,18 @@ def check_no_stores(launch: PackedLaunch, where: str) -> None:
 
 
 def check_without_derivative(
-    kernel: KernelProtocol, given: Iterable[array], varied: Collection[Memory], where: str
+    kernel: KernelProtocol,
+    given: Iterable[array],
+    where: str,
+    varies: Callable[[array], bool] = _requires_grad,
+    remedy: str = _REMEDY,
 ) -> None:
     """Raise if one of the arrays that a kernel finds by ids has a derivative; see :func:`check_not_given`."""
     for held in given:
-        if held.requires_grad or held._memory in varied:
+        if varies(held):
             raise LaunchError(
                 f"kernel {kernel.name!r} looks by an id at {described(held)}, which has a derivative, and "
                 f"{where} no derivative goes that way",
                 loc=place_of(kernel.func),
-                remedy="differentiate on a dk.Tape or by dk.grad, twice by dk.hvp, or pass the array as a parameter as "
-                "well and compute from its elements",
+                remedy=remedy,
             )
