@@ -296,7 +296,7 @@ class Tangents(Influence, Scope, Uncopied):
         """Return why an array is no constant: no derivative reaches it through elements of others."""
         if held._memory in self._found.pairs:
             return "has a tangent"
-        return "has a gradient" if held.requires_grad else None
+        return "has a gradient" if self.around is not None and self.around.is_differentiated(held) else None
 
     def _take_launch(self, launch: PackedLaunch) -> None:
         """Run a launch, with tangents if one of its arrays has one."""
