@@ -74,7 +74,7 @@ ELEMENTWISE = Late("diffkern.transforms.elementwise:find")
 CUDA_KERNEL = Late("diffkern.cuda.jit:CudaKernel.of_dispatcher")
 """The kernel of a function that ``numba.cuda.jit`` has decorated."""
 
-FORWARD_MODE = Late("diffkern.kernels.tangent_kernel:TangentKernel")
+FORWARD_MODE = Late("diffkern.kernels.derived_kernel:TangentKernel")
 """A kernel in forward mode, for ``Kernel.jvp``."""
 
 OPERATED = Late("diffkern.transforms.mapping:operated")

@@ -14,7 +14,7 @@ from diffkern.compiler.compiled import compile_for
 from diffkern.compiler.specialize import Specialization
 from diffkern.contracts.options import Variant, VmapLayer
 from diffkern.errors import AutodiffError, KernelTypeError
-from diffkern.kernels.tangent_kernel import TangentKernel
+from diffkern.kernels.derived_kernel import TangentKernel
 from diffkern.shipping.ahead import arrays_with_gradients
 from diffkern.warp.c.c_text import translated
 from diffkern.warp.c.c_types import OtherTextError

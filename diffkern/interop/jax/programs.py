@@ -26,7 +26,7 @@ from diffkern.interop.jax import cuda
 from diffkern.interop.jax.call import XlaCall
 from diffkern.interop.jax.call_encoding import Code
 from diffkern.interop.jax.registry import CPU
-from diffkern.kernels.batched_kernel import batched_launch
+from diffkern.kernels.derived_kernel import batched_launch
 from diffkern.kernels.kernel import Kernel
 from diffkern.runtime.arrays.type_keys import type_of_key
 from diffkern.runtime.launch.derivative import DerivativePlan

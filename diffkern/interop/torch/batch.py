@@ -17,7 +17,7 @@ from diffkern.interop.torch.call import home_of, is_value
 from diffkern.interop.torch.observers import is_dispatched
 from diffkern.ir.structs import Struct, null_of
 from diffkern.ir.types import Array
-from diffkern.kernels.batched_kernel import BatchedLaunch, batched_launch
+from diffkern.kernels.derived_kernel import BatchedLaunch, batched_launch
 from diffkern.lang.annotations import MAX_NDIM, ArrayAnnotation
 from diffkern.runtime.arrays.convert import component_shape
 from diffkern.runtime.arrays.type_keys import register_type

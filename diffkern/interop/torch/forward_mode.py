@@ -25,7 +25,7 @@ from diffkern.runtime.arrays.convert import component_shape
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.function import TorchFunction
-    from diffkern.kernels.tangent_kernel import TangentKernel
+    from diffkern.kernels.derived_kernel import TangentKernel
 
 __all__ = ["AlongTangents"]
 

@@ -43,7 +43,7 @@ from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.native.slow_path import slow_path_flags
 
 if TYPE_CHECKING:
-    from diffkern.kernels.batched_kernel import BatchedLaunch
+    from diffkern.kernels.derived_kernel import BatchedLaunch
     from diffkern.kernels.kernel import Kernel
     from diffkern.runtime.launch.kernel_version import KernelVersion
 

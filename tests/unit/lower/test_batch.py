@@ -11,7 +11,7 @@ from support.lanes import VARIABLE
 
 import diffkern as dk
 from diffkern.compiler.specialize import Specialization, load_entry
-from diffkern.kernels.batched_kernel import batched_launch
+from diffkern.kernels.derived_kernel import batched_launch
 from diffkern.runtime.arrays.type_keys import register_type
 
 B = 3
