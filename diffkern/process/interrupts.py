@@ -13,11 +13,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from diffkern.process.llvm_lock import give_back
+__all__ = ["LOOK_SECONDS", "give_back", "interruptible", "llvm_lock", "wait"]
 
-__all__ = ["LOOK_SECONDS", "interruptible", "wait"]
 
 _Result = TypeVar("_Result")
 
@@ -75,3 +74,23 @@ def interruptible(work: Callable[[], _Result]) -> _Result:
     if errors:
         raise errors[0]
     return results[0]
+
+
+# -- llvmlite's lock ---------------------------------------------------------------------------------------------------
+
+
+def llvm_lock() -> Any:
+    """The lock, or None as long as llvmlite is not imported."""
+    library = getattr(sys.modules.get("llvmlite.binding.ffi"), "lib", None)
+    return getattr(getattr(library, "_lock", None), "_lock", None)
+
+
+def give_back() -> None:
+    """Release the lock if this thread holds it; to be called where no call of llvmlite is in progress.
+
+    Ctrl-C between acquiring and releasing it leaves it with the main thread for ever: that thread may acquire it once
+    more, every other one waits.
+    """
+    lock = llvm_lock()
+    while lock is not None and lock._is_owned():
+        lock.release()

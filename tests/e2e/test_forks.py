@@ -220,7 +220,7 @@ def test_a_fork_waits_for_what_another_thread_does_in_llvm(tmp_path):
         tmp_path,
         """
         scale[1000](x, 3.0, y)
-        from diffkern.process.llvm_lock import llvm_lock
+        from diffkern.process.interrupts import llvm_lock
 
         inside, left = threading.Event(), threading.Event()
 

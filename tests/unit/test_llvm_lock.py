@@ -5,7 +5,7 @@ import threading
 import llvmlite.binding as llvm
 
 import diffkern as dk
-from diffkern.process.llvm_lock import give_back
+from diffkern.process.interrupts import give_back
 
 
 def test_a_lock_that_an_interrupt_left_held_is_given_back():

@@ -18,8 +18,7 @@ import threading
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from diffkern.process.interrupts import interruptible
-from diffkern.process.llvm_lock import llvm_lock
+from diffkern.process.interrupts import interruptible, llvm_lock
 from diffkern.runtime.native import perf_map
 from diffkern.runtime.native.objfile import ObjectLoadError, read_symbols
 

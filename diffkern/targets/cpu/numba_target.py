@@ -15,8 +15,7 @@ from typing import NamedTuple
 from llvmlite import binding as llvm
 
 from diffkern.process.forks import free_in_child
-from diffkern.process.interrupts import wait
-from diffkern.process.llvm_lock import give_back
+from diffkern.process.interrupts import give_back, wait
 
 __all__ = ["NumbaTarget", "numba_target"]
 

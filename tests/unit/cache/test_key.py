@@ -85,7 +85,7 @@ ROOT = Path(diffkern.__file__).parent
 # Messages, where libraries are found, locks, who waits for a compiler, memory: nothing that code depends on.
 NO_SAY = {
     "errors.py", "process/__init__.py", "compiler/__init__.py", "process/wheels.py", "process/forks.py",
-    "process/late.py", "process/llvm_lock.py", "process/interrupts.py", "process/tracebacks.py", "process/gc_policy.py",
+    "process/late.py", "process/interrupts.py", "process/tracebacks.py", "process/gc_policy.py",
 }  # fmt: skip
 
 
