@@ -22,8 +22,7 @@ from diffkern.interop.jax.layout import HANDLER, REGISTRY
 from diffkern.process.forks import free_in_child
 from diffkern.runtime.launch import partition
 from diffkern.runtime.native import pool
-from diffkern.runtime.native.assemble import load_native
-from diffkern.runtime.native.signatures import EXTERNAL_NAMES
+from diffkern.runtime.native.assemble import EXTERNAL_NAMES, load_native
 
 __all__ = ["CPU", "TARGET", "Registry", "key_words", "load_handler"]
 

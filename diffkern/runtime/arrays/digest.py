@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from diffkern.runtime.native import pool
-from diffkern.runtime.native.assemble import load_native
+from diffkern.runtime.native.assemble import EXTERNAL_NAMES, load_native
 from diffkern.runtime.native.replay import address_of
-from diffkern.runtime.native.signatures import EXTERNAL_NAMES
 
 if TYPE_CHECKING:
     from diffkern.runtime.arrays.array import array

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from diffkern.errors import CudaError, LaunchError
-from diffkern.runtime.cuda.active import Active
-from diffkern.runtime.cuda.driver import STICKY, Driver
+from diffkern.runtime.cuda.driver import STICKY, Active, Driver
 from diffkern.runtime.cuda.stream import CudaStream
 from diffkern.runtime.memory.device import Device
 

@@ -20,9 +20,8 @@ from diffkern.errors import CudaError
 from diffkern.process.forks import free_in_child
 from diffkern.process.late import GPU
 from diffkern.runtime.arrays.type_keys import key_on
-from diffkern.runtime.cuda.active import Active
 from diffkern.runtime.cuda.allocation import AllocatingDevice
-from diffkern.runtime.cuda.driver import STICKY, Attribute, Driver
+from diffkern.runtime.cuda.driver import STICKY, Active, Attribute, Driver
 from diffkern.runtime.cuda.images import DRIVER, OLDEST, REFUSED, images, named
 from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.stream import CudaStream, current_stream

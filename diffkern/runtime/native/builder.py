@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 
 from llvmlite import ir
 
-from diffkern.runtime.native.signatures import DATA, SIGNATURES
+from diffkern.runtime.native.assemble import DATA, SIGNATURES
 
 __all__ = ["DOUBLE", "FLOAT", "I32", "I64", "PTR", "VOID", "Code", "Label", "Module", "Variable", "Word"]
 

@@ -12,10 +12,54 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffkern.runtime.native.builder import I32, I64, Code, Module, Word
-from diffkern.runtime.native.draw_ir import COUNTED, WATCH_WORDS
-from diffkern.runtime.native.steps_ir import RAISED, do_steps
+from diffkern.runtime.native.draw_ir import COUNTED, WATCH_WORDS, Looks
 
-__all__ = ["PLAN_PORT", "add_device"]
+__all__ = ["PLAN_PORT", "RAISED", "add_device", "do_steps"]
+
+
+RAISED = -1
+"""The status after a handler of signals has raised an exception."""
+
+
+def do_steps(
+    c: Code,
+    steps: Word,
+    count: Word,
+    words: int,
+    watch: Word,
+    do: Callable[[Word, Word], Word],
+    before: Callable[[Word], Any] = lambda done: None,
+) -> Word:
+    """Run steps one after the other; return 0, or the status that ended them.
+
+    Parameters
+    ----------
+    c : Code
+        The code that the loop is appended to.
+    steps, count : Word
+        Address and number of the steps.
+    words : int
+        Length of a step.
+    watch : Word
+        The watch that knows whether a signal handler is due.
+    do : callable
+        Writes the code for a step, given its address and its number; returns the status, 0 for success.
+    before : callable, optional
+        Writes the code in front of each step, given its number, and behind the last one.
+    """
+    done, status = c.variable(0), c.variable(0)
+    looks = Looks(c, 16, 256)
+    with c.forever() as stop:
+        before(done.get())
+        stop(c.compare(">=", done.get(), count))
+        status.set(do(c.add(steps, c.mul(done.get(), 8 * words)), done.get()))
+        stop(c.compare("!=", status.get(), 0))
+        done.set(c.add(done.get(), 1))
+        with looks.due() as time, c.when(c.compare("!=", c.invoke("dk_interrupted", watch, time, 0), 0)):
+            status.set(RAISED)
+        stop(c.compare("!=", status.get(), 0))
+    return status.get()
+
 
 # What a plan says of steps on a device: calls in progress, how many steps there are, where they stand, the port.
 _PLAN_RUNNING, _PLAN_COUNT, _PLAN_STEPS, PLAN_PORT = 8, 40, 48, 64

@@ -22,9 +22,8 @@ from typing import Any
 from diffkern.contracts.extents import whole_number
 from diffkern.process.forks import free_in_child
 from diffkern.process.tracebacks import warn
-from diffkern.runtime.native.assemble import load_native
+from diffkern.runtime.native.assemble import EXTERNAL_NAMES, load_native
 from diffkern.runtime.native.processors import processors
-from diffkern.runtime.native.signatures import EXTERNAL_NAMES
 
 __all__ = [
     "METH_FASTCALL", "METH_KEYWORDS", "built_in", "entry", "functions", "method", "method_of", "num_threads",
@@ -47,7 +46,7 @@ _SHARED = "dk_pool_shared"
 
 # The modules that make the native code: kept object code depends on them.
 PARTS = (
-    "module", "waking", "waiting", "draw", "queue", "workers", "pool", "copies", "replay", "device", "steps",
+    "module", "waking", "waiting", "draw", "queue", "workers", "pool", "copies", "replay", "device",
     "setter", "scope",
 )  # fmt: skip
 

@@ -15,9 +15,8 @@ from typing import Any
 from diffkern.contracts import abi
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Module, Variable, Word
 from diffkern.runtime.native.copies_ir import add_copied_runs
-from diffkern.runtime.native.device_ir import PLAN_PORT
+from diffkern.runtime.native.device_ir import PLAN_PORT, RAISED, do_steps
 from diffkern.runtime.native.draw_ir import COUNTED, SHARED, WATCH_WORDS, Looks, is_better_alone, learn
-from diffkern.runtime.native.steps_ir import RAISED, do_steps
 
 __all__ = ["add_replay"]
 

@@ -287,7 +287,7 @@ class Config:
     @nvtx.setter
     def nvtx(self, value: bool) -> None:
         if value and self._nvtx_ranges is None:
-            from diffkern.runtime.observe.nvtx_ranges import NvtxRanges
+            from diffkern.runtime.observe.launch_log import NvtxRanges
 
             self._nvtx_ranges = _started(NvtxRanges(), self._is_new)
         elif not value and self._nvtx_ranges is not None:

@@ -1,4 +1,6 @@
-"""The launch log: one line per launch, through Python's :mod:`logging`.
+"""Observers of spans: the launch log, and ranges for NVIDIA's profilers.
+
+The log has one line per launch, through Python's :mod:`logging`.
 
 Spans become records of the logger ``diffkern.launches``, at level INFO, with the kernel, the dimensions, the device,
 the time and the origin of the program, as text and as attributes.
@@ -6,12 +8,14 @@ the time and the origin of the program, as text and as attributes.
 
 from __future__ import annotations
 
+import importlib
 import logging
 from typing import Any
 
 from diffkern.runtime.observe.spans import Span
 
-__all__ = ["LaunchLog"]
+__all__ = ["LaunchLog", "NvtxRanges"]
+
 
 _LOGGER = logging.getLogger("diffkern.launches")
 
@@ -54,3 +58,36 @@ class LaunchLog:
         failed = f", failed with {error}" if error else ""
         text = f"{span.name} dim={dim} on {device}: {milliseconds:.3f} ms, {origin}{failed}"
         _LOGGER.info("%s", text, extra=known)
+
+
+# -- ranges for NVIDIA's profilers -------------------------------------------------------------------------------------
+
+
+class NvtxRanges:
+    """The observer that makes a range of each span.
+
+    Raises
+    ------
+    ImportError
+        Without the package.
+    """
+
+    # A range is about the time at which a launch is given to the GPU; profilers match it with the kernel's own time.
+    synchronizes = False
+
+    def __init__(self) -> None:
+        try:
+            self._nvtx: Any = importlib.import_module("nvtx")
+        except ImportError as error:
+            raise ImportError("ranges for NVIDIA's profilers need the package nvtx: pip install nvtx") from error
+
+    def begin(self, span: Span) -> None:
+        """Begin a range."""
+        self._nvtx.push_range(message=span.name, domain="diffkern", category=span.kind)
+
+    def end(self, span: Span) -> None:
+        """End the innermost range of the thread, which is this span's."""
+        self._nvtx.pop_range(domain="diffkern")
+
+    def past(self, span: Span) -> None:
+        """Do nothing: a range has no times but those of its calls."""

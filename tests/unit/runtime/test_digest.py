@@ -9,9 +9,8 @@ import diffkern as dk
 from diffkern.runtime.arrays import digest as digests
 from diffkern.runtime.arrays.digest import digest
 from diffkern.runtime.native import pool
-from diffkern.runtime.native.assemble import load_native
+from diffkern.runtime.native.assemble import EXTERNAL_NAMES, load_native
 from diffkern.runtime.native.digest_ir import digest_ir
-from diffkern.runtime.native.signatures import EXTERNAL_NAMES
 
 SIZES = [1, 7, 128, 1023, 1024, 1025, 1056, 1151, 1152, 4096, 5003, 131_072, 131_073, 131_217, 400_003]
 

@@ -21,10 +21,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from diffkern.runtime.native import pool
+from diffkern.runtime.native.assemble import EXTERNAL_NAMES
 from diffkern.runtime.native.loader import load_object, make_target_machine
 from diffkern.runtime.native.module_ir import runtime_ir
 from diffkern.runtime.native.python_pool import PythonPool
-from diffkern.runtime.native.signatures import EXTERNAL_NAMES
 
 Run = Callable[..., object]
 CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)

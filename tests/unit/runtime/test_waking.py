@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from diffkern.runtime.native import pool
+from diffkern.runtime.native.assemble import EXTERNAL_NAMES
 from diffkern.runtime.native.loader import load_object, make_target_machine
 from diffkern.runtime.native.module_ir import runtime_ir
-from diffkern.runtime.native.signatures import EXTERNAL_NAMES
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="processors are known on Linux alone")
 
