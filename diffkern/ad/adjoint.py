@@ -1,7 +1,8 @@
 """The result of reverse mode on a kernel.
 
 :class:`Swept` is a function as the reverse sweep leaves it. :meth:`Swept.tidied` removes dead code from it, and
-:meth:`Swept.adjoint` then gives the :class:`Adjoint`.
+:meth:`Swept.adjoint` then gives the :class:`Adjoint`. A :class:`Derivative` is an adjoint with what is known of its
+threads.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 from diffkern.ad.blocks import BlockMemory
 from diffkern.ad.replay import ReplayContext, used_poisons
 from diffkern.analysis.dependence import LoadFact
-from diffkern.contracts.manifest import RaceCheck, TwoStores, Unproved
+from diffkern.analysis.sorted_updates import Unsorted
+from diffkern.contracts.manifest import Conflict, Gather, RaceCheck, SortedSum, TwoStores, Unproved
 from diffkern.errors import AutodiffError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import LOADS
@@ -20,7 +22,7 @@ from diffkern.ir.views import Access
 from diffkern.opt import replays
 from diffkern.opt.dce import eliminate
 
-__all__ = ["Adjoint", "Swept"]
+__all__ = ["Adjoint", "Derivative", "Swept"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,3 +175,50 @@ class Swept:
         stores = dict.fromkeys(pair for pair in self.stores if pair.array not in self.hidden)
         facts_of = (tuple(races), tuple(unproved), tuple(trusted), tuple(stores))
         return Adjoint(out, saved, final, self.cotangents, *facts_of)
+
+
+# -- and how its threads may race where they accumulate ----------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Derivative:
+    """An adjoint with the analysis of its accumulations.
+
+    Attributes
+    ----------
+    adjoint
+        The adjoint.
+    conflicts
+        How threads race, one entry per cotangent.
+    joint
+        The work of a program that does the launch as well, as a fraction of the work of the two; None if there is no
+        such program.
+    gather
+        The condition for running a program whose threads compute the contributions of others to their own elements;
+        None if there is no such program.
+    sums
+        How destinations are found in the cotangents in which threads race, or why they are not.
+    """
+
+    adjoint: Adjoint
+    conflicts: tuple[Conflict, ...]
+    joint: float | None = None
+    gather: Gather | None = None
+    sums: tuple[SortedSum, ...] | Unsorted = ()
+
+    @property
+    def fn(self) -> Function:
+        return self.adjoint.fn
+
+    @property
+    def saved(self) -> tuple[int, ...]:
+        return self.adjoint.saved
+
+    @property
+    def cotangents(self) -> tuple[int, ...]:
+        return self.adjoint.cotangents
+
+    @property
+    def buffers(self) -> tuple[Value, ...]:
+        """The cotangent parameters."""
+        return self.adjoint.buffers

@@ -23,8 +23,7 @@ from diffkern.ad.block_replay import BlockReplay, LiveReplay
 from diffkern.ad.blocks import BlockMemory, BlockPlan
 from diffkern.ad.cotangents import CotangentMap, cotangent_type, ct_name, name_after
 from diffkern.ad.extrema import check_extremum, reverse_extremum
-from diffkern.ad.loop_shapes import LoopShape, for_shape, while_shape
-from diffkern.ad.loops import ReverseLoop, StackBudget, emit_reverse_loop, loop_depth
+from diffkern.ad.loops import LoopShape, ReverseLoop, StackBudget, emit_reverse_loop, for_shape, loop_depth, while_shape
 from diffkern.ad.memory import check_memory, check_one_writer, check_stacks, stores_to, touches_cotangents
 from diffkern.ad.replay import Replay, ReplayContext, changed_place
 from diffkern.ad.rules import RULES, RuleArguments

@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
+from diffkern.ad.adjoint import Derivative
 from diffkern.ad.atomic_log import counting_calls, log_of, reading_log, writing_log
-from diffkern.ad.derivative import Derivative
 from diffkern.ad.report import describe
 from diffkern.ad.searches import searches_of
 from diffkern.ad.stamps import StampedFunction

@@ -20,8 +20,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 
-from diffkern.ad.adjoint import Swept
-from diffkern.ad.derivative import Derivative
+from diffkern.ad.adjoint import Derivative, Swept
 from diffkern.ad.forward import with_tangents
 from diffkern.ad.gather import gathered, gathering_pays
 from diffkern.ad.inner import FuncDerivatives

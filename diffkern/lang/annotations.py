@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Final, get_args
 from diffkern.errors import KernelTypeError
 from diffkern.ir.structs import IndexedArray, Stored, StructArray
 from diffkern.ir.types import Array
-from diffkern.lang.alternatives import Alternative
+from diffkern.lang.dtypes import Alternative
 from diffkern.lang.patterns import Pattern, pattern_of
 from diffkern.lang.structs import public_type, resolve_type
 from diffkern.process.late import ARRAY

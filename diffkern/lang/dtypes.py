@@ -14,19 +14,33 @@ import operator
 import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Union
 
 import numpy as np
 
 from diffkern.ir import types as T
-from diffkern.lang.alternatives import Alternative
 from diffkern.lang.values import CompositeValue, InC, class_for, held_type, make_value, namespace
 
 __all__ = [
-    "COMPOSITES", "NAMED", "SCALARS", "ComplexType", "CompositeType", "DType", "bfloat16_bits",
+    "COMPOSITES", "NAMED", "SCALARS", "Alternative", "ComplexType", "CompositeType", "DType", "bfloat16_bits",
     "bfloat16_values", "complex_dtype", "composite_type", "dtype_from_numpy", "dtype_to_numpy",
     "element_of_value", "object_shown", "resolve_dtype",
 ]  # fmt: skip
+
+
+class Alternative:
+    """An object that may be one of several types in a hint: ``dk.float32 | None``.
+
+    Annotations that are instances, not classes, lack the operator ``|``, which Python gives to classes only.
+    """
+
+    __slots__ = ()
+
+    def __or__(self, other: Any) -> Any:
+        return Union[self, other]  # noqa: UP007 - classes alone have the operator
+
+    def __ror__(self, other: Any) -> Any:
+        return Union[other, self]  # noqa: UP007
 
 
 class DType(Alternative):

@@ -1,4 +1,4 @@
-"""Built-in functions and derivatives as funcs.
+"""Built-in functions and derivatives as funcs, and what makes derivatives of funcs.
 
 Given a built-in, or a derivative of a derivative, these functions return a func of the same parameters whose body is
 one call of it. The rest of the compiler then handles funcs only.
@@ -9,16 +9,16 @@ from __future__ import annotations
 import functools
 import linecache
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from diffkern.errors import MisuseError
-from diffkern.lang.called import Called
+from diffkern.lang.called import Called, RequestedForm
 from diffkern.lang.dialects import NATIVE, Dialect, dialect_of
 from diffkern.lang.func import Func
 from diffkern.lang.intrinsics import Intrinsic
 from diffkern.lang.library import Composed
 
-__all__ = ["as_func", "calling"]
+__all__ = ["FuncTransformation", "as_func", "calling"]
 
 
 @functools.cache
@@ -66,3 +66,40 @@ def _written(name: str, parts: Sequence[str], names: Sequence[str], called: Any,
     space: dict[str, Any] = {"called": called, "__name__": __name__}
     exec(compile(text, file, "exec"), space)
     return Func(space[name], dialect)
+
+
+# -- derivatives of funcs ----------------------------------------------------------------------------------------------
+
+
+class FuncTransformation:
+    """Makes a derivative of a func.
+
+    Attributes
+    ----------
+    form
+        Which derivative.
+    """
+
+    def __init__(self, form: RequestedForm, doc: str) -> None:
+        self.form: Final = form
+        self.__name__ = form.value
+        self.__doc__ = doc
+
+    def __call__(self, function: Func | Composed | Intrinsic | Called) -> Called:
+        """Return the derivative of a func, a built-in, or a derivative."""
+        # A built-in has no attribute `grad`; the func that calls it has.
+        if isinstance(function, (Composed, Intrinsic)):
+            function = as_func(function)
+        if not isinstance(function, (Func, Called)):
+            raise MisuseError(
+                f"dk.{self.__name__} takes a func or a built-in, not {function!r}",
+                remedy="decorate the function with @dk.func",
+            )
+        made: Called = getattr(function, self.form.value)
+        return made
+
+    def __repr__(self) -> str:
+        return f"<dk.{self.__name__}>"
+
+    def __reduce__(self) -> str:
+        return self.__name__

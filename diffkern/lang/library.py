@@ -210,7 +210,7 @@ _MODULES: Final[Mapping[str, str]] = {
         "mesh_query_ray mesh_query_ray_anyhit mesh_query_ray_count_intersections mesh_query_sphere"
     ),
     "noise": "curlnoise noise pnoise",
-    "numbers": "bit_count div_approx erfcinv erfinv inverse_approx",
+    "numbers": "bit_count div_approx erfcinv erfinv inverse_approx lower_bound",
     "pairs": "closest_point_edge_edge intersect_tri_tri",
     "quaternions": (
         "quat_between_vectors quat_from_axis_angle quat_from_euler quat_from_matrix quat_identity quat_inverse "
@@ -222,7 +222,6 @@ _MODULES: Final[Mapping[str, str]] = {
         "sample_unit_hemisphere sample_unit_hemisphere_surface sample_unit_ring sample_unit_sphere "
         "sample_unit_sphere_surface sample_unit_square"
     ),
-    "search": "lower_bound",
     "spatial": (
         "spatial_adjoint spatial_bottom spatial_cross spatial_cross_dual spatial_dot spatial_top velocity_at_point"
     ),

@@ -12,8 +12,7 @@ from typing import Any, Final, TypeVar, get_args, get_origin
 
 from diffkern.ir import types as T
 from diffkern.ir.structs import Stored
-from diffkern.lang.alternatives import Alternative
-from diffkern.lang.dtypes import SCALARS
+from diffkern.lang.dtypes import SCALARS, Alternative
 from diffkern.lang.structs import resolve_type
 
 __all__ = ["Float", "Int", "Pattern", "Scalar", "TupleOf", "is_callable", "pattern_of", "tuple_items"]

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.ad.derivative import Derivative
+from diffkern.ad.adjoint import Derivative
 from diffkern.analysis.blocks import SHARED_BYTES
 from diffkern.analysis.cuda_plan import cuda_plan, dynamic_shared_bytes
 from diffkern.compiler.compilation import Compilation

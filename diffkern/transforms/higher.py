@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from diffkern.errors import MisuseError, described
 from diffkern.lang.called import Called, RequestedForm
-from diffkern.lang.derivatives import FuncTransformation
 from diffkern.lang.func import Func
+from diffkern.lang.functions import FuncTransformation
 from diffkern.lang.intrinsics import Intrinsic
 from diffkern.lang.library import Composed
 from diffkern.process.tracebacks import brief

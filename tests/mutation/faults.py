@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diffkern.ad import activity, cotangents, extrema, loop_shapes, loops, replay, reverse
+from diffkern.ad import activity, cotangents, extrema, loops, replay, reverse
 from diffkern.ad.rules import RULES
 from diffkern.ad.rules import composite as composite_rules
 from diffkern.ad.rules import scalar as scalar_rules
@@ -59,7 +59,7 @@ FAULTS = [
     Fault("a loop's initial values get nothing",
           edit(reverse, "_Reverse.reverse_loop", "cts.add(shape.init[k], ct)", "pass")),
     Fault("the reversed loop counts one iteration too many",
-          edit(loop_shapes, "for_shape", "index_of_trip(b, it,", "index_of_trip(b, b.add(it, b.const(1, it.type)),")),
+          edit(loops, "for_shape", "index_of_trip(b, it,", "index_of_trip(b, b.add(it, b.const(1, it.type)),")),
     Fault("the reversed loop forgets the last iteration",
           edit(loops, "emit_reverse_loop", "b.sub(loop.trips, one)", "b.sub(b.sub(loop.trips, one), one)")),
     Fault("a loop with a step counts its trips wrongly",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from diffkern.ad import loop_shapes
+from diffkern.ad import loops as ad_loops
 from diffkern.analysis import affine
 from diffkern.frontend.statements import iterables
 from diffkern.frontend.statements import ranges as bounds
@@ -31,7 +31,7 @@ RANGES = [
           edit(trip_count, "_Ops.whole", "UINT64 if self.to.bits == 64 else UINT32", "self.to"),
           (f"{_TABLE}::test_ops",)),
     Fault("narrow trips are numbered in the type of the index",
-          constant(loop_shapes, "counter_type", lambda t: t),
+          constant(ad_loops, "counter_type", lambda t: t),
           ("tests/e2e/test_ranges.py::test_readable_source[int8-nested]",)),
     Fault("no step leaves the type of a range",
           edit(bounds, "stays_inside", "trips.step in (1, -1)", "True"),

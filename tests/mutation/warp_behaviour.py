@@ -5,8 +5,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.frontend.builtins import user_operators
-from diffkern.frontend.statements import expr, returns
+from diffkern.frontend.statements import expr, matching, returns
 from diffkern.frontend.tiles import tile_math, tile_range
 from diffkern.transforms import indexed, mapping
 from diffkern.utils import sorts
@@ -21,7 +20,7 @@ WARP_BEHAVIOUR = [
           edit(tile_math, "_kept", "b.select(dropped, b.zero(value.type), value)", "value"),
           (f"{_HERE}::test_a_product_with_beta_zero_reads_nothing_that_is_not_finite[inf-0.0]",)),
     Fault("funcs named as operators are operators in every dialect",
-          edit(user_operators, "user_operator", "not cx.dialect.named_operators", "False"),
+          edit(matching, "user_operator", "not cx.dialect.named_operators", "False"),
           (f"{_HERE}::test_operators_of_other_types_and_of_the_native_dialect_stay[native]",)),
     Fault("shapes have four extents in every dialect",
           edit(expr, "_tuple_item", "isinstance(owner, Shape) and cx.dialect.long_shapes and", "True and"),

@@ -21,8 +21,7 @@ from diffkern.frontend.tiles import tiles
 from diffkern.ir import types as T
 from diffkern.lang import CompositeType, Func, definition_of, resolve_dtype
 from diffkern.lang.called import Called
-from diffkern.lang.derivatives import FuncTransformation
-from diffkern.lang.functions import as_func
+from diffkern.lang.functions import FuncTransformation, as_func
 from diffkern.lang.generic import Generic
 from diffkern.lang.intrinsics import Intrinsic, lowering_key
 from diffkern.lang.library import Composed

@@ -13,8 +13,8 @@ from typing import Any, Final, cast
 
 from diffkern.errors import KernelError
 from diffkern.frontend.builtins import complexes, folded, pointers, records
-from diffkern.frontend.builtins.user_operators import user_operator
 from diffkern.frontend.statements import arguments, branch, calls, inline, nested, unset
+from diffkern.frontend.statements.matching import user_operator
 from diffkern.frontend.syntax import advice
 from diffkern.frontend.syntax.fence import refuse_expression
 from diffkern.frontend.syntax.local_functions import LocalFunction

@@ -8,21 +8,23 @@ from __future__ import annotations
 import ast
 import inspect
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from diffkern.frontend.builtins.folded import folded
 from diffkern.frontend.syntax.scope import NameScope
 from diffkern.frontend.syntax.signature import Annotation, parameter_type
 from diffkern.frontend.terms import coerce, narrow
 from diffkern.frontend.terms.context import Context
-from diffkern.frontend.terms.terms import WEAK, Const, Rec, RecView, Static, Term, Tup, Val, View, describe
+from diffkern.frontend.terms.terms import WEAK, Const, Rec, RecView, Static, Term, TileStruct, Tup, Val, View, describe
+from diffkern.frontend.tiles.tile_terms import is_tile
 from diffkern.ir import types as T
 from diffkern.ir.structs import Stored, Struct
 from diffkern.lang import ArrayAnnotation, Func
 from diffkern.lang.annotations import TileAnnotation
 from diffkern.lang.patterns import Pattern, TupleOf
 
-__all__ = ["Given", "Variables", "chosen", "fits", "fitting", "unify"]
+__all__ = ["Given", "Variables", "chosen", "fits", "fitting", "unify", "user_operator"]
+
 
 Given: TypeAlias = tuple[Term, ast.AST]
 Variables: TypeAlias = dict[object, Stored]
@@ -184,3 +186,38 @@ def unify(want: Annotation, term: Term, variables: Variables) -> str | None:
         return None
     known = variables.setdefault(pattern.variable, t)
     return None if known == t else f"{pattern.variable.__name__} is {known} and {t}"
+
+
+# -- operators that a program defines by funcs of their names ----------------------------------------------------------
+# ``add`` for ``+``, as programs for Warp have them: an operator calls that func if its operands fit the parameters.
+
+_NAMES: Final[Mapping[str, str]] = {
+    "add": "add", "sub": "sub", "mul": "mul", "matmul": "mul", "div": "div", "floordiv": "floordiv", "mod": "mod",
+    "pow": "pow", "and": "bit_and", "or": "bit_or", "xor": "bit_xor", "shl": "lshift", "shr": "rshift",
+}  # fmt: skip
+"""Warp's names of the operators."""
+
+
+def user_operator(cx: Context, op: str, left: Term, right: Term, node: ast.AST) -> Func | None:
+    """Return the func of the program that an operator calls, or None where it is the built-in one.
+
+    A func of that name which is being lowered itself means the built-in operator: ``add`` may add its fields.
+    """
+    # Literals are folded, and no user function is meant by ``1 + 2``.
+    if not cx.dialect.named_operators or (isinstance(left, Const) and isinstance(right, Const)):
+        return None
+    named = cx.frame.scope.of_program(_NAMES[op])
+    if not isinstance(named, Func) or not (_is_operand(left) and _is_operand(right)):
+        return None
+    found = fitting(named, ((left, node), (right, node)))
+    # On the stack, it is being lowered itself.
+    if found is None or any(frame.pyfunc is found.pyfunc for frame in cx.stack):
+        return None
+    return found
+
+
+def _is_operand(term: Term) -> bool:
+    if isinstance(term, Rec):
+        # Tiles have operators of their own.
+        return not isinstance(term.struct, TileStruct)
+    return isinstance(term, (Const, Val)) and not is_tile(term)

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from diffkern.errors import KernelError
 from diffkern.frontend.builtins import library, output, records
-from diffkern.frontend.builtins.user_operators import user_operator
 from diffkern.frontend.statements import assign, branch, calls, expr, leaving, loops
+from diffkern.frontend.statements.matching import user_operator
 from diffkern.frontend.statements.unrolled import TakeItem
 from diffkern.frontend.syntax.fence import refuse_expression
 from diffkern.frontend.syntax.flow import assigned, chain_of, contains, leaves

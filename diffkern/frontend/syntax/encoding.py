@@ -20,7 +20,7 @@ from diffkern.frontend.syntax.scope import MISSING
 from diffkern.frontend.syntax.static import Given
 from diffkern.lang import CompositeValue, Constant, Func, definition_of, resolve_dtype
 from diffkern.lang.called import Called
-from diffkern.lang.derivatives import FuncTransformation
+from diffkern.lang.functions import FuncTransformation
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.numba_cuda import Special
 from diffkern.lang.structs import functions_of

@@ -11,8 +11,8 @@ import pytest
 
 import diffkern as dk
 from diffkern.ad.activity import Activity
+from diffkern.ad.adjoint import Derivative
 from diffkern.ad.cotangents import CotangentMap
-from diffkern.ad.derivative import Derivative
 from diffkern.ad.loops import StackBudget
 from diffkern.compiler import pipeline
 from diffkern.errors import AutodiffError
