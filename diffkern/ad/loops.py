@@ -385,20 +385,18 @@ def _advance_to(
         types = [counter, INT32, counter, *(loop.state[k].type for k in needed)]
         return tuple(Value(t, n) for t, n in zip(types, names, strict=True))
 
-    cond = Region(params())
+    cond, step = Region(params()), Region(params())
     with b.into(cond):
         cond.yields = (b.one("lt", cond.params[0], it),)
-    step = Region(params())
     with b.into(step):
         cur, now, planned = step.params[:3]
-        full = [Value(v.type, v.name) for v in loop.state]
-        for k, v in zip(needed, step.params[3:], strict=True):
-            full[k] = v
+        known = dict(zip(needed, step.params[3:], strict=True))
+        full = [known.get(k) or Value(v.type, v.name) for k, v in enumerate(loop.state)]
         after = loop.advance(cur, full)
         kept = [after[k] for k in needed]
         cur_next = b.add(cur, b.const(1, counter))
         hit = b.one("eq", cur_next, planned)
-        push, skip = Region(), Region()
+        push, skip = Region(), Region(yields=(now, planned))
         with b.into(push):
             above = b.add(now, b.i32(1))
             b.op("stack_set", stack, above, cur_next, *kept)
@@ -407,9 +405,7 @@ def _advance_to(
                 # all of them.
                 loop.memory.save(above, arrays)
             push.yields = (above, _next_checkpoint(b, type_.slots, cur_next, it, above))
-        skip.yields = (now, planned)
-        top_next, planned_next = b.if_(hit, push, skip, ("top", "planned"))
-        step.yields = (cur_next, top_next, planned_next, *kept)
+        step.yields = (cur_next, *b.if_(hit, push, skip, ("top", "planned")), *kept)
     results = b.while_((start, top, nxt, *states), cond, step, names)
     return (results[1], *results[3:])
 

@@ -162,17 +162,7 @@ def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> StoredArtifac
         content = parse(text)
         if content["key"] != key:
             raise InvalidEntryError("the manifest belongs to another key")
-        digests: dict[str, str] = content["sha256"]
-        # Exactly one object: which one, the family of the target decides.
-        (object_name,) = (name for name in digests if name in _OBJECTS)
-        more = [name for name in digests if name in _MORE]
-        # A name from the manifest is opened as a file: only known names are, or it could lead anywhere.
-        if set(digests) != {object_name, SOURCE_FILE, *more}:
-            raise InvalidEntryError("the manifest names files that no artifact has")
-        files = {name: read(name) for name in digests}
-        for name, data in files.items():
-            if digests[name] != digest(data):
-                raise InvalidEntryError(f"{name} does not have the digest that the manifest states")
+        object_name, files = _files(content["sha256"], read)
         return StoredArtifact(
             object_code=files[object_name],
             symbols=tuple(content["symbols"]),
@@ -180,9 +170,23 @@ def decode(key: str, text: bytes, read: Callable[[str], bytes]) -> StoredArtifac
             program=None if content["program"] is None else from_json(content["program"]),
             ingredients=content["ingredients"],
             object_name=object_name,
-            more={name: files[name] for name in more},
+            more={name: data for name, data in files.items() if name in _MORE},
             facts=content["facts"],
         )
     # Whatever the damage, it is one error: callers treat the entry as missing.
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
         raise InvalidEntryError(f"the manifest is damaged: {type(error).__name__}: {error}") from error
+
+
+def _files(digests: dict[str, str], read: Callable[[str], bytes]) -> tuple[str, dict[str, bytes]]:
+    """Return the name of the object's file, and the contents of all files of an entry, which have these digests."""
+    # Exactly one object: which one, the family of the target decides.
+    (object_name,) = (name for name in digests if name in _OBJECTS)
+    # A name from the manifest is opened as a file: only known names are, or it could lead anywhere.
+    if set(digests) != {object_name, SOURCE_FILE, *(name for name in digests if name in _MORE)}:
+        raise InvalidEntryError("the manifest names files that no artifact has")
+    files = {name: read(name) for name in digests}
+    for name, data in files.items():
+        if digests[name] != digest(data):
+            raise InvalidEntryError(f"{name} does not have the digest that the manifest states")
+    return object_name, files

@@ -118,16 +118,7 @@ class Texture(Uncopied):
         modes = _modes(address_mode, address_modes)
         self.address_mode_u, self.address_mode_v, self.address_mode_w = modes
         self.num_mip_levels = self._levels_of(num_mip_levels, data is None)
-        usual = TextureFilterMode(int(self._scalar not in _WHOLE))
-        self.filter_mode = _filter("filter_mode", filter_mode, usual)
-        self.mip_filter_mode = _filter("mip_filter_mode", mip_filter_mode, usual)
-        blends = self.mip_filter_mode == TextureFilterMode.LINEAR
-        for name, is_used in (("filter_mode", True), ("mip_filter_mode", self.is_mipmapped)):
-            if self._scalar in _WHOLE and is_used and getattr(self, name) == TextureFilterMode.LINEAR:
-                raise LaunchError(
-                    f"a texture of {self._scalar} is not interpolated: its {name} cannot be LINEAR",
-                    remedy=f"pass {name}=TextureFilterMode.CLOSEST, or numbers of float32",
-                )
+        self._set_filters(filter_mode, mip_filter_mode)
         if requires_grad is None:
             requires_grad = isinstance(data, array) and data.requires_grad
         if requires_grad and not self._scalar.is_float:
@@ -135,7 +126,7 @@ class Texture(Uncopied):
                 f"texels of {self._scalar} have no gradient", remedy="make the texture of numbers of float32"
             )
         self._requires_grad = bool(requires_grad)
-        is_linear = self.filter_mode == TextureFilterMode.LINEAR
+        is_linear, blends = (m == TextureFilterMode.LINEAR for m in (self.filter_mode, self.mip_filter_mode))
         said = options(modes, is_linear, self.num_mip_levels, self.normalized_coords, blends)
         self._words = (said, *self._sizes, self.num_channels)
         self._resource = Resource(self.device, TEXTURE, TEXELS + 2 * self.num_mip_levels)
@@ -147,6 +138,18 @@ class Texture(Uncopied):
             self.texels.zero_()
         else:
             self._take(data)
+
+    def _set_filters(self, filter_mode: Any, mip_filter_mode: Any) -> None:
+        """Set how it is interpolated; raise if its numbers cannot be."""
+        usual = TextureFilterMode(int(self._scalar not in _WHOLE))
+        self.filter_mode = _filter("filter_mode", filter_mode, usual)
+        self.mip_filter_mode = _filter("mip_filter_mode", mip_filter_mode, usual)
+        for name, is_used in (("filter_mode", True), ("mip_filter_mode", self.is_mipmapped)):
+            if self._scalar in _WHOLE and is_used and getattr(self, name) == TextureFilterMode.LINEAR:
+                raise LaunchError(
+                    f"a texture of {self._scalar} is not interpolated: its {name} cannot be LINEAR",
+                    remedy=f"pass {name}=TextureFilterMode.CLOSEST, or numbers of float32",
+                )
 
     def _state(self, data: Any, sizes: Sequence[int], num_channels: int, dtype: Any) -> None:
         """Set sizes, channels and type, from data or as they are given."""

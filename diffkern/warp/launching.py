@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -31,22 +31,12 @@ def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
     """Let launches be printed and what they wrote be looked at, where the settings ask for it."""
     signature: Final = inspect.signature(function)
 
-    def with_axes(args: Sequence[Any], kwargs: Mapping[str, Any], error: AxesError) -> Any:
-        """Launch what was refused for its axes, as those of the launch say."""
-        bound = signature.bind(*args, **kwargs)
-        given = bound.arguments
-        # Warp allows a launch with other axes than the kernel has; a kernel for them is made where it is first needed.
-        found = fitted(given["kernel"], given["dim"], error)
-        if found is None:
-            raise error
-        given["kernel"], given["dim"] = found
-        return function(*bound.args, **bound.kwargs)
-
     def run(*args: Any, **kwargs: Any) -> Any:
         try:
             return function(*args, **kwargs)
         except AxesError as error:
-            return with_axes(args, kwargs, error)
+            bound = _with_axes(signature.bind(*args, **kwargs), error)
+            return function(*bound.args, **bound.kwargs)
         except KernelTypeError:
             # Warp does not compile a kernel for a launch without threads, whose arrays may be None.
             if not np.prod(signature.bind(*args, **kwargs).arguments["dim"]):
@@ -75,6 +65,17 @@ def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
         return result
 
     return launched
+
+
+def _with_axes(bound: inspect.BoundArguments, error: AxesError) -> inspect.BoundArguments:
+    """Return the arguments of a launch that was refused for its axes, with a kernel that has those of the launch."""
+    given = bound.arguments
+    # Warp allows a launch with other axes than the kernel has; a kernel for them is made where it is first needed.
+    found = fitted(given["kernel"], given["dim"], error)
+    if found is None:
+        raise error
+    given["kernel"], given["dim"] = found
+    return bound
 
 
 def _verify(kernel: Any, arguments: list[Any]) -> None:

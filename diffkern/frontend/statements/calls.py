@@ -65,17 +65,22 @@ def lower_call(cx: Context, node: ast.Call) -> Term:
     definition = definition_of(obj)
     if definition is not None and advice.refused(obj) is None:
         return records.construct(cx, definition, callee.name, node)
+    return _of_type(cx, obj, callee.name, node)
+
+
+def _of_type(cx: Context, obj: Any, name: str, node: ast.Call) -> Term:
+    """Lower a call of a type: a constructor or a conversion; raise for anything else."""
     # In a library function `vec3` is over the scalar type of the call; elsewhere it is float32.
     t = obj.over(cx.frame.scalar) if isinstance(obj, Generic) and cx.frame.scalar else _called_dtype(obj)
     if (constructor := construct.maker(obj)) is not None:
-        return construct.CALLS[constructor](cx, callee.name, node)
+        return construct.CALLS[constructor](cx, name, node)
     if t is not None:
         t = narrow.held(t)
     if isinstance(t, T.Scalar):
-        return _cast(cx, t, callee.name, node)
+        return _cast(cx, t, name, node)
     if t is not None:
-        return construct.of_type(cx, t, callee.name, node)
-    _refuse(cx, obj, callee.name, node)
+        return construct.of_type(cx, t, name, node)
+    _refuse(cx, obj, name, node)
 
 
 def _derivative(cx: Context, transformation: FuncTransformation, name: str, node: ast.Call) -> Term:

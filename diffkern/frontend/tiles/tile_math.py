@@ -7,7 +7,8 @@ elements, lowered once by the very code that lowers numbers.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from diffkern.frontend.builtins import library
@@ -67,6 +68,18 @@ def map_terms(
     return made
 
 
+@contextlib.contextmanager
+def _inside_map(cx: Context, node: ast.AST) -> Iterator[None]:
+    """Refuse tiles in a block: a function of elements runs in each thread for itself, and a tile takes a block."""
+    if cx.in_map:
+        cx.type_error(node, "a tile inside the function of a map", "compute the tile before, and pass its elements")
+    cx.in_map = True
+    try:
+        yield
+    finally:
+        cx.in_map = False
+
+
 def map_any(
     cx: Context, operands: Sequence[Term], body: Callable[[list[Term]], Term], node: ast.AST, what: str
 ) -> Term:
@@ -91,18 +104,9 @@ def map_any(
 
     terms = list(map(element, operands))
     region = Region(tuple(params))
-    # A function of elements runs in each thread for itself, and a tile takes a block.
-    if cx.in_map:
-        cx.type_error(node, "a tile inside the function of a map", "compute the tile before, and pass its elements")
-    cx.in_map = True
-    try:
-        with cx.b.into(region):
-            result = body(terms)
-            parts = (
-                _parts(cx, result, node, what) if isinstance(result, Rec) else [(coerce.value(cx, result, node), None)]
-            )
-    finally:
-        cx.in_map = False
+    with _inside_map(cx, node), cx.b.into(region):
+        result = body(terms)
+        parts = _parts(cx, result, node, what) if isinstance(result, Rec) else [(coerce.value(cx, result, node), None)]
     region.yields = tuple(value for value, _ in parts)
     if any(op.name.startswith("tile") or op.name in ELEMENTS for op in walk(region)):
         cx.type_error(node, f"{what}: the function uses more than its arguments", "pass what it needs as arguments")

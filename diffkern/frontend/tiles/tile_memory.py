@@ -161,6 +161,13 @@ def _place(
         offsets.append(start)
         if indices is not None:
             found.append(_Chosen(axis, indices))
+    return _TilePlace(view.base, tuple(offsets), tuple(full), limits, *_along(cx, node, found, full, name))
+
+
+def _along(
+    cx: Context, node: ast.expr, found: list[_Chosen], full: Sequence[int], name: str
+) -> tuple[_Chosen | None, tuple[_Chosen, ...]]:
+    """Return the axis with positions that the op takes, and those along which rows follow one by one."""
     # An op takes positions along one axis only; the longest one has the fewest rows.
     found.sort(key=lambda axis: full[axis.axis])
     rows, along = tuple(found[:-1]), found[-1] if found else None
@@ -171,7 +178,7 @@ def _place(
             "other",
             "load and store rows in a loop, as in dk.tile_store(a[::2, 3 * k], t[:, k])",
         )
-    return _TilePlace(view.base, tuple(offsets), tuple(full), limits, along, rows)
+    return along, rows
 
 
 def _starts(cx: Context, offset: ast.expr | None, ndim: int) -> list[Value]:

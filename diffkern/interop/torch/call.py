@@ -119,6 +119,15 @@ class Forward:
                 remedy="pass the fields that the kernel needs as parameters of their own",
             )
         self._check_writes(launch)
+        self._keep(launch, args, len(dims))
+        self.shapes = {k: a.shape for k, a in enumerate(bound) if isinstance(a, array)}
+        self.in_outs = spec.in_outs
+        self._inputs = [k for k in spec.inputs if self.is_array[k] and k not in spec.in_outs]
+        self._backward: dict[tuple[bool, ...], Backward | None] = {}
+
+    def _keep(self, launch: PackedLaunch, args: Sequence[Any], axes: int) -> None:
+        """Keep what later calls with arguments of these types and shapes need of a launch of so many axes."""
+        spec = self.spec
         self.keys = launch.keys
         self.executable: Executable = launch.executable
         self.dims: tuple[int, ...] = launch.dims
@@ -141,12 +150,8 @@ class Forward:
         self._empty = frozenset(
             k
             for k, shape, _ in self.made
-            if params[k].fully_overwritten == len(self.dims) and shape[: len(dims)] == self.dims
+            if params[k].fully_overwritten == len(self.dims) and shape[:axes] == self.dims
         )
-        self.shapes = {k: a.shape for k, a in enumerate(bound) if isinstance(a, array)}
-        self.in_outs = spec.in_outs
-        self._inputs = [k for k in spec.inputs if self.is_array[k] and k not in spec.in_outs]
-        self._backward: dict[tuple[bool, ...], Backward | None] = {}
 
     def _bound(self, parameter: Parameter, given: Any) -> Any:
         if is_value(parameter, given):

@@ -329,7 +329,8 @@ class Lowering(Cloner):
             self.release(self.owned.pop(v))
         self.here, self.position = outer
 
-    def carried(self, op: Op) -> None:
+    def loop_buffers(self, op: Op) -> list[Stored | None]:
+        """Return the buffer of each value that a loop carries; None for numbers."""
         view = loop(op)
         targets: list[Stored | None] = []
         taken: set[Value] = set()
@@ -337,9 +338,15 @@ class Lowering(Cloner):
             if not self.takes(v.type):
                 targets.append(None)
                 continue
-            targets.append(self.loop_buffer(op, v, p, taken))
-            taken.add(targets[-1].buffer)  # type: ignore[union-attr]
+            target = self.loop_buffer(op, v, p, taken)
+            targets.append(target)
+            taken.add(target.buffer)
             assert r.type == v.type
+        return targets
+
+    def carried(self, op: Op) -> None:
+        view = loop(op)
+        targets = self.loop_buffers(op)
         self.m.synchronize()  # here: what stands in the loop does not happen where there is no trip
         plain = [k for k, t in enumerate(targets) if t is None]
         regions = []
