@@ -20,8 +20,8 @@ from diffkern.ad.pair_symmetry import Exchange, Signed
 from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.conflicts import analyse_conflicts
-from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.launch_forms import LaunchForms
+from diffkern.analysis.work import thread_cost
 from diffkern.contracts.manifest import Conflict, Gather, Monomial
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import substitute

@@ -12,8 +12,8 @@ from dataclasses import replace
 from diffkern.ad.adjoint import Adjoint
 from diffkern.ad.gather import gathered
 from diffkern.ad.joint import can_join, joined
-from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.sorted_updates import Unsorted, sorted_sums
+from diffkern.analysis.work import thread_cost
 from diffkern.compiler import passes
 from diffkern.contracts.manifest import Conflict, SortedSum
 from diffkern.contracts.options import Variant

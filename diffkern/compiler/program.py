@@ -15,12 +15,12 @@ from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.boxes import boxes_of
 from diffkern.analysis.collisions import may_collide
 from diffkern.analysis.control_dependence import steering
-from diffkern.analysis.cost import thread_cost
 from diffkern.analysis.coverage import added_once, overwritten_whole, taken_once
 from diffkern.analysis.extents import certain_extents, update_by_all
 from diffkern.analysis.ids import ids_behind, ids_of, kinds_of
 from diffkern.analysis.sums import used_values
 from diffkern.analysis.threads import one_writer_each
+from diffkern.analysis.work import thread_cost
 from diffkern.contracts import abi
 from diffkern.contracts.manifest import (
     Checks,

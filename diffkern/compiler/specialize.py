@@ -157,7 +157,7 @@ class Specialization:
 
     def taken(self) -> TakenResults | None:
         """Return what lowering takes from objects whose contents the fingerprint does not cover; None without such."""
-        from diffkern.compiler.taken import taken
+        from diffkern.compiler.lowered import taken
 
         return taken(self.pyfunc, self.types, self.variant)
 

@@ -42,7 +42,7 @@ from diffkern.ir.views import Access, For, StackSlot
 from diffkern.printing import prims
 from diffkern.printing.cuda_memory import UNIT, CudaMemoryWriter, as_tuple, size_of
 from diffkern.printing.expression import ATOM, Expr, literal
-from diffkern.printing.names import Names
+from diffkern.printing.layout import Names
 from diffkern.printing.python import contents_of, function_name, import_lines
 from diffkern.printing.tiles import is_same_product, library_products
 

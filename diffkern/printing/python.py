@@ -24,8 +24,7 @@ from diffkern.ir.types import BOOL, FLOAT32, INT32, Element, Mat, Scalar, Tile, 
 from diffkern.ir.views import Access, For, If, StackSlot, While
 from diffkern.printing import prims, tiles
 from diffkern.printing.expression import ATOM, COMPARED, NOT, Expr, literal, sign_of
-from diffkern.printing.layout import PrintPlan, plan
-from diffkern.printing.names import Names
+from diffkern.printing.layout import Names, PrintPlan, plan
 
 __all__ = ["Writer", "contents_of", "function_name", "import_lines", "to_python"]
 

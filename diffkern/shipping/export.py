@@ -27,7 +27,7 @@ from diffkern.ir.types import BFLOAT16, BOOL, FLOAT32, STORAGE_ONLY, Array, Scal
 from diffkern.ir.views import Access
 from diffkern.kernels.kernel import Kernel
 from diffkern.printing.cuda_memory import as_tuple, size_of
-from diffkern.printing.names import Names
+from diffkern.printing.layout import Names
 from diffkern.printing.standalone import CopiedSource, copied
 
 __all__ = ["export"]

@@ -14,10 +14,11 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from diffkern.vecmath import literals, tables
+from diffkern.vecmath import literals
 from diffkern.vecmath.emitter import (
     FLOAT_OF,
     INT_OF,
+    TABLES,
     BinaryName,
     CompareName,
     IntName,
@@ -60,7 +61,7 @@ def suffix(kind: Kind, lanes: int) -> str:
 @functools.cache
 def _contents(name: str) -> ir.FormattedConstant:
     """Return a table as text; its thousands of numbers are formatted once per process."""
-    bits = np.asarray(tables.TABLES[name](), np.float64).view(np.uint64).tolist()
+    bits = np.asarray(TABLES[name](), np.float64).view(np.uint64).tolist()
     kind = ir.ArrayType(ir.DoubleType(), len(bits))
     return ir.FormattedConstant(kind, "[" + ", ".join(f"double 0x{b:016x}" for b in bits) + "]")
 

@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from diffkern.vecmath import tables
 from diffkern.vecmath.emitter import (
     FLOAT_OF,
     INT_OF,
+    TABLES,
     BinaryName,
     CompareName,
     IntName,
@@ -126,7 +126,7 @@ class NumpyEmitter:
         return a.astype(np.float32)
 
     def lookup(self, table: str, index: Array) -> Array:
-        values = np.array(tables.TABLES[table]())
+        values = np.array(TABLES[table]())
         return values[index]
 
     def rare(self, condition: Array, name: str, kind: Kind, x: Array, fast: Array) -> Array:

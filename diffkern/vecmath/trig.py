@@ -11,8 +11,9 @@ common case pays for no table.
 from __future__ import annotations
 
 from diffkern.vecmath import coefficients as c
-from diffkern.vecmath import tables
 from diffkern.vecmath.emitter import (
+    PAYNE_HANEK_FIRST,
+    PAYNE_HANEK_PARTS,
     Double,
     EmittedValue,
     Formula,
@@ -51,12 +52,12 @@ def _tail(a: EmittedValue, b: EmittedValue) -> EmittedValue:
 def _reduce_large(x: EmittedValue) -> tuple[Double, EmittedValue]:
     """Reduce any float64 of at least 2^-2; the result is as of :func:`_reduce_medium`."""
     bits = x.bits()
-    row = ((bits >> 52) & 2047) - tables.PAYNE_HANEK_FIRST
+    row = ((bits >> 52) & 2047) - PAYNE_HANEK_FIRST
     # An optimiser may call this for every lane and drop what it did not want: the index must be good for any x.
     row = (row < 0).select(0, row)
     mantissa = ((bits & ((1 << 52) - 1)) | (1023 << 52)).from_bits().copysign(x)
     first = row << 2
-    parts = [(first + i).lookup("payne_hanek") for i in range(tables.PAYNE_HANEK_PARTS)]
+    parts = [(first + i).lookup("payne_hanek") for i in range(PAYNE_HANEK_PARTS)]
     h1, l1 = two_product(mantissa, parts[0])
     h2, l2 = two_product(mantissa, parts[1])
     h3, l3 = two_product(mantissa, parts[2])

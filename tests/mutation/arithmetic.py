@@ -6,7 +6,7 @@ Each with the tests that must notice it, as in :mod:`~tests.mutation.elsewhere`.
 from __future__ import annotations
 
 from diffkern.ad import forward, reverse, singular, steep
-from diffkern.ad.rules import products
+from diffkern.ad.rules import rule
 from diffkern.ad.rules import scalar as scalar_rules
 from diffkern.frontend.builtins import exponents, library, library_vector
 from diffkern.frontend.numba import numba_numbers
@@ -94,7 +94,7 @@ ARITHMETIC = [
     Fault("infinite tangents do not leave loops", edit(steep, "_edges", "(*inside, out)", "inside"),
           (_CHOSEN,)),
     Fault("a factor of zero is not compared",
-          edit(products, "times", "if steep else", "if not steep else"), (_CHOSEN,)),
+          edit(rule, "times", "if steep else", "if not steep else"), (_CHOSEN,)),
     Fault("a zero tangent has no derivative", edit(forward, "_Forward.pure", "again=True", "again=False"),
           (_SECOND,)),
     Fault("a zero cotangent of a func has no derivative",
@@ -102,6 +102,6 @@ ARITHMETIC = [
     Fault("a func's loop is left out with its cotangent",
           edit(reverse, "_Reverse.may_be_skipped", "self.again or", ""), (_INSIDE,)),
     Fault("the slope of a power does not vary at the exponent zero",
-          edit(products, "_zero_with", 'b.one("and", zero, b.one("isnan", v))', "zero"),
+          edit(rule, "_zero_with", 'b.one("and", zero, b.one("isnan", v))', "zero"),
           (_SECOND,)),
 ]  # fmt: skip

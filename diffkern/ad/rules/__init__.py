@@ -8,8 +8,8 @@ in the tests; composite rules are vector calculus (``composite.py``), checked ag
 from __future__ import annotations
 
 from diffkern.ad.rules.composite import COMPOSITE_RULES
+from diffkern.ad.rules.rule import Rule, RuleArguments
 from diffkern.ad.rules.scalar import SCALAR_RULES
-from diffkern.ad.rules.table import Rule, RuleArguments
 from diffkern.ad.rules.tile import TILE_RULES
 
 RULES: dict[str, Rule] = {**SCALAR_RULES, **COMPOSITE_RULES, **TILE_RULES}

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diffkern.ad.rules.products import over_norm, scaled, sum_of_products
-from diffkern.ad.rules.table import Rule, RuleArguments
+from diffkern.ad.rules.rule import Rule, RuleArguments, over_norm, scaled, sum_of_products
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import Mat, Scalar, Vec

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from diffkern.ad.rules.formula import Formula
-from diffkern.ad.rules.products import over_norm, times
-from diffkern.ad.rules.table import Rule, RuleArguments
+from diffkern.ad.rules.rule import Rule, RuleArguments, over_norm, times
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from diffkern.ad.rules import RULES, RuleArguments
 from diffkern.ad.rules.formula import Formula
-from diffkern.ad.rules.products import scaled, sum_of_products, times
+from diffkern.ad.rules.rule import scaled, sum_of_products, times
 from diffkern.ad.rules.scalar import atan2_parts, exponent_slope, next_polygamma, power_slope, root_of_squares
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from diffkern.ad.rules.table import Rule, RuleArguments
+from diffkern.ad.rules.rule import Rule, RuleArguments
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.ops.tile import reduced_shape

@@ -10,9 +10,10 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from diffkern.errors import KernelError
+from diffkern.frontend.builtins import complexes
 from diffkern.frontend.statements import inline
 from diffkern.frontend.syntax.source import get_source
 from diffkern.frontend.terms import coerce
@@ -38,10 +39,11 @@ from diffkern.lang.annotations import ArrayOf
 from diffkern.lang.dialects import Elements
 from diffkern.lang.func import Func
 from diffkern.lang.generic import DTYPE, Cast, Generic, OneOf
-from diffkern.lang.library import Composed, Overload
+from diffkern.lang.library import COMPLEX, Composed, Overload
 from diffkern.lang.structs import public_type
 
-__all__ = ["apply", "call", "called", "inlined"]
+__all__ = ["apply", "call", "called", "inlined", "of_complex"]
+
 
 Given: TypeAlias = "tuple[Term, ast.AST]"
 """An argument: its term and where it stands."""
@@ -304,3 +306,25 @@ def _set(cx: Context, overload: Overload, name: str, given: Mapping[str, Given],
     if not rest:
         return Static(None, f"{name}(...)")
     return rest[0] if len(rest) == 1 else Tup(tuple(rest))
+
+
+# -- functions of complex numbers --------------------------------------------------------------------------------------
+
+_PLAIN: Final = frozenset({
+    "add", "sub", "mul", "div", "neg", "pos", "isnan", "isinf", "isfinite", "stop_gradient", "lerp",
+})  # fmt: skip
+
+
+def of_complex(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Call) -> Term | None:
+    """Return the result of a call of a built-in, or None if it is lowered like one of other numbers and vectors.
+
+    One of the arguments is complex. Operators define some results, and some functions work by component.
+    """
+    if not complexes.any_complex(terms) or key in _PLAIN:
+        return None
+    if key == "pow" and not all(map(complexes.is_complex, terms)):
+        return None  # the operator makes complex numbers of both
+    if key not in COMPLEX:
+        known = ", ".join(sorted({*COMPLEX, "angle", "conj"}))
+        cx.type_error(node, f"{name} of a complex number", f"complex numbers have {known}, and parts z.real and z.imag")
+    return apply(cx, COMPLEX[key], key, terms, node)

@@ -15,7 +15,6 @@ from diffkern.frontend.builtins import (
     atomics,
     bits,
     blocks,
-    complex_functions,
     composed,
     construct,
     exponents,
@@ -67,7 +66,7 @@ def lower_builtin(cx: Context, key: str, name: str, node: ast.Call) -> Term:
             every = cast if key in ("float", "int", "bool") else f"dk.tile_map({name}, tile)"
             said = coerce.tile_remedy(term) if term.value.type.size == 1 else f"write {every} for all elements"
             cx.type_error(node, f"{name} of {describe(term)}", said)
-    if (found := complex_functions.lowered(cx, key, name, terms, node)) is not None:
+    if (found := composed.of_complex(cx, key, name, terms, node)) is not None:
         return found
     # Literals first: their function is a literal again, as weak as they are.
     return fold(cx, key, terms, node) or handler(cx, terms, node)
@@ -77,7 +76,7 @@ def apply(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Cal
     """Lower a call of a built-in whose arguments are lowered already."""
     if key in COMPOSED:
         return composed.apply(cx, COMPOSED[key], name, terms, node)
-    if (found := complex_functions.lowered(cx, key, name, terms, node)) is not None:
+    if (found := composed.of_complex(cx, key, name, terms, node)) is not None:
         return found
     row = _TABLE.get(key) or vector.TABLE.get(key)
     if row is None or (row[0] is not None and row[0] != len(terms)):

@@ -7,7 +7,7 @@ import pytest
 from passes_harness import D1, I1, after, assert_same, body, lowered, names
 
 import diffkern as dk
-from diffkern.analysis.cost import thread_cost
+from diffkern.analysis.work import thread_cost
 from diffkern.compiler import pipeline
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Region, Value, walk

@@ -14,11 +14,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
-from diffkern.analysis.cost import usual_trips, usual_ways
 from diffkern.analysis.liveness import most_alive
 from diffkern.analysis.scopes import ThreadScope, VaryingValues, uniformity
 from diffkern.analysis.sums import uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
+from diffkern.analysis.work import usual_trips, usual_ways
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.buffer import NEW_BUFFERS, PLACES
 from diffkern.ir.ops.composite import PARTS
