@@ -19,7 +19,7 @@ import numpy as np
 
 import diffkern as dk
 from diffkern.analysis.work import Work, work_of
-from diffkern.cli import bench_kernels as kernels
+from diffkern.cli import own_kernels as kernels
 from diffkern.compiler.compilation import Compilation
 from diffkern.kernels.kernel import Kernel
 from diffkern.runtime.arrays.array import array

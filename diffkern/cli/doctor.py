@@ -209,7 +209,7 @@ def _wrong_by() -> float:
     import numpy as np
 
     import diffkern as dk
-    from diffkern.cli.doctor_kernel import energy
+    from diffkern.cli.own_kernels import energy
     from diffkern.runtime.observe.config import config
 
     # A cache of its own, so that the compilers are tested and not a program from an earlier run.

@@ -1,10 +1,10 @@
-"""The kernels that ``diffkern bench`` runs: two that measure the machine, and the workloads."""
+"""The kernels of ``diffkern bench``, two of which measure the machine, and that of ``diffkern doctor``."""
 
 from __future__ import annotations
 
 import diffkern as dk
 
-__all__ = ["area", "chains", "gravity", "heat", "logistic", "triad", "wave"]
+__all__ = ["area", "chains", "energy", "gravity", "heat", "logistic", "triad", "wave"]
 
 
 @dk.kernel
@@ -75,3 +75,10 @@ def area(vertex: dk.array[dk.vec3], face: dk.array2d[dk.int32], share: dk.array[
     third = dk.length(dk.cross(b - a, c - a)) / 6.0
     for k in range(3):
         dk.atomic_add(share, face[t, k], third)
+
+
+@dk.kernel
+def energy(x: dk.array[dk.float64], total: dk.array[dk.float64]) -> None:
+    """Add up sines: compiled and checked by ``diffkern doctor``."""
+    i = dk.tid()
+    dk.atomic_add(total, 0, dk.sin(x[i]))
