@@ -20,7 +20,7 @@ from diffkern.cli import command as cli
 from diffkern.cuda.names import DIFFERENT, INSTEAD, OWN
 from diffkern.cuda.types import TYPES
 from diffkern.warp import opaque as warp_opaque
-from diffkern.warp.absent import INSTEAD as NOT_OF_WARP
+from diffkern.warp.opaque import INSTEAD as NOT_OF_WARP
 
 ROOT = Path(__file__).resolve().parents[1]
 GENERATED = ROOT / "docs" / "generated"

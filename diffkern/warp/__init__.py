@@ -48,12 +48,11 @@ _MODULES: Final[Mapping[str, str]] = {
         "clear_jax_callable_graph_cache from_dlpack from_jax from_torch jax_callable jax_kernel"
     ),
     "diffkern.warp.isosurfaces": "IsoSurfaceMarchingCubes=MarchingCubes",
-    "diffkern.warp.launching": "launch launch_tiled",
+    "diffkern.warp.launching": "launch launch_tiled map_arrays=map",
     "diffkern.warp.loggers": (
         "LOG_DEBUG LOG_ERROR LOG_INFO LOG_WARNING Logger ScopedLogLevel ScopedLogger get_logger set_logger"
     ),
     "diffkern.warp.modules": ("Module force_load get_module get_module_options load_module set_module_options"),
-    "diffkern.warp.mapping": "map_arrays=map",
     "diffkern.warp.opaque": (
         "GLTextureResource RegisteredGLBuffer fabricarray fabricarrayarray indexedfabricarray indexedfabricarrayarray"
     ),
@@ -108,9 +107,9 @@ def __getattr__(name: str) -> Any:
     elif name == "__version__":
         value = importlib.import_module(f"{__name__}.config").version
     elif name == "__instead__":
-        value = importlib.import_module(f"{__name__}.absent").INSTEAD
+        value = importlib.import_module(f"{__name__}.opaque").INSTEAD
     elif name == "__absent_kinds__":
-        value = importlib.import_module(f"{__name__}.absent").KINDS
+        value = importlib.import_module(f"{__name__}.opaque").KINDS
     elif name.startswith("_") or name in _NATIVE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     else:
@@ -124,7 +123,7 @@ def __getattr__(name: str) -> Any:
 
 def _missing(name: str) -> str:
     """Say that a name is missing, and what to take instead."""
-    remedy = importlib.import_module(f"{__name__}.absent").INSTEAD.get(name)
+    remedy = importlib.import_module(f"{__name__}.opaque").INSTEAD.get(name)
     said = f"module {__name__!r} has no attribute {name!r}"
     return said if remedy is None else f"{said}: Warp has {name}, and diffkern does not; {remedy}"
 

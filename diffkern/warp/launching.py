@@ -1,4 +1,4 @@
-"""``wp.launch``: launches that obey the settings of ``wp.config``.
+"""``wp.launch``: launches that obey the settings of ``wp.config``; and ``wp.map``.
 
 ``wp.config.print_launches`` logs a line for each launch. With ``wp.config.verify_fp`` the floating-point arrays of a
 launch are checked afterwards for NaN and infinity.
@@ -9,22 +9,27 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import weakref
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
 
 from diffkern.errors import KernelError, KernelRuntimeError, KernelTypeError
+from diffkern.kernels.kernel import Kernel as NativeKernel
+from diffkern.lang.dialects import WARP
 from diffkern.process.tracebacks import shorten
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.launch.grid_checks import AxesError
 from diffkern.runtime.records.launch import launch as native_launch
 from diffkern.runtime.records.launch import launch_tiled as native_launch_tiled
+from diffkern.transforms.mapping import mapped
 from diffkern.warp import config as _loaded  # noqa: F401  its settings are asked for at each launch
 from diffkern.warp.axes import fitted
+from diffkern.warp.declare import Kernel
 from diffkern.warp.loggers import log_info
 
-__all__ = ["launch", "launch_tiled"]
+__all__ = ["launch", "launch_tiled", "map_arrays"]
 
 
 def _observed(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -100,3 +105,41 @@ def _floats(name: str, numbers: np.ndarray[Any, Any]) -> Iterator[tuple[str, np.
 
 launch: Final = _observed(native_launch)
 launch_tiled: Final = _observed(native_launch_tiled)
+
+
+# -- functions of arrays -----------------------------------------------------------------------------------------------
+
+_given: Final[weakref.WeakKeyDictionary[NativeKernel, Kernel]] = weakref.WeakKeyDictionary()
+"""The kernels that programs have asked for, by those that are launched."""
+
+
+def map_arrays(
+    func: Callable[..., Any],
+    *inputs: Any,
+    out: Any = None,
+    return_kernel: bool = False,
+    block_dim: int | None = None,
+    device: Any = None,
+) -> Any:
+    """Apply a function to the elements of arrays.
+
+    Parameters
+    ----------
+    func : callable
+        A built-in, a func, a Python function in the language of kernels, or a lambda.
+    *inputs, out, return_kernel, block_dim, device
+        As in :func:`diffkern.map`.
+
+    Returns
+    -------
+    array, list of array, or Kernel
+        The results: one array, or a list of several.
+    """
+    found = mapped(func, inputs, out, return_kernel, block_dim, device, WARP)
+    if not return_kernel:
+        return found
+    # Programs expect a kernel of Warp's class, which has a module and overloads. It is made once for each native
+    # kernel, so that its programs are kept.
+    if found not in _given:
+        _given[found] = Kernel(found.func)
+    return _given[found]

@@ -11,8 +11,8 @@ from conftest import require
 
 import diffkern as dk
 import diffkern.warp as wp
-from diffkern.warp.absent import INSTEAD
 from diffkern.warp.loggers import _warnings_seen
+from diffkern.warp.opaque import INSTEAD
 
 
 def test_every_name_is_there() -> None:

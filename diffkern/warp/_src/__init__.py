@@ -1,17 +1,67 @@
 """Aliases of what published packages take from ``warp._src``, Warp's internal package.
 
-Each module has the names of one of Warp's; the objects are those of the public modules.
+Each module has the names of one of Warp's; the objects are those of the public modules. A module of which nothing else
+is to be said has no file: it stands in a table here, and is in ``sys.modules``, where ``import`` finds it.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
+from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, Final
 
-_MODULES: Final = frozenset({"codegen", "context", "logger", "thirdparty", "types", "utils"})
+_FILES: Final = ("context", "thirdparty", "types")
+
+
+class _Alias(ModuleType):
+    """A module without a file, whose names a function looks up."""
+
+    def __init__(self, name: str, find: Callable[[str], Any]) -> None:
+        super().__init__(f"{__name__}.{name}", find.__doc__)
+        self._find = find
+        sys.modules[self.__name__] = self
+
+    def __getattr__(self, name: str) -> Any:
+        # Python itself asks for names such as __path__, which are not those of the other module.
+        if name.startswith("__") and name != "__all__":
+            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        return self._find(name)
+
+
+def _codegen(name: str) -> Any:
+    """Warp's code generator, of which diffkern has nothing; the module can be imported."""
+    raise AttributeError(
+        f"{name} belongs to Warp's code generator, which is not part of diffkern; look at kernel.source()"
+    )
+
+
+def _logger(name: str) -> Any:
+    """Loggers, and what sends them messages."""
+    return getattr(importlib.import_module("diffkern.warp.loggers"), name)
+
+
+def _utils(name: str) -> Any:
+    """The utilities of the public module."""
+    if name == "map_cache":
+        return importlib.import_module("diffkern.transforms.mapping").kernels
+    return _check_p2p if name == "check_p2p" else getattr(importlib.import_module("diffkern.warp.utils"), name)
+
+
+def _check_p2p() -> bool:
+    """Return whether the machine allows GPUs to access the memory of each other."""
+    return True
+
+
+_ALIASES: Final[Mapping[str, _Alias]] = {
+    name: _Alias(name, find) for name, find in (("codegen", _codegen), ("logger", _logger), ("utils", _utils))
+}
+globals().update(_ALIASES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:
+    if name in _FILES:
         return importlib.import_module(f"{__name__}.{name}")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}: it has {', '.join(sorted(_MODULES))}")
+    known = ", ".join(sorted({*_FILES, *_ALIASES}))
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}: it has {known}")

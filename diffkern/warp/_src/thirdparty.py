@@ -1,4 +1,7 @@
-"""``warp._src.thirdparty.appdirs``: where a program keeps its cache, by the conventions of the system."""
+"""``warp._src.thirdparty.appdirs``: where a program keeps its cache, by the conventions of the system.
+
+Warp's package ``thirdparty`` has no other module that packages use: this one is both.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,9 @@ import sys
 from pathlib import Path
 
 __all__ = ["user_cache_dir"]
+
+__path__: list[str] = []  # a package, for import statements that go through it
+appdirs = sys.modules[f"{__name__}.appdirs"] = sys.modules[__name__]
 
 
 def user_cache_dir(
