@@ -23,7 +23,7 @@ if __name__ == "__main__":
 
 import diffkern as dk
 import diffkern.runtime.memory.device as device
-from diffkern.runtime.rollouts.binomial import repeated
+from diffkern.runtime.rollouts.rollout import repeated
 
 
 @dk.kernel

@@ -18,7 +18,7 @@ import pytest
 import diffkern as dk
 import diffkern.runtime.memory.device as device
 from diffkern.errors import LaunchError, MisuseError
-from diffkern.runtime.rollouts.binomial import repeated
+from diffkern.runtime.rollouts.rollout import repeated
 
 F64 = dk.float64
 N = 7

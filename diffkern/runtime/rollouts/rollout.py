@@ -3,7 +3,7 @@
 A roll-out is made of a function that does step k and the number of states that may be kept, and becomes a step of the
 tape. While a step runs, the roll-out stands in for the tape and sees every launch, copy and fill before it happens:
 contents that are overwritten are kept for the state that they belong to. In the reverse sweep each step in turn is
-recorded on a small tape of its own and reversed; :mod:`diffkern.runtime.rollouts.binomial` says which states are kept
+recorded on a small tape of its own and reversed; :mod:`diffkern.runtime.rollouts.rollout` says which states are kept
 meanwhile.
 
 A step that runs again must do what it did at first. It is compared, launch by launch, by a hash for each step.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping
+from math import comb
 from pathlib import Path
 from typing import Any
 
@@ -34,11 +35,11 @@ from diffkern.runtime.launch.resources import Resource, Use, check_no_stores, lo
 from diffkern.runtime.memory.memory import Memory, births, watch
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.stream import Stream, drain
-from diffkern.runtime.rollouts.binomial import next_state
 from diffkern.runtime.rollouts.live_state import Places
 from diffkern.runtime.rollouts.progress import Bar
 
-__all__ = ["Rollout", "StepObjects"]
+__all__ = ["Rollout", "StepObjects", "next_state", "reach", "repeated"]
+
 
 Key = tuple[Memory, bytes]
 
@@ -547,3 +548,46 @@ class StepObjects:
     def uses(self) -> list[Use]:
         """Return the uses of the objects in their present state."""
         return [Use(resource) for resource in self._seen]
+
+
+# -- binomial schedules ------------------------------------------------------------------------------------------------
+# Which states of a roll-out to keep so that going back through it repeats the fewest steps. From the number of steps
+# and the number of states that may be kept at once, the first among them, follow the state to keep next and the number
+# of steps repeated in all. The schedules are those of Griewank and Walther (Algorithm 799: Revolve): with s states and
+# each step repeated at most r times one goes back through C(s + r, s) steps, and no schedule needs fewer repetitions.
+
+
+def reach(slots: int, repeats: int) -> int:
+    """Return the number of steps that can be reversed if each runs at most `repeats` times before its adjoint."""
+    return comb(slots + repeats, slots) if repeats >= 0 else 0
+
+
+def _repeats(steps: int, slots: int) -> int:
+    """Return the number of times that a step has to run at most."""
+    repeats = 0
+    while reach(slots, repeats) < steps:
+        repeats += 1
+    return repeats
+
+
+def repeated(steps: int, slots: int) -> int:
+    """Return the total number of steps that run to reverse `steps`, except the one before each step's adjoint."""
+    repeats = _repeats(steps, slots)
+    # The minimum t * l - C(s + t, t - 1) of Griewank and Walther for l steps, s slots and t repeats.
+    return repeats * steps - reach(slots + 1, repeats - 1)
+
+
+def next_state(steps: int, slots: int) -> int:
+    """Return the distance, in steps, from the last state that is kept to the next one to keep.
+
+    Parameters
+    ----------
+    steps : int
+        Number of steps to reverse from the last state, at least 2.
+    slots : int
+        Number of states that may be kept, that one among them, at least 2.
+    """
+    repeats = _repeats(steps, slots)
+    # Any distance between these bounds is optimal. The smallest is taken, such that the part behind the new state fits
+    # into one slot less and that in front of it is run one time less.
+    return max(1, reach(slots, repeats - 2), steps - reach(slots - 1, repeats))

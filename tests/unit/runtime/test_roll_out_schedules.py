@@ -7,8 +7,8 @@ from math import comb
 
 import pytest
 
-from diffkern.runtime.rollouts.binomial import next_state, reach, repeated
 from diffkern.runtime.rollouts.live_state import Places
+from diffkern.runtime.rollouts.rollout import next_state, reach, repeated
 
 
 @functools.cache
