@@ -24,7 +24,7 @@ from diffkern.frontend.builtins import (
     warps,
 )
 from diffkern.frontend.builtins import library_vector as vector
-from diffkern.frontend.numba import numba_cuda
+from diffkern.frontend.numba import CALLS as NUMBA_CALLS
 from diffkern.frontend.statements import arguments, branch
 from diffkern.frontend.terms import arith, coerce, views
 from diffkern.frontend.terms.context import Context
@@ -424,7 +424,7 @@ _LAZY: Final[Mapping[str, Lazy]] = {
     **bits.CALLS,
     **blocks.CALLS,
     **construct.CALLS,
-    **numba_cuda.CALLS,
+    **NUMBA_CALLS,
     **output.CALLS,
     **atomics.CALLS,
     **local.CALLS,

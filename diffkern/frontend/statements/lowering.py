@@ -15,7 +15,7 @@ from typing import Any
 from diffkern.contracts.launch_layout import Layout
 from diffkern.errors import KernelError, KernelSyntaxError, KernelTypeError, raise_all
 from diffkern.frontend.builtins import composed, records
-from diffkern.frontend.numba import numba_cuda
+from diffkern.frontend.numba import begin
 from diffkern.frontend.statements import array_choices
 from diffkern.frontend.statements.assign import assign
 from diffkern.frontend.statements.expr import lower_expr
@@ -89,7 +89,7 @@ def lower(
     try:
         params = _begin(cx, pyfunc, source, arg_types)
         if layout is not None:
-            numba_cuda.begin(cx, layout)
+            begin(cx, layout)
         run(cx)
     except Cascade:
         # A cascade follows an error that is recorded already; all of them are raised together below.

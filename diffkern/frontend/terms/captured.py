@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.frontend.builtins import complexes
-from diffkern.frontend.numba import numba_cuda
+from diffkern.frontend.numba import constant_array, special
 from diffkern.frontend.syntax.plain import enum_value, exact, overrides_items
 from diffkern.frontend.terms import coerce, narrow
 from diffkern.frontend.terms.context import Context
@@ -47,7 +47,7 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
         parts = [cx.b.const(number.item(), t.dtype) for number in obj.reshape(-1)]
         return Val(cx.b.construct(t, parts))
     if isinstance(obj, np.ndarray):
-        return numba_cuda.constant_array(cx, obj, name, node)
+        return constant_array(cx, obj, name, node)
     if isinstance(obj, (list, dict, set, str)):
         cx.type_error(
             node,
@@ -55,7 +55,7 @@ def static_term(cx: Context, obj: Any, name: str, node: ast.AST) -> Term:
             "tuples of numbers can be used from outside, and single values by names of their own; or pass an array",
         )
     if isinstance(obj, Special):
-        return numba_cuda.special(cx, obj.name, node)
+        return special(cx, obj.name, node)
     definition = definition_of(type(obj))
     if definition is not None:
         cx.type_error(node, f"{name} is a {definition.type.name} outside the kernel", "pass structs as parameters")
