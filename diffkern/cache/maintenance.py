@@ -124,7 +124,7 @@ def remove(found: Iterable[Artifact]) -> tuple[int, int]:
     return count, size
 
 
-def prune(directory: Path, size: int | None, age: float | None, now: float | None = None) -> tuple[int, int]:
+def prune(directory: Path, size: int | None, age: float | None) -> tuple[int, int]:
     """Remove artifacts and notes not used for `age` seconds, then the least recently used until `size` bytes are left.
 
     Returns
@@ -137,7 +137,7 @@ def prune(directory: Path, size: int | None, age: float | None, now: float | Non
     UnsafeError
         As :func:`remove`.
     """
-    now = time.time() if now is None else now
+    now = time.time()
     # Oldest first: what is too old is a prefix, and the rest is removed in this order.
     kept = sorted(artifacts(directory), key=lambda a: a.used)
     gone = [a for a in kept if age is not None and now - a.used > age]
@@ -155,7 +155,7 @@ def prune(directory: Path, size: int | None, age: float | None, now: float | Non
     return remove(gone)
 
 
-def copy_artifacts(source: Path, destination: Store, keys: Iterable[str] | None = None) -> tuple[int, int]:
+def copy_artifacts(source: Path, destination: Store) -> tuple[int, int]:
     """Copy artifacts into a store, each verified on the way.
 
     Parameters
@@ -164,8 +164,6 @@ def copy_artifacts(source: Path, destination: Store, keys: Iterable[str] | None 
         A cache directory.
     destination : Store
         The store.
-    keys : iterable of str, optional
-        The keys to copy; all by default.
 
     Returns
     -------
@@ -175,11 +173,11 @@ def copy_artifacts(source: Path, destination: Store, keys: Iterable[str] | None 
     store = Store(source)
     copied = damaged = 0
     # Read through a store, which verifies every digest: damage is not passed on.
-    for key in [entry.key for entry in contents(source).entries] if keys is None else keys:
-        entry = store.get(key)
+    for found in contents(source).entries:
+        entry = store.get(found.key)
         if entry is None:
             damaged += 1
         else:
-            destination.put(key, entry)
+            destination.put(found.key, entry)
             copied += 1
     return copied, damaged

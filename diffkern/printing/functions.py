@@ -24,7 +24,7 @@ Structure: TypeAlias = "int | tuple[Structure, ...] | None"
 """The structure of a result: the position of a value among the yields, None, or a tuple of these."""
 
 
-def to_python_function(fn: Function, returns: Structure, *, header: Sequence[str] = ()) -> str:
+def to_python_function(fn: Function, returns: Structure) -> str:
     """Print a func in Python.
 
     Parameters
@@ -33,14 +33,10 @@ def to_python_function(fn: Function, returns: Structure, *, header: Sequence[str
         Any verified function that asks for no thread.
     returns : Structure
         How its results are given back.
-    header : sequence of str, optional
-        Lines of a comment at the top.
     """
     writer = Writer(fn)
     body = _statements(writer, fn, returns, [p.name for p in fn.params])
-    lines = [f"# {line}".rstrip() for line in header]
-    if writer.primitives:
-        lines.append(import_lines("diffkern.printing.prims", sorted(writer.primitives)))
+    lines = [import_lines("diffkern.printing.prims", sorted(writer.primitives))] if writer.primitives else []
     return "\n".join([*lines, "", "", *body]) + "\n"
 
 
@@ -50,7 +46,6 @@ def to_cuda_function(
     arguments: Sequence[int | None],
     *,
     tid: str = "",
-    header: Sequence[str] = (),
 ) -> str:
     """Print a function as a device function for numba-cuda.
 
@@ -64,13 +59,10 @@ def to_cuda_function(
         The parameter of each argument; None for one that is not used.
     tid : {"", "int", "tuple"}
         How the index of a thread is passed, as the first argument, if at all.
-    header : sequence of str, optional
-        Lines of a comment at the top.
     """
     writer = _Device(fn, tid)
     body = _statements(writer, fn, returns, [None if k is None else fn.params[k].name for k in arguments], bool(tid))
-    lines = [f"# {line}".rstrip() for line in header]
-    lines += ["from numba import cuda", ""]
+    lines = ["from numba import cuda", ""]
     if writer.primitives:
         lines.append(import_lines(LIBRARY, sorted(writer.primitives)))
     return "\n".join([*lines, "", "", "@cuda.jit(device=True)", *body]) + "\n"

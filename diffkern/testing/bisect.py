@@ -36,7 +36,6 @@ from diffkern.testing.tangents import tangent_function
 __all__ = ["WrongDerivative", "bisect_gradient"]
 
 Numbers = np.ndarray[Any, Any]
-_LOG: Final = 4  # arrays behind the arguments
 _AGREE: Final = 1e-4
 _ROUNDING: Final = 1e-14
 

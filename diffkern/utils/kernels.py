@@ -49,15 +49,6 @@ def inner_products(a, b, out):  # type: ignore[no-untyped-def]
 
 
 @Kernel
-def matrix_vector(a, x, out):  # type: ignore[no-untyped-def]
-    i = tid()
-    s = a[i, 0] * x[0]
-    for k in range(1, x.shape[0]):
-        s += a[i, k] * x[k]
-    out[i] = s
-
-
-@Kernel
 def scan_inclusive(values, out, n: int):  # type: ignore[no-untyped-def]
     s = values[0]
     out[0] = s

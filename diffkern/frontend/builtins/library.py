@@ -354,26 +354,19 @@ _TABLE: Final[Mapping[str, _Row]] = {
 # -- built-ins that look at the syntax ---------------------------------------------------------------------------------
 
 
-def _where(cx: Context, name: str, node: ast.Call) -> Term:
+def _where(cx: Context, name: str, node: ast.Call, then_at: int = 1) -> Term:
     if len(node.args) != 3 or node.keywords:
         cx.type_error(
             node,
             f"{name} takes 3 arguments, not {len(node.args) + len(node.keywords)}",
             "pass the condition and two values",
         )
-    cond, then, orelse = node.args
+    cond, then, orelse = node.args[0], node.args[then_at], node.args[3 - then_at]
     return branch.choose(cx, cx.expr(cond), lambda: cx.expr(then), lambda: cx.expr(orelse), node, name)
 
 
 def _select(cx: Context, name: str, node: ast.Call) -> Term:
-    if len(node.args) != 3 or node.keywords:
-        cx.type_error(
-            node,
-            f"{name} takes 3 arguments, not {len(node.args) + len(node.keywords)}",
-            "pass the condition and two values",
-        )
-    cond, orelse, then = node.args
-    return branch.choose(cx, cx.expr(cond), lambda: cx.expr(then), lambda: cx.expr(orelse), node, name)
+    return _where(cx, name, node, then_at=2)
 
 
 def _range(cx: Context, name: str, node: ast.Call) -> Term:

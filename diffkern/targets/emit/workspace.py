@@ -27,12 +27,10 @@ class Workspace:
     ----------
     builder : Builder
         A builder at the entry of the function.
-    on_stack : int, optional
-        The total bytes that may be on the stack.
     """
 
-    def __init__(self, builder: Builder, on_stack: int = _ON_STACK) -> None:
-        self.b, self._left = builder, on_stack
+    def __init__(self, builder: Builder) -> None:
+        self.b, self._left = builder, _ON_STACK
         self._held: list[Any] = []
 
     def take(self, nbytes: int) -> Any:
