@@ -6,6 +6,7 @@ From the manifest of a program that prints, and the words of its buffer after a 
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from diffkern.contracts.manifest import Manifest
 from diffkern.ir.ops.output import rendered
 from diffkern.runtime.observe.config import config
 
-__all__ = ["empty_buffer", "give_back", "show"]
+__all__ = ["empty_buffer", "give_back", "show", "show_at"]
 
 Words = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -49,10 +50,16 @@ def show(manifest: Manifest, words: Words) -> None:
     if lost:
         text += (
             f"diffkern: {lost} text{'s' * (lost > 1)} printed by {manifest.title or 'a kernel'} did not fit into "
-            f"{config.output_bytes} bytes; dk.config.output_bytes = ... makes room\n"
+            f"{8 * (len(words) - abi.OUTPUT_TEXTS)} bytes; dk.config.output_bytes = ... makes room\n"
         )
     sys.stdout.write(text)
     sys.stdout.flush()
+
+
+def show_at(manifest: Manifest, address: int) -> None:
+    """Write the contents of the buffer at an address, as :func:`show`; it stays as it is."""
+    count = ctypes.c_int64.from_address(address + 8 * abi.OUTPUT_WORDS).value
+    show(manifest, np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(address)))
 
 
 def give_back(words: Words) -> None:

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 from array import array as words
 from collections.abc import Sequence
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from diffkern.contracts import abi
 from diffkern.contracts.argument_block import with_status
+from diffkern.contracts.manifest import Manifest
 from diffkern.runtime.launch.checked import error_of, stamp_counts
-from diffkern.runtime.launch.output import empty_buffer, give_back, show
+from diffkern.runtime.launch.output import empty_buffer, give_back, show, show_at
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.schedule import Grid
-from diffkern.runtime.native.replay import Steps
+from diffkern.runtime.native.output import StepOutput, output_room
+from diffkern.runtime.native.replay import Step, Steps
+from diffkern.runtime.observe.config import config
+
+if TYPE_CHECKING:
+    from diffkern.runtime.native.loader import Code
 
 __all__ = ["ReportingExecutable"]
 
@@ -27,15 +34,23 @@ __all__ = ["ReportingExecutable"]
 class ReportingExecutable(Executable):
     """A debug program, or one that prints, in memory."""
 
-    __slots__ = ()
+    __slots__ = ("_output",)
+
+    def __init__(self, address: int, finish: int, manifest: Manifest, code: Code | None = None) -> None:
+        super().__init__(address, finish, manifest, code)
+        self._output = StepOutput(partial(show_at, manifest))
 
     def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
-        """Return None: its reports have to be read after each launch."""
-        return None
+        """Return a run in native code of a program that prints; None of one that checks: its errors are read here."""
+        return None if self.manifest.checks is not None else super().steps(grid, arguments, colours)
 
     def copied_steps(self, grid: Grid, arguments: bytes, colours: int, copied: words[int]) -> Steps | None:
-        """Return None, as :meth:`steps`."""
-        return None
+        """Return a native run with copies for chunks, as :meth:`steps`."""
+        return None if self.manifest.checks is not None else super().copied_steps(grid, arguments, colours, copied)
+
+    def _steps(self, grid: Grid, arguments: bytes, colours: int, copied: words[int] | None) -> list[Step]:
+        output_room.open(config.output_bytes)
+        return [step._replace(output=self._output) for step in super()._steps(grid, arguments, colours, copied)]
 
     def run(self, grid: Grid, arguments: bytes) -> None:
         """Run all threads of a launch."""

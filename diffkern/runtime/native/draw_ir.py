@@ -36,6 +36,7 @@ __all__ = [
     "add_interrupted",
     "expected",
     "fill",
+    "in_python",
     "is_due",
     "learn",
     "learn_shared",
@@ -283,7 +284,7 @@ def doubt(c: Code, fields: list[Word]) -> None:
     _note(c, SHARED, fields[0], c.sub(rate, c.b.lshr(rate, c.word(_PATIENCE))))
 
 
-def add_interrupted(m: Module, come_back: Any, slots_bytes: int) -> Any:
+def add_interrupted(m: Module, slots_bytes: int) -> Any:
     """``interrupted(watch, time, job)``: let Python handle signals if it is time to; the job is 0 between two jobs.
 
     Returns not 0 if there is an exception, which is pending then: of a handler, or because a handler has forked, this
@@ -300,16 +301,28 @@ def add_interrupted(m: Module, come_back: Any, slots_bytes: int) -> Any:
         c.store(c.choose(handles, later, _NEVER), watch, DUE)
         c.leave(0)
     c.store(later, watch, DUE)
-    # Only the main thread comes here, and only its runs are alone: these are those that it is in the middle of.
-    forks, lone = c.load(c.named("forks")), c.atomic_load(c.named("sole"))
     # Handlers run in Python, for which the interpreter's lock has to be taken, and is given back afterwards.
-    c.invoke(come_back, watch)
-    raised = c.variable(c.invoke("PyErr_CheckSignals"))
+    with in_python(c, watch, job, slots_bytes) as raised:
+        raised.set(c.invoke("PyErr_CheckSignals"))
+    c.leave(raised.get())
+    return made
+
+
+@contextlib.contextmanager
+def in_python(c: Code, watch: Word, job: Word, slots_bytes: int = 0) -> Iterator[Variable]:
+    """Surround code that runs Python in the midst of a run; it may fork the process.
+
+    Yields a variable, 0, that the code sets where there is an exception. `job` is 0 between two jobs.
+    """
+    # Only runs of the main thread are alone: these are those that it is in the middle of.
+    is_main = c.compare("==", c.invoke("PyThread_get_thread_ident"), c.atomic_load(c.named("main")))
+    lone = c.choose(is_main, c.atomic_load(c.named("sole")), 0)
+    forks, raised = c.load(c.named("forks")), c.variable(0)
+    c.invoke("dk_come_back", watch)
+    yield raised
     with c.when(c.compare("!=", c.load(c.named("forks")), forks)):
         _go_on_in_child(c, watch, job, slots_bytes, lone, raised)
     c.store(c.invoke("PyEval_SaveThread"), watch)
-    c.leave(raised.get())
-    return made
 
 
 def _go_on_in_child(c: Code, watch: Word, job: Word, slots_bytes: int, lone: Word, raised: Variable) -> None:

@@ -98,7 +98,7 @@ def add_pool(m: Module, most: int, platform: str, machine: str) -> None:
     spin = add_spin(m, now, machine.lower())
     let_python_run, come_back = add_leave_python(m), add_come_back(m)
     m.exported_word("dk_pool_shared")  # jobs that workers were told of; guarded by the mutex
-    draw, draw_quickly = add_draws(m, add_interrupted(m, come_back, SLOTS * JOB_BYTES))
+    draw, draw_quickly = add_draws(m, add_interrupted(m, SLOTS * JOB_BYTES))
     _claim(m)
     share = _share(m, draw, spin, add_start(m, add_worker(m, draw, spin), mac))
     run = _run(m, "dk_pool_cut", draw, draw_quickly, share)

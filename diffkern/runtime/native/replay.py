@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from diffkern.ir.types import Scalar
     from diffkern.runtime.native.device import DeviceStep
     from diffkern.runtime.native.loader import Code
+    from diffkern.runtime.native.output import StepOutput
 
 __all__ = [
     "DEVICE", "PYTHON", "RELEASED", "STALE", "STREAM", "NativeBranch", "Plan", "Stamp", "Step", "Steps", "address_of",
@@ -69,6 +70,8 @@ class Step(NamedTuple):
         The arrays of which each chunk but the first has a copy, as by :func:`copied`; added up afterwards.
     replaced : array of words or None
         The words that replace those of the block in the arguments, as by :func:`replaced`.
+    output : StepOutput or None
+        What is done with what its threads print.
     """
 
     function: int
@@ -83,13 +86,15 @@ class Step(NamedTuple):
     updates: bool = False
     copied: words[int] | None = None
     replaced: words[int] | None = None
+    output: StepOutput | None = None
 
     def row(self) -> tuple[int, ...]:
         """Return its words."""
         # The mark for kernels with updates is the lowest bit of the block's address, which is aligned.
         place = self.function, address_of(self.block) + self.updates, len(self.block)
         more = [0 if given is None else given.buffer_info()[0] for given in (self.copied, self.replaced)]
-        return *place, self.n, self.chunk, self.colours, self.partials, self.finish, self.chunks, *more
+        output = 0 if self.output is None else self.output.address
+        return *place, self.n, self.chunk, self.colours, self.partials, self.finish, self.chunks, *more, output
 
     def run(self) -> None:
         """Run it once; the pool has to be native."""
@@ -131,7 +136,7 @@ class NativeBranch:
         return 0, self._words.buffer_info()[0], *[0] * (_STEP_WORDS - 2)
 
 
-_STEP_WORDS = 11
+_STEP_WORDS = 12
 _KINDS = {(True, 4): 0, (True, 8): 1, (False, 4): 2, (False, 8): 3}
 
 

@@ -16,7 +16,7 @@ from diffkern.contracts import abi
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Module, Variable, Word
 from diffkern.runtime.native.copies_ir import add_copied_runs
 from diffkern.runtime.native.device_ir import PLAN_PORT, RAISED, do_steps
-from diffkern.runtime.native.draw_ir import COUNTED, SHARED, WATCH_WORDS, Looks, is_better_alone, learn
+from diffkern.runtime.native.draw_ir import COUNTED, SHARED, WATCH_WORDS, Looks, in_python, is_better_alone, learn
 
 __all__ = ["add_replay"]
 
@@ -31,10 +31,12 @@ _IS_DEVICE = 32
 # A port: how many streams wait for the next launch, and Python's function that takes names.
 _FOLLOWERS, _NOTE = 80, 88
 # A step: fn, block, bytes of the block, n, chunk, colours, partial sums, finish, chunks, what each chunk has a copy of,
-# what is replaced in the block: 0 how many words; then for each its place in the block, and what stands there instead.
+# what is replaced in the block: 0 how many words; then for each its place in the block, and what stands there instead;
+# what is done with what its threads print: 0 the address of the room's words (whether its buffer is claimed; the
+# address of the buffer), 1 Python's function that shows a buffer.
 # A branch is a step with 0 in place of fn, and the address of its own words in place of the block.
-_STEP_WORDS = 11
-_SIZE, _N, _FINISH, _CHUNKS, _COPIED, _REPLACED = 16, 24, 56, 64, 72, 80
+_STEP_WORDS = 12
+_BLOCK, _SIZE, _N, _FINISH, _CHUNKS, _COPIED, _REPLACED, _OUTPUT = 8, 16, 24, 56, 64, 72, 80, 88
 
 
 def add_replay(m: Module, device_steps: Any) -> None:
@@ -64,6 +66,8 @@ def _step(m: Module) -> Any:
     fn, marked = c.loads(step, 2)
     with c.when(c.compare("==", fn, 0)):
         c.leave(c.invoke(_branch(m, made), marked, watch))
+    with c.when(c.compare("!=", c.load(step, _OUTPUT), 0)):
+        c.leave(c.invoke(_printing(m, made), step, watch))
     block, mark = c.b.and_(marked, c.word(~abi.ALONE)), c.b.and_(marked, c.word(abi.ALONE))
     n, chunk, colours, partials = c.loads(c.add(step, _N), 4)
     used, lone, replaced = c.variable(block), c.variable(0), c.load(step, _REPLACED)
@@ -122,6 +126,77 @@ def _branch(m: Module, run: Any) -> Any:
         stop(c.compare("!=", status.get(), 0))
     c.leave(status.get())
     return made
+
+
+def _printing(m: Module, run: Any) -> Any:
+    """``printing(step, watch)``: run a step whose threads print, and show what they have; 0, or a status.
+
+    Python is asked only if there is something to show. What was printed in front of an exception is not shown.
+    """
+    made, c = m.routine("dk_printing", 2)
+    step, watch = made.args
+    room, show = c.loads(c.load(step, _OUTPUT), 2)
+    claimed = c.compare("==", c.atomic("xchg", room, 1, "acquire"), 0)
+    shared = c.atomic_load(room, 8)
+    count = c.load(shared, 8 * abi.OUTPUT_WORDS)
+    buffer = c.variable(shared)
+    with c.when(c.b.not_(claimed)):
+        buffer.set(c.invoke("calloc", count, 8))
+        with c.when(c.compare("!=", buffer.get(), 0)):
+            c.store(abi.OUTPUT_TEXTS, buffer.get(), 8 * abi.OUTPUT_NEXT)
+            c.store(count, buffer.get(), 8 * abi.OUTPUT_WORDS)
+    # Without memory for it nothing is printed: no reason to end what other threads wait for.
+    status = c.variable(_run_with_record(c, run, step, watch, buffer.get()))
+    with c.when(c.compare("!=", buffer.get(), 0)):
+        end = c.load(buffer.get(), 8 * abi.OUTPUT_NEXT)
+        with c.when(c.compare("!=", end, abi.OUTPUT_TEXTS)):
+            with c.when(c.compare("==", status.get(), 0)):
+                status.set(_show(c, show, buffer.get(), watch))
+            texts = c.sub(c.min(end, count), abi.OUTPUT_TEXTS)
+            c.clear(c.add(buffer.get(), 8 * abi.OUTPUT_TEXTS), c.mul(texts, 8))
+            c.store(0, buffer.get(), 8 * abi.OUTPUT_LOST)
+            c.store(abi.OUTPUT_TEXTS, buffer.get(), 8 * abi.OUTPUT_NEXT)
+    with c.either(claimed) as (own, other):
+        with own:
+            c.atomic_store(0, room, "release")
+        with other:
+            c.invoke("free", buffer.get())
+    c.leave(status.get())
+    return made
+
+
+def _run_with_record(c: Code, run: Any, step: Word, watch: Word, buffer: Word) -> Word:
+    """Run a step with a record that names a buffer, on this stack as the copy of its block that names the record."""
+    record = c.words(abi.RECORD_STAMPS)
+    c.clear(record, 8 * abi.RECORD_STAMPS)
+    c.store(buffer, record, 8 * abi.RECORD_OUTPUT)
+    marked, size = c.load(step, _BLOCK), c.load(step, _SIZE)
+    block = c.words(c.ceil_div(size, 8))
+    c.copy(block, c.b.and_(marked, c.word(~abi.ALONE)), size)
+    c.store(record, block, abi.STATUS)
+    own = c.words(_STEP_WORDS)
+    c.copy(own, step, 8 * _STEP_WORDS)
+    c.store(c.b.or_(block, c.b.and_(marked, c.word(abi.ALONE))), own, _BLOCK)
+    c.store(0, own, _OUTPUT)
+    return c.invoke(run, own, watch)
+
+
+def _show(c: Code, show: Word, buffer: Word, watch: Word) -> Word:
+    """Call Python's function for a buffer; return 0, or the status after an exception."""
+    status, arguments = c.variable(0), c.words(1)
+    with in_python(c, watch, c.word(0)) as raised:
+        number = c.invoke("PyLong_FromLong", buffer)
+        c.store(number, arguments)
+        answer = c.invoke("PyObject_Vectorcall", show, arguments, 1, 0)
+        c.invoke("Py_DecRef", number)
+        with c.either(c.compare("==", answer, 0)) as (failed, done):
+            with failed:
+                raised.set(1)
+            with done:
+                c.invoke("Py_DecRef", answer)
+    with c.when(c.compare("!=", raised.get(), 0)):
+        status.set(RAISED)
+    return status.get()
 
 
 def _replace(c: Code, block: Word, replaced: Word) -> None:

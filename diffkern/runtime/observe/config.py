@@ -18,6 +18,7 @@ from diffkern.contracts.options import Mode, checked
 from diffkern.contracts.platforms import LLVM
 from diffkern.process.tracebacks import frames_are_shown, show_frames, warn
 from diffkern.runtime.native import perf_map, pool
+from diffkern.runtime.native.output import output_room
 
 if TYPE_CHECKING:
     from diffkern.runtime.observe.spans import Observer
@@ -245,6 +246,7 @@ class Config:
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ValueError(f"output_bytes is a number of bytes, not {value!r}")
         self._output_bytes = value
+        output_room.resize(value)
 
     @property
     def full_traceback(self) -> bool:

@@ -1,0 +1,75 @@
+"""The memory into which the threads of native steps print.
+
+All steps of the process share one buffer, which is claimed for the time of a run; a run that finds it claimed takes
+memory of its own. Native code finds the buffer by :attr:`OutputRoom.words`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array as words
+from collections.abc import Callable
+
+from diffkern.contracts import abi
+
+__all__ = ["OutputRoom", "StepOutput", "output_room"]
+
+
+class OutputRoom:
+    """The buffer, of the layout that :mod:`diffkern.contracts.abi` describes.
+
+    Attributes
+    ----------
+    words : array of words
+        Whether the buffer is claimed, and its address. They do not move.
+    """
+
+    def __init__(self) -> None:
+        self.words = words("q", (0, 0))
+        self._nbytes = 0
+        # A run may still be in the buffer that was there before: buffers are kept, one of each size.
+        self._kept: dict[int, ctypes.Array[ctypes.c_int64]] = {}
+
+    def resize(self, nbytes: int) -> None:
+        """Let runs that begin from now on have some bytes for what they print, if there are any such runs."""
+        self._nbytes = nbytes
+        if self.words[1]:
+            self._put()
+
+    def open(self, nbytes: int) -> None:
+        """Make the buffer for the first step that prints."""
+        if not self.words[1]:
+            self._nbytes = nbytes
+            self._put()
+
+    def _put(self) -> None:
+        count = abi.OUTPUT_TEXTS + self._nbytes // 8
+        held = self._kept.get(count)
+        if held is None:
+            held = self._kept[count] = (ctypes.c_int64 * count)()
+            held[abi.OUTPUT_NEXT], held[abi.OUTPUT_WORDS] = abi.OUTPUT_TEXTS, count
+        self.words[1] = ctypes.addressof(held)
+
+
+output_room = OutputRoom()
+
+
+class StepOutput:
+    """What a step does with what its threads print.
+
+    Parameters
+    ----------
+    show : callable
+        Gets the address of a buffer with texts in it, and shows them. It is called with the interpreter's lock.
+    """
+
+    __slots__ = ("_kept", "_words")
+
+    def __init__(self, show: Callable[[int], None]) -> None:
+        self._kept = show
+        self._words = words("q", (output_room.words.buffer_info()[0], id(show)))
+
+    @property
+    def address(self) -> int:
+        """The address of the words that native code reads: where the room is, and the function."""
+        return self._words.buffer_info()[0]
