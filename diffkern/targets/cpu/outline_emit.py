@@ -83,8 +83,8 @@ class OutlinedBody(BodyEmitter):
     def region(self, region: Region) -> list[tuple[Any, ...]]:
         before = len(self.kept)
         self.emit(self.pieces.get(region, region.ops))
-        for key in list(self.kept)[before:]:
-            del self.kept[key]  # it has been stored inside of the region, which may not be executed
+        while len(self.kept) > before:
+            self.kept.popitem()  # the last one: it has been stored inside of the region, which may not be executed
         return [self.values[v] for v in region.yields]
 
     def emit(self, pieces: Iterable[Op | OpRun]) -> None:
