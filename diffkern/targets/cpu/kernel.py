@@ -23,7 +23,7 @@ from llvmlite import ir
 
 from diffkern.analysis.sums import added_to, updates_atomically
 from diffkern.contracts import abi
-from diffkern.ir.nodes import Function, Op, Region, Value
+from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import scalar_of
@@ -220,6 +220,11 @@ class _Frame(Frame):
         return self.builder.icmp_signed("<", i, hi)
 
 
+def _runs_blocks(fn: Function) -> bool:
+    """Return whether a thread of a function is a block, whose threads run in loops of their own."""
+    return any(op.attrs.get("threads") for op in walk(fn.body))
+
+
 class Chunk(_Frame, KernelFrame):
     """The chunk function."""
 
@@ -259,8 +264,10 @@ class Chunk(_Frame, KernelFrame):
         # Buffers are new memory, so no array of the launch can overlap them.
         self.arrays = self.scratch.apart_from(self.arrays)
         body = self.body()
-        # Parts have a frame of their own, so dividing is not combined with lanes or with recording the thread.
-        pieces = outline(self.fn, self.placement.moved) if not self.lanes and self.record is None else {}
+        # Parts have a frame of their own, so dividing is not combined with lanes, with checks, or with reports of
+        # several threads that a part runs.
+        whole = self.lanes or self.checks is not None or (self.record is not None and _runs_blocks(self.fn))
+        pieces = {} if whole else outline(self.fn, self.placement.moved)
         if pieces:
             body = self.outlined(body, pieces)
         body.scratch, body.vector_bytes = self.scratch, self.module.isa.vector_bytes

@@ -16,10 +16,12 @@ from typing import Any
 
 from llvmlite import ir
 
+from diffkern.contracts import abi
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.ops.memory import NEW_STACKS
 from diffkern.ir.types import Buffer, Stack
 from diffkern.targets.cpu.outline_plan import OpRun, Outline, taken
+from diffkern.targets.emit.checks import Record
 from diffkern.targets.emit.frame import Frame, untyped
 from diffkern.targets.emit.function import BodyEmitter, StackRef
 from diffkern.targets.emit.kernel import without_estimates
@@ -140,6 +142,8 @@ class OutlinedBody(BodyEmitter):
             self.keep(("launch", name), (index,))
         if self.alone is not None:
             self.keep(("alone", None), (self.alone,))
+        if self.record is not None:
+            self.keep(("thread", None), (self.record.thread,))
         for v in wanted:
             if v not in self.frame.fn.params:
                 self.keep_value(v)
@@ -239,6 +243,10 @@ class OutlinedBody(BodyEmitter):
         body.launch = {name: body.load_kept(("launch", name), (x,))[0] for name, x in self.launch.items()}
         if self.alone is not None:
             (body.alone,) = body.load_kept(("alone", None), (self.alone,))
+        if self.record is not None and self.output is not None:
+            (thread,) = body.load_kept(("thread", None), (self.record.thread,))
+            body.record = Record(b.inttoptr(frame.header(abi.STATUS), PTR), thread)
+            body.output = self.output.within(b, body.record)
         for v in wanted:
             if v not in self.frame.fn.params:
                 body.take(v, self)

@@ -42,6 +42,12 @@ class OutputEmitter:
         self.module, self.builder, self.record = module, builder, record
         self.sites: list[Op] = []
 
+    def within(self, builder: Builder, record: Record) -> OutputEmitter:
+        """Return an emitter for another function of the program, which goes on with the numbers."""
+        made = OutputEmitter(self.module, builder, record)
+        made.sites = self.sites
+        return made
+
     def write(self, op: Op, values: Sequence[Any]) -> None:
         """Print a text."""
         b = self.builder

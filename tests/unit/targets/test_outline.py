@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from grad.build import values
 from grad.corpus import CASES
 from llvmlite import binding as llvm
 
+import diffkern as dk
 from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.options import KernelOptions, Variant
 from diffkern.ir.nodes import Function
@@ -108,3 +110,42 @@ def test_parts_compute_what_the_whole_computes(name: str, adjoint: bool, monkeyp
     assert outline.outline(compilation.lowered(), frozenset())
     for whole, parts in zip(*results, strict=True):
         np.testing.assert_allclose(whole, parts, rtol=1e-6)  # products and sums fuse elsewhere
+
+
+@dk.kernel
+def tells(x: dk.array(dtype=float), n: int):
+    i, j = dk.tid()
+    s = x[i]
+    print("begin", i, j)
+    for k in range(n):
+        s = s * 0.5 + x[i]
+        if s > 1.0:
+            for m in range(j):
+                s = s * 0.25
+                print("high", i, j, k, m, s)
+        else:
+            s = s + 2.0
+    print("end", i, j, s)
+
+
+def test_parts_print_what_the_whole_prints(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for limit, value in zip(("LARGEST", "PART", "SHORTEST"), (8, 5, 1), strict=True):
+        monkeypatch.setattr(outline, limit, value)
+    x = dk.array([0.25, 1.0], dtype=float)
+    fn = Compilation(tells.func, tells.argument_types(x, 3)).fn
+    assert "_part1" in target_named("x86-64-v3", Variant().compiler).emit(fn, "k").text
+    dk.launch(tells, (2, 3), [x, 3])
+    expected = []
+    for i, j in itertools.product(range(2), range(3)):
+        s = own = (0.25, 1.0)[i]
+        expected.append(f"begin {i} {j}")
+        for k in range(3):
+            s = s * 0.5 + own
+            if s > 1.0:
+                for m in range(j):
+                    s *= 0.25
+                    expected.append(f"high {i} {j} {k} {m} {np.float32(s)!s}")
+            else:
+                s += 2.0
+        expected.append(f"end {i} {j} {np.float32(s)!s}")
+    assert capsys.readouterr().out.splitlines() == expected
