@@ -9,10 +9,12 @@ import numpy as np
 
 from diffkern.frontend.statements import lowering
 from diffkern.ir.clone import clone_function
-from diffkern.ir.nodes import Function, walk
+from diffkern.ir.nodes import Function, Op, Region, walk
 from diffkern.ir.printer import to_text
 from diffkern.ir.types import FLOAT64, INT32, Array, Type
 from diffkern.ir.verify import verify
+from diffkern.opt.fold import fold
+from diffkern.opt.hoist import hoist_integers
 from diffkern.testing.programs import Interpreted, as_argument
 
 D1 = Array(FLOAT64, 1)
@@ -35,6 +37,22 @@ def after(fn: Function, *passes: Pass) -> Function:
     for p in passes:
         assert p(fn) is fn
         verify(fn)
+    return fn
+
+
+def adding(function: Callable[..., Any], *types: Type, mode: str = "plain") -> Function:
+    """A function whose atomic additions are accumulations, as in an adjoint, with each literal outside of loops."""
+    fn = after(lowered(function, *types), fold, hoist_integers)
+
+    def accumulate(region: Region) -> None:
+        for k, op in enumerate(region.ops):
+            for sub in op.regions:
+                accumulate(sub)
+            if op.name == "atomic" and op.attrs["kind"] == "add":
+                attrs = {"wrap": op.attrs["wrap"], "mode": mode}
+                region.ops[k] = Op("accumulate", op.operands, (), attrs, (), op.loc)
+
+    accumulate(fn.body)
     return fn
 
 

@@ -7,17 +7,27 @@ block.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
+from diffkern.analysis.affine import widens
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ACCUMULATES, ARRAY_EXTENTS, ATOMICS, ELEMENT_ACCUMULATES, ELEMENT_ATOMICS, UPDATES
-from diffkern.ir.ops.scalar import SUMS
+from diffkern.ir.ops.memory import (
+    ACCUMULATES,
+    ARRAY_EXTENTS,
+    ATOMICS,
+    ELEMENT_ACCUMULATES,
+    ELEMENT_ATOMICS,
+    ELEMENTS,
+    UPDATES,
+)
+from diffkern.ir.ops.scalar import CASTS, SUMS
 from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, scalar_of
-from diffkern.ir.views import Access
+from diffkern.ir.views import Access, literal
 
 __all__ = [
     "added_to",
+    "differ",
     "needed_for",
     "ordered_update",
     "uniform_sums",
@@ -61,12 +71,46 @@ def _is_sum(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: It
             return False
     elif op.name not in ELEMENT_ATOMICS or op.attrs["kind"] not in SUMS or op.results[0] in used:
         return False
-    elif not all(_only_accumulates(other, used) for other in ops if Access(op).array in other.operands):
+    elif not all(
+        _only_accumulates(other, used) or _elsewhere(op, other, invariant)
+        for other in ops
+        if Access(op).array in other.operands
+    ):
         return False  # the thread may look at what it added
     # The array may be one of several that a branch chose, and sums of booleans are not sums.
     if Access(op).array not in invariant or scalar_of(Access(op).array.type) == BOOL:
         return False
     return all(v in invariant for v in Access(op).index)
+
+
+def _elsewhere(op: Op, other: Op, invariant: Mapping[Value, Op | None]) -> bool:
+    """Return whether another op is an access of other elements of the array than the one that an op updates."""
+    array = Access(op).array
+    # Memory in which two indices can be one place is not contiguous; a value that is the array is used in any way.
+    if other.name not in ELEMENTS or other.operands.count(array) > 1 or Access(other).array is not array:
+        return False
+    if Access(other).along or not isinstance(array.type, Array) or array.type.layout != "C":
+        return False
+    mine, theirs = Access(op).index, Access(other).index
+    pairs = zip(mine, theirs, strict=True) if len(mine) == len(theirs) else ()
+    return any(differ(*(_constant(v, invariant) for v in pair)) for pair in pairs)
+
+
+def differ(i: int | None, k: int | None) -> bool:
+    """Return whether two constant indices are different places of an axis, whatever its extent; None is any index.
+
+    Negative ones count from the end: of two with different signs it depends on the extent.
+    """
+    return i is not None and k is not None and i != k and (i < 0) == (k < 0)
+
+
+def _constant(v: Value, invariant: Mapping[Value, Op | None]) -> int | None:
+    """Return the value of an integer that is a literal, perhaps of another type; None for other integers."""
+    op = invariant.get(v)
+    while op is not None and op.name in CASTS and widens(op):
+        op = invariant.get(op.operands[0])
+    number = literal(op)
+    return None if number is None else int(number)
 
 
 def _only_accumulates(op: Op, used: set[Value]) -> bool:

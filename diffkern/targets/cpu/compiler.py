@@ -24,6 +24,7 @@ from diffkern.lower.marks import mark_as_written
 from diffkern.lower.pointed import arrays_at_addresses
 from diffkern.lower.polygammas import expand_polygammas
 from diffkern.lower.tiles.serial import lower_tiles
+from diffkern.opt.branch_sums import sum_branches
 from diffkern.opt.dce import eliminate
 from diffkern.opt.fold import decide
 from diffkern.opt.trip_sums import sum_trips
@@ -45,11 +46,13 @@ _VECTORS = "vector.body:"
 """LLVM's label of a vectorised loop."""
 
 TRIP_SUMS = Pass("trip-sums", SERIAL, SERIAL, sum_trips)
+BRANCH_SUMS = Pass("branch-sums", SERIAL, SERIAL, sum_branches)  # what loops add behind them joins these
 LOWERING = (
     Pass("tiles", PROGRAM, LOOPS, lower_tiles),
     Pass("decided", LOOPS, LOOPS, decide),
     Pass("blocks", LOOPS, SERIAL, to_blocks),
     TRIP_SUMS,
+    BRANCH_SUMS,
     Pass("polygammas", SERIAL, SERIAL, expand_polygammas),
     Pass("component-stores", SERIAL, SERIAL, store_components),
     Pass("composites", SERIAL, CPU, expand_composites),
@@ -85,7 +88,7 @@ class CpuTarget(Target):
         if settings.checking is Checking.NONE and settings.launched:
             return LOWERING
         # What is checked is each access where the program makes it.
-        return tuple(p for p in LOWERING if p is not TRIP_SUMS)
+        return tuple(p for p in LOWERING if p not in (TRIP_SUMS, BRANCH_SUMS))
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CpuModule:
         return emit_kernel(self.lowered(fn, settings), symbol, object_code.machine(self.name).isa, settings)

@@ -4,32 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from passes_harness import D1, D2, I1, after, lowered, names, results
+from passes_harness import D1, D2, I1, adding, after, names, results
 
 import diffkern as dk
-from diffkern.ir.nodes import Function, Op, Region, walk
+from diffkern.ir.nodes import Function, walk
 from diffkern.ir.types import FLOAT64, INT32, Array, Mat, Vec
 from diffkern.ir.views import is_loop
-from diffkern.opt.fold import fold
-from diffkern.opt.hoist import hoist_integers
 from diffkern.opt.trip_sums import sum_trips
 from diffkern.testing.programs import Interpreted
-
-
-def adding(function, *types, mode="plain") -> Function:
-    """A function whose atomic additions are accumulations, as in an adjoint, with each literal outside of loops."""
-    fn = after(lowered(function, *types), fold, hoist_integers)
-
-    def accumulate(region: Region) -> None:
-        for k, op in enumerate(region.ops):
-            for sub in op.regions:
-                accumulate(sub)
-            if op.name == "atomic" and op.attrs["kind"] == "add":
-                attrs = {"wrap": op.attrs["wrap"], "mode": mode}
-                region.ops[k] = Op("accumulate", op.operands, (), attrs, (), op.loc)
-
-    accumulate(fn.body)
-    return fn
 
 
 def in_loops(fn: Function) -> int:

@@ -79,6 +79,8 @@ _DIVERGENCE = 1.7
 """The trips of the slowest lane relative to an average one."""
 _BY_ITSELF = 2.0
 """The cost of a scalar access of one lane relative to a vector access."""
+_GUARDED = 0.75
+"""The part of all threads that take the only arm of a branch: most such branches ask whether an element exists."""
 
 _WITH_LANES = ELEMENTS | PARTS | LAUNCH_INDICES | ARRAY_EXTENTS | NEW_BUFFERS | PLACES
 
@@ -136,8 +138,10 @@ def _looks_at_others(fn: Function) -> str | None:
         return own in first.terms and fixed and all(form == first for form in column[1:])
 
     accesses: dict[Value, list[Op]] = {}
+    # What threads add to an element that nothing else accesses is summed for each chunk.
+    summed = set(uniform_sums(fn, launch_values(fn), used_values(fn)))
     for op in walk(fn.body):
-        if op.name in ELEMENTS:
+        if op.name in ELEMENTS and op not in summed:
             accesses.setdefault(Access(op).array, []).append(op)
     for array, ops in accesses.items():
         kinds = {op.name in ELEMENT_LOADS for op in ops}
@@ -390,12 +394,15 @@ class _Work:
     def control(self, op: Op) -> tuple[float, float]:
         parts = [self.region(sub) for sub in usual_ways(op)]
         alone, together = sum(p[0] for p in parts), sum(p[1] for p in parts)
-        # A diverging branch executes both arms for all lanes, and one arm for a thread on average.
+        # A diverging branch executes both arms for all lanes, and a thread executes one of them.
         apart = not self.varying.isdisjoint(deciding(op))
         if is_loop(op):
             trips = usual_trips(op)
             return trips * alone, trips * together * (_DIVERGENCE if apart else 1.0)
-        return (alone / len(parts), together) if apart else (alone, together)
+        if not apart:
+            return alone, together
+        guarded = len(parts) > 1 and not all(one for one, _ in parts)
+        return alone * (_GUARDED if guarded else 1.0 / len(parts)), together
 
     def simple(self, op: Op) -> tuple[float, float]:
         cost = lookup(op.name).cost
