@@ -13,7 +13,7 @@ from diffkern.runtime.memory.device import get_device
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
-from diffkern.sparse.matrix import BsrMatrix, block_type, bsr_matrix_t
+from diffkern.sparse.matrix import BsrMatrix, block_type, empty_matrix
 from diffkern.sparse.patterns import (
     Placed,
     checked,
@@ -79,17 +79,13 @@ def bsr_zeros(
     """
     if rows_of_blocks < 0 or cols_of_blocks < 0:
         raise ValueError(f"a matrix has no {min(rows_of_blocks, cols_of_blocks)} rows or columns: count from 0")
-    element = _element(block_type)
-    made: Any = bsr_matrix_t(block_type)()
-    place = get_device(device)
-    made.nrow, made.ncol = int(rows_of_blocks), int(cols_of_blocks)
-    made.offsets = new((made.nrow + 1,), INT32, True, place)
-    made.columns = new((0,), INT32, False, place)
-    made.values = new((0,), element, False, place)
+    values = new((0,), _element(block_type), False, get_device(device))
+    made = empty_matrix(int(rows_of_blocks), int(cols_of_blocks), values)
     if topology is None:
         topology = "compact" if row_capacity is None else "padded"
-    _empty(made, checked(topology, "compact", "padded"), row_capacity, nnz_capacity, False)
-    return made  # type: ignore[no-any-return]
+    if (checked(topology, "compact", "padded"), row_capacity, nnz_capacity) != ("compact", None, None):
+        _empty(made, topology, row_capacity, nnz_capacity, False)
+    return made
 
 
 def _element(block: Any) -> Scalar | Mat:

@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 
 from diffkern.errors import LaunchError
-from diffkern.ir.types import BOOL, FLOAT32, FLOAT64, Mat, Scalar, is_differentiable, scalar_of
+from diffkern.ir.types import BOOL, FLOAT32, FLOAT64, INT32, Mat, Scalar, is_differentiable, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation, array_annotation
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.lang.structs import resolve_type
@@ -29,7 +29,7 @@ from diffkern.process.late import (
     SPARSE_TRANSPOSED,
     SPARSE_VECTOR,
 )
-from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.structs import declared
 from diffkern.runtime.arrays.type_keys import dtype_of
 from diffkern.runtime.records.launch import launch
@@ -470,6 +470,20 @@ def block_type(dtype: Any) -> Scalar | Mat:
         shown = getattr(dtype, "__name__", dtype)
         raise ValueError(f"BsrMatrix block type must be either warp matrix or scalar type, not {shown}")
     return found
+
+
+def compact_matrix(nrow: int, ncol: int, nnz: int, offsets: array, columns: array, values: array) -> BsrMatrix:
+    """Return a compact matrix of arrays that fit it, which are not checked."""
+    made: BsrMatrix = object.__new__(_class(values._element))  # type: ignore[arg-type]
+    vars(made).update(nrow=nrow, ncol=ncol, nnz=nnz, offsets=offsets, row_counts=None, columns=columns, values=values)
+    made._note_pattern()
+    return made
+
+
+def empty_matrix(nrow: int, ncol: int, values: array) -> BsrMatrix:
+    """Return a matrix without blocks, with an array of values that has no elements."""
+    place = values._memory.device
+    return compact_matrix(nrow, ncol, 0, new((nrow + 1,), INT32, True, place), new((0,), INT32, False, place), values)
 
 
 @functools.cache

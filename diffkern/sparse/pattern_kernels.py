@@ -201,6 +201,14 @@ def list_products(  # type: ignore[no-untyped-def]
 
 
 @_integral
+def regroup(order, left, right, new_left, new_right):  # type: ignore[no-untyped-def]
+    """Let the products that each block sums lie one behind the other."""
+    a = tid()
+    new_left[a] = left[order[a]]
+    new_right[a] = right[order[a]]
+
+
+@_integral
 def list_transposed(starts, ends, columns, rows, new_columns):  # type: ignore[no-untyped-def]
     """Write row and column of each block of the transposed matrix."""
     i = tid()

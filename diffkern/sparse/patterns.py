@@ -22,6 +22,7 @@ __all__ = [
     "place",
     "place_triplets",
     "prefix_sums",
+    "set_pattern",
     "set_row_lengths",
     "target",
     "total",
@@ -178,7 +179,7 @@ def place_triplets(
         int(blocks is not None),
     ]
     launch(kernels.place_alone, dim=1, inputs=[rows, columns, values, *limits, *found])
-    _set_pattern(dest, nrow, ncol, n, offsets, new_columns)
+    set_pattern(dest, nrow, ncol, n, offsets, new_columns)
     return Placed(first, last, order, n)
 
 
@@ -238,7 +239,7 @@ def place(
         inputs=[starts, keys, offsets, columns, first, last, order, numbers, mapped],
     )
     if compact:
-        _set_pattern(dest, nrow, ncol, n, offsets, columns)
+        set_pattern(dest, nrow, ncol, n, offsets, columns)
         return Placed(first, last, order, n)
     wanted = dest.nnz
     new_first, new_last = (integers(wanted, dest, zero=True, element=UINT32) for _ in range(2))
@@ -253,7 +254,8 @@ def place(
     return Placed(new_first, new_last, order, wanted)
 
 
-def _set_pattern(dest: BsrMatrix, nrow: int, ncol: int, nnz: int, offsets: array, columns: array) -> None:
+def set_pattern(dest: BsrMatrix, nrow: int, ncol: int, nnz: int, offsets: array, columns: array) -> None:
+    """Make a matrix a compact one with a pattern."""
     # Fields of the right types already, which need not be checked.
     vars(dest).update(nrow=nrow, ncol=ncol, nnz=nnz, offsets=offsets, columns=columns, row_counts=None)
     dest._note_pattern()

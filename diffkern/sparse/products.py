@@ -10,20 +10,18 @@ from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import empty_like
-from diffkern.runtime.arrays.type_keys import dtype_of
+from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
-from diffkern.sparse.assembly import bsr_zeros
-from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, split
-from diffkern.sparse.patterns import Contributions, Placed, checked, place, prefix_sums, target, total
+from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, compact_matrix, empty_matrix, split
+from diffkern.sparse.patterns import Contributions, checked, place, prefix_sums, set_pattern, target, total
+from diffkern.sparse.serial import ALONE, Products, is_serial, multiplied, multiplied_at_once
 from diffkern.sparse.storage import as_parts, as_vectors, grown, integers, is_by_parts, new_values, numbers_of
 from diffkern.sparse.sums import bsr_scale
 
 __all__ = ["bsr_mm", "bsr_mm_work_arrays", "bsr_mv"]
 
-_ALONE: Final[Any] = SCALARS[UINT32.name](0xFFFFFFFF)
-"""In the place of the right factor's number: a block of the matrix that is added to the product."""
 _UNROLLED: Final = 36
 """The most numbers in blocks that one thread multiplies; those of larger blocks are threads of their own."""
 
@@ -177,10 +175,8 @@ class _Pattern:
 
     Attributes
     ----------
-    placed : Placed
+    products : Products
         The products of blocks that each block sums.
-    left, right : array of uint32
-        The numbers of the factors of each product of blocks.
     extents : tuple of int
         Rows and columns of blocks of both factors.
     added : bool
@@ -189,9 +185,7 @@ class _Pattern:
         The pattern of the product; its own memory, so that nothing that is done with the product changes it.
     """
 
-    placed: Placed
-    left: array
-    right: array
+    products: Products
     extents: tuple[int, int, int]
     added: bool
     offsets: array
@@ -272,6 +266,9 @@ def bsr_mm(
     if z is None:
         if topology != "compact":
             raise ValueError(f"topology={topology!r} is about the pattern of z: pass a matrix")
+        is_plain = not reuse_topology and work_arrays is None and max_new_nnz is None and alpha != 0.0
+        if is_plain and (made := _at_once(x, y, alpha)) is not None:
+            return made
         z, beta = _empty_product(x, y), 0.0
     _check(x, y, z)
     if topology == "masked" and (z is x or z is y):
@@ -287,27 +284,42 @@ def bsr_mm(
             raise ValueError(f"the work_arrays are of a product of {found.extents} rows and columns, not {extents}")
         if found.added != (beta != 0.0):
             raise ValueError(f"the work_arrays are of a product with beta{'!' if found.added else '='}=0, not {beta}")
-        placed, left, right = found.placed, found.left, found.right
+        products = found.products
         found.give(z)
     else:
-        placed, left, right = _product_pattern(x, y, z, beta != 0.0, max_new_nnz, topology)
+        products = _product_pattern(x, y, z, beta != 0.0, max_new_nnz, topology)
         if work_arrays is not None:
-            kept = [clone(z.offsets[: z.nrow + 1]), clone(z.columns[: placed.count])]
-            made = _Pattern(placed, left, right, extents, beta != 0.0, *kept)
-            work_arrays._found = made if topology == "compact" else None
+            kept = [clone(z.offsets[: z.nrow + 1]), clone(z.columns[: products.count])]
+            held = _Pattern(products, extents, beta != 0.0, *kept)
+            work_arrays._found = held if topology == "compact" else None
     sources = (x.values, y.values, *((old,) if beta != 0.0 else ()))
-    out = target(z, placed.count, any(one.requires_grad for one in sources), *sources)
-    _multiply(placed, left, right, x, y, alpha, old, beta, out)
+    out = target(z, products.count, any(one.requires_grad for one in sources), *sources)
+    _multiply(products, x, y, alpha, old, beta, out)
     z.values = out
     return z
+
+
+def _at_once(x: BsrMatrix, y: BsrMatrix, alpha: Any) -> BsrMatrix | None:
+    """Return the product of matrices of numbers, if nothing observes it."""
+    of_both = x.values, y.values
+    kinds = {one._element for one in of_both}
+    if slow_path_flags.word[0] or not is_serial(x) or len(kinds) > 1 or not isinstance(of_both[0]._element, Scalar):
+        return None
+    if x.ncol != y.nrow or x.device is not y.device or not (x.nnz and y.nnz):
+        return None
+    if (found := multiplied_at_once(x, y, as_factor(alpha, x))) is None:
+        return None
+    offsets, columns, values, count = found
+    if any(one.requires_grad for one in of_both):
+        values.requires_grad = True
+    return compact_matrix(x.nrow, y.ncol, count, offsets, columns, values)
 
 
 def _empty_product(x: BsrMatrix, y: BsrMatrix) -> BsrMatrix:
     shape = x.block_shape[0], y.block_shape[1]
     scalar = numbers_of(x.values)
-    made = bsr_zeros(x.nrow, y.ncol, dtype_of(scalar if shape == (1, 1) else Mat(scalar, *shape)), x.device)
-    made.values._speak(x.values.in_warps_dialect)
-    return made
+    element = scalar if shape == (1, 1) else Mat(scalar, *shape)
+    return empty_matrix(x.nrow, y.ncol, new_values(0, element, x.values, False))
 
 
 def _check(x: BsrMatrix, y: BsrMatrix, z: BsrMatrix) -> None:
@@ -327,8 +339,13 @@ def _check(x: BsrMatrix, y: BsrMatrix, z: BsrMatrix) -> None:
 
 def _product_pattern(
     x: BsrMatrix, y: BsrMatrix, z: BsrMatrix, added: bool, max_new_nnz: int | None, topology: str
-) -> tuple[Placed, array, array]:
-    """Find the pattern of a product, and the numbers of the factors of each product of blocks."""
+) -> Products:
+    """Give a matrix the pattern of a product, and find the products of blocks that each block sums."""
+    is_plain = topology == "compact" and not added and max_new_nnz is None and is_serial(z)
+    if is_plain and (alone := multiplied(x, y)) is not None:
+        offsets, columns, products = alone
+        set_pattern(z, x.nrow, y.ncol, products.count, offsets, columns)
+        return products
     n, extra = x.nrow, int(added)
     xs, xe, xc = x._rows()
     ys, ye, _ = y._rows()
@@ -336,32 +353,32 @@ def _product_pattern(
     counts, starts = integers(n, z), integers(n + 1, z)
     launch(kernels.count_products, dim=n, inputs=[xs, xe, xc, ys, ye, zs, ze, extra, counts])
     prefix_sums(counts, starts, n)
-    room = max(total(starts, n), 1)
+    total_products = total(starts, n)
+    room = max(total_products, 1)
     old_nnz = z.nnz_sync() if added and max_new_nnz is not None else z.nnz
     keys = new((room,), INT64, False, z.values._memory.device)
-    left, right = integers(room, z, element=UINT32), integers(room, z, element=UINT32)
-    lists = [xs, xe, xc, ys, ye, y.columns, zs, ze, z.columns, extra, _ALONE, starts, keys, left, right]
+    left, right, new_left, new_right = (integers(room, z, element=UINT32) for _ in range(4))
+    lists = [xs, xe, xc, ys, ye, y.columns, zs, ze, z.columns, extra, ALONE, starts, keys, left, right]
     launch(kernels.list_products, dim=n, inputs=lists)
     most = None if max_new_nnz is None else max_new_nnz + (old_nnz if added else 0)
     placed = place(Contributions(starts, keys, n), z, z.ncol, topology, most)
-    return placed, left, right
+    launch(kernels.regroup, dim=total_products, inputs=[placed.order, left, right, new_left, new_right])
+    return Products(placed.first, placed.last, new_left, new_right, placed.count)
 
 
-def _multiply(
-    placed: Placed, left: array, right: array, x: BsrMatrix, y: BsrMatrix, alpha: Any, z: array, beta: Any, out: array
-) -> None:
+def _multiply(products: Products, x: BsrMatrix, y: BsrMatrix, alpha: Any, z: array, beta: Any, out: array) -> None:
     """Add up products of blocks."""
     scale, scale_added = as_factor(alpha, x), as_factor(beta, x)
-    where = [placed.first, placed.last, placed.order, left, right, _ALONE]
+    where = [products.first, products.last, products.left, products.right, ALONE]
     kinds = {isinstance(one._element, Mat) for one in (x.values, y.values, out)}
     size = x.block_size * y.block_shape[1]
     if beta == 0.0 and len(kinds) == 1 and size <= _UNROLLED and not is_by_parts(out):
         kernel = values_of.multiply_blocks if kinds == {True} else values_of.multiply
-        launch(kernel, dim=placed.count, inputs=[*where, x.values, y.values, scale, out])
+        launch(kernel, dim=products.count, inputs=[*where, x.values, y.values, scale, out])
         return
     if not z.size or beta == 0.0:
         z = new_values(1, out._element, out, False)
         z.zero_()
     parts = as_parts(out)
     inputs = [*where, x.scalar_values, y.scalar_values, scale, as_parts(z), scale_added, parts]
-    launch(values_of.multiply_parts, dim=(placed.count, *parts.shape[1:]), inputs=inputs)
+    launch(values_of.multiply_parts, dim=(products.count, *parts.shape[1:]), inputs=inputs)

@@ -12,11 +12,12 @@ from diffkern.lang.dtypes import element_of_value
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import copy
 from diffkern.runtime.arrays.type_keys import dtype_of
+from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
 from diffkern.sparse.assembly import bsr_set_zero, bsr_zeros, resize
-from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, block_type, split
+from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, block_type, compact_matrix, empty_matrix, split
 from diffkern.sparse.patterns import (
     Placed,
     checked,
@@ -24,8 +25,10 @@ from diffkern.sparse.patterns import (
     place,
     place_triplets,
     prefix_sums,
+    set_pattern,
     target,
 )
+from diffkern.sparse.serial import exchanged, exchanged_at_once, is_serial
 from diffkern.sparse.storage import as_parts, grown, integers, is_by_parts, new_values
 from diffkern.sparse.sums import bsr_scale
 from diffkern.utils.sums import array_cast
@@ -129,8 +132,7 @@ def bsr_copy(
         assert isinstance(scalar, Scalar)
         element = scalar if shape == (1, 1) else Mat(scalar, *shape)
     how = _reshaping(source, shape)
-    made = bsr_zeros(how.nrow, how.ncol, dtype_of(element), source.device)
-    made.values._speak(source.values.in_warps_dialect)
+    made = empty_matrix(how.nrow, how.ncol, new_values(0, element, source.values, False))
     if topology == "padded":
         _copy_room(made, source, how)
     bsr_assign(made, A, structure_only, topology)
@@ -296,18 +298,30 @@ def bsr_set_transpose(dest: BsrMatrix, src: MatrixLike, topology: str | None = N
             resize(dest, source.ncol, source.nrow)
         bsr_set_zero(dest, topology=topology)
         return
+    old, is_blocks = source.values, isinstance(source.values._element, Mat)
+    if topology == "compact" and is_serial(source) and (found := exchanged(source)) is not None:
+        count, where = found.count, [found.order]
+        set_pattern(dest, source.ncol, source.nrow, count, found.offsets, found.columns)
+        kernel = values_of.permute_transposed if is_blocks else values_of.permute
+    else:
+        placed = _placed_transposed(source, dest, topology)
+        count, where = placed.count, [placed.first, placed.last, placed.order]
+        kernel = values_of.gather_transposed if is_blocks else values_of.gather
+    out = target(dest, count, bool(old.requires_grad), old)
+    launch(kernel, dim=count, inputs=[*where, old, out])
+    dest.values = out
+    if factor != 1.0:
+        bsr_scale(dest, factor)
+
+
+def _placed_transposed(source: BsrMatrix, dest: BsrMatrix, topology: str) -> Placed:
+    """Give a matrix the pattern of the transposed matrix by sorting."""
+    n = source.nnz
     rows, columns = integers(n, source), integers(n, source)
     rows.fill_(-1)
     starts, ends, _ = source._rows()
     launch(kernels.list_transposed, dim=source.nrow, inputs=[starts, ends, source.columns, rows, columns])
-    old = source.values
-    placed = place_triplets(rows, columns, dest, source.ncol, source.nrow, topology)
-    out = target(dest, placed.count, bool(old.requires_grad), old)
-    kernel = values_of.gather_transposed if isinstance(old._element, Mat) else values_of.gather
-    launch(kernel, dim=placed.count, inputs=[placed.first, placed.last, placed.order, old, out])
-    dest.values = out
-    if factor != 1.0:
-        bsr_scale(dest, factor)
+    return place_triplets(rows, columns, dest, source.ncol, source.nrow, topology)
 
 
 def bsr_transposed(A: MatrixLike) -> BsrMatrix:
@@ -325,12 +339,26 @@ def bsr_transposed(A: MatrixLike) -> BsrMatrix:
     """
     source, _ = split(A)
     element = source.values._element
+    if (made := _transposed_at_once(source)) is not None:
+        return made if source is A else bsr_scale(made, split(A)[1])
     if isinstance(element, Mat):
         element = Mat(element.dtype, element.cols, element.rows)
-    made = bsr_zeros(source.ncol, source.nrow, dtype_of(element), source.device)  # type: ignore[arg-type]
-    made.values._speak(source.values.in_warps_dialect)
+    made = empty_matrix(source.ncol, source.nrow, new_values(0, element, source.values, False))
     bsr_set_transpose(made, A)
     return made
+
+
+def _transposed_at_once(source: BsrMatrix) -> BsrMatrix | None:
+    """Return the transposed of a matrix of numbers, if nothing observes it."""
+    values = source.values
+    if slow_path_flags.word[0] or not source.nnz or isinstance(values._element, Mat) or not is_serial(source):
+        return None
+    if (found := exchanged_at_once(source)) is None:
+        return None
+    offsets, columns, out, count = found
+    if values.requires_grad:
+        out.requires_grad = True
+    return compact_matrix(source.ncol, source.nrow, count, offsets, columns, out)
 
 
 # -- diagonals ---------------------------------------------------------------------------------------------------------

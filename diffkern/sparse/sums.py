@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from diffkern.ir.types import INT64
-from diffkern.runtime.arrays.array import new
+from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
-from diffkern.sparse.assembly import bsr_set_zero, bsr_zeros
-from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, split
-from diffkern.sparse.patterns import Contributions, checked, place, prefix_sums, target
+from diffkern.sparse.assembly import bsr_set_zero
+from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, compact_matrix, empty_matrix, split
+from diffkern.sparse.patterns import Contributions, Placed, checked, place, prefix_sums, set_pattern, target
+from diffkern.sparse.serial import ALONE, is_serial, merged, summed
 from diffkern.sparse.storage import integers, new_values
 
 __all__ = ["added", "bsr_axpy", "bsr_axpy_work_arrays", "bsr_scale"]
@@ -89,8 +91,7 @@ def bsr_axpy(
     if y is None:
         if topology != "compact":
             raise ValueError(f"topology={topology!r} is about the pattern of y: pass a matrix")
-        y = bsr_zeros(x.nrow, x.ncol, x.dtype, x.device)
-        y.values._speak(x.values.in_warps_dialect)
+        y = empty_matrix(x.nrow, x.ncol, new_values(0, x.values._element, x.values, False))
         beta = 0.0
     _check(x, y)
     if x is y:
@@ -105,22 +106,70 @@ def added(x: MatrixLike, y: MatrixLike, sign: float = 1.0, sign2: float = 1.0) -
     """Return the sum of two matrices, each times a sign, as a new matrix: the operators ``+`` and ``-``."""
     (x, alpha), (y, beta) = split(x), split(y)
     _check(x, y)
-    made = bsr_zeros(x.nrow, x.ncol, x.dtype, x.device)
-    made.values._speak(x.values.in_warps_dialect)
-    _add(x, y, alpha * sign, beta * sign2, made, "compact")
+    alpha, beta = alpha * sign, beta * sign2
+    if (found := _at_once(x, y, alpha, beta, "compact")) is not None:
+        offsets, columns, values, count = found
+        return compact_matrix(x.nrow, x.ncol, count, offsets, columns, values)
+    made = empty_matrix(x.nrow, x.ncol, new_values(0, x.values._element, x.values, False))
+    _add(x, y, alpha, beta, made, "compact")
     return made
+
+
+def _used(x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any) -> tuple[bool, bool]:
+    """Return which of two matrices have blocks in their sum."""
+    # A factor of zero drops the blocks of its matrix, so that they may have any values.
+    return (alpha != 0.0 or beta == 0.0) and x.nnz > 0, beta != 0.0 and y.nnz > 0
+
+
+def _at_once(
+    x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any, topology: str
+) -> tuple[array, array, array, int] | None:
+    """Return offsets, columns, values and count of a sum that nothing observes, or None."""
+    if slow_path_flags.word[0] or topology != "compact" or not is_serial(x) or (alpha == 0.0 and beta == 0.0):
+        return None
+    of_x, of_y = _used(x, y, alpha, beta)
+    if not (of_x or of_y) or not (x.values.size and y.values.size):
+        return None
+    found = summed(x, y, of_x, of_y, as_factor(beta, x), as_factor(alpha, x))
+    if found is not None and (x.values.requires_grad or y.values.requires_grad):
+        found[2].requires_grad = True
+    return found
 
 
 def _add(x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any, dest: BsrMatrix, topology: str) -> None:
     """Let a matrix, which may be one of the two, be their sum."""
-    # A factor of zero drops the blocks of its matrix, so that they may have any values.
-    of_x, of_y = (alpha != 0.0 or beta == 0.0) and x.nnz > 0, beta != 0.0 and y.nnz > 0
-    base = y.nnz if of_y else 0
-    room = base + (x.nnz if of_x else 0)
-    if not room:
+    of_x, of_y = _used(x, y, alpha, beta)
+    if not (of_x or of_y):
         bsr_set_zero(dest, topology=topology)
         return
+    if dest is y and (at_once := _at_once(x, y, alpha, beta, topology)) is not None:
+        offsets, columns, dest.values, count = at_once
+        set_pattern(dest, x.nrow, x.ncol, count, offsets, columns)
+        return
+    if topology == "compact" and is_serial(y) and (found := merged(x, y, of_x, of_y)) is not None:
+        set_pattern(dest, x.nrow, x.ncol, found.count, found.offsets, found.columns)
+        where, kernel, count = [found.left, found.right, ALONE], values_of.combine_merged, found.count
+    else:
+        placed = _placed_sum(x, y, of_x, of_y, dest, topology)
+        where, kernel, count = [placed.first, placed.last, placed.order, y.nnz * of_y], values_of.combine, placed.count
+    of_both = x.values, y.values
+    out = target(dest, count, any(one.requires_grad for one in of_both), *of_both)
+    if alpha == 0.0 and beta == 0.0:  # times zero a NaN would stay
+        out.zero_()
+        dest.values = out
+        return
+    # Of a matrix without blocks an array of one element is passed, which is not read.
+    x_values, y_values = (v if v.size else new_values(1, v._element, v, False) for v in of_both)
+    factors = [y_values, as_factor(beta, x), x_values, as_factor(alpha, x), out]
+    launch(kernel, dim=count, inputs=[*where, *factors])
+    dest.values = out
+
+
+def _placed_sum(x: BsrMatrix, y: BsrMatrix, of_x: bool, of_y: bool, dest: BsrMatrix, topology: str) -> Placed:
+    """Give a matrix the pattern of a sum by sorting; the blocks of x are numbered from the count of those of y."""
     n = x.nrow
+    base = y.nnz if of_y else 0
+    room = base + (x.nnz if of_x else 0)
     xs, xe, _ = x._rows()
     ys, ye, _ = y._rows()
     lists = [ys, ye if of_y else ys, y.columns, xs, xe if of_x else xs, x.columns]
@@ -129,18 +178,7 @@ def _add(x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any, dest: BsrMatrix, top
     prefix_sums(counts, starts, n)
     keys = new((room,), INT64, False, y.values._memory.device)
     launch(kernels.list_both, dim=n, inputs=[*lists, base, starts, keys])
-    of_both = x.values, y.values
-    placed = place(Contributions(starts, keys, n), dest, x.ncol, topology)
-    out = target(dest, placed.count, any(one.requires_grad for one in of_both), *of_both)
-    if alpha == 0.0 and beta == 0.0:  # times zero a NaN would stay
-        out.zero_()
-        dest.values = out
-        return
-    # Of a matrix without blocks an array of one element is passed, which is not read.
-    x_values, y_values = (v if v.size else new_values(1, v._element, v, False) for v in of_both)
-    factors = [y_values, as_factor(beta, x), x_values, as_factor(alpha, x), out]
-    launch(values_of.combine, dim=placed.count, inputs=[placed.first, placed.last, placed.order, base, *factors])
-    dest.values = out
+    return place(Contributions(starts, keys, n), dest, x.ncol, topology)
 
 
 def _check(x: BsrMatrix, y: BsrMatrix) -> None:

@@ -100,33 +100,54 @@ def combine(first, last, order, base: uint32, y, beta, x, alpha, out):  # type: 
 
 
 @Kernel
-def multiply(first, last, order, left, right, alone, x, y, alpha, out):  # type: ignore[no-untyped-def]
+def combine_merged(left, right, alone, y, beta, x, alpha, out):  # type: ignore[no-untyped-def]
+    """Add the blocks of two matrices, each times a factor, by their numbers in either; `alone` if it has none."""
     b = tid()
     s = out.dtype(0.0)
-    for a in range(first[b], last[b]):
-        p = order[a]
+    if left[b] != alone:
+        s += beta * y[left[b]]
+    if right[b] != alone:
+        s += alpha * x[right[b]]
+    out[b] = s
+
+
+@Kernel
+def permute(order, source, out):  # type: ignore[no-untyped-def]
+    b = tid()
+    out[b] = source[order[b]]
+
+
+@Kernel
+def permute_transposed(order, source, out):  # type: ignore[no-untyped-def]
+    b = tid()
+    out[b] = transpose(source[order[b]])
+
+
+@Kernel
+def multiply(first, last, left, right, alone, x, y, alpha, out):  # type: ignore[no-untyped-def]
+    b = tid()
+    s = out.dtype(0.0)
+    for p in range(first[b], last[b]):
         s += x[left[p]] * y[right[p]]
     out[b] = alpha * s
 
 
 @Kernel
-def multiply_blocks(first, last, order, left, right, alone, x, y, alpha, out):  # type: ignore[no-untyped-def]
+def multiply_blocks(first, last, left, right, alone, x, y, alpha, out):  # type: ignore[no-untyped-def]
     b = tid()
     s = out.dtype(0.0)
-    for a in range(first[b], last[b]):
-        p = order[a]
+    for p in range(first[b], last[b]):
         s += x[left[p]] @ y[right[p]]
     out[b] = alpha * s
 
 
 @Kernel
-def multiply_parts(first, last, order, left, right, alone, x, y, alpha, z, beta, out):  # type: ignore[no-untyped-def]
+def multiply_parts(first, last, left, right, alone, x, y, alpha, z, beta, out):  # type: ignore[no-untyped-def]
     """Add up products of blocks of any shape, and blocks of a third matrix times a factor."""
     b, r, c = tid()
     s = out.dtype(0.0)
     added = out.dtype(0.0)
-    for a in range(first[b], last[b]):
-        p = order[a]
+    for p in range(first[b], last[b]):
         if right[p] == alone:
             added += z[left[p], r, c]
         else:

@@ -537,7 +537,9 @@ def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable:
     if (data.size >= _LONG or not data.size) and max(made.shape) >= _LONG:
         made._key = key_of_long(made._key)
     made._key = memory.device.keyed(made._key)
-    address = data.ctypes.data
+    # Elements one after the other that are as many bytes as their memory begin where it does; NumPy takes its time.
+    whole = made._type.layout == "C" and data.nbytes == memory.nbytes != 0
+    address = memory.address if whole else data.ctypes.data
     # The bytes that a kernel takes for the array never change, and are packed once instead of at each launch.
     made._packed = pack_array[ndim](address, *made.shape, *data.strides[:ndim])
     made._range = (address, address + data.nbytes) if made._type.layout == "C" else byte_range(data)

@@ -386,9 +386,10 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[
     # one set of the cache, and loads would wait for stores to the same place of another page.
     shift = next(_allocations) * 5 % _PLACES * _APART if nbytes >= _LARGE else 0
     buffer = (np.zeros if zero else np.empty)(nbytes + _ALIGNMENT + shift, dtype=np.uint8)
-    start = -buffer.ctypes.data % _ALIGNMENT + shift
-    data = buffer[start : start + nbytes].view(dtype).reshape(shape)
-    return data, HostMemory(data.ctypes.data, nbytes, zero)
+    base = buffer.ctypes.data
+    start = -base % _ALIGNMENT + shift
+    data: np.ndarray[Any, Any] = np.ndarray(shape, dtype, buffer, start)
+    return data, HostMemory(base + start, nbytes, zero)
 
 
 # Memory of NumPy arrays that were handed to a tape or wrapped, by the id of the array that owns it. The weak reference

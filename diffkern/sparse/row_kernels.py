@@ -1,0 +1,296 @@
+"""Kernels in which one thread of a CPU finds the pattern of a sum, a product or a transposed matrix.
+
+Rows are merged, columns counted, products placed by the block that they belong to: nothing is sorted but the columns of
+a product's row, and one pass takes the place of several launches and of arrays between them. The last offset is the
+number of blocks, or -1 if a row is not strictly ascending, which :mod:`diffkern.sparse.pattern_kernels` can do.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Final
+
+from diffkern.kernels.kernel import Kernel
+from diffkern.lang.dtypes import SCALARS
+from diffkern.lang.func import func
+from diffkern.lang.intrinsics import INTRINSICS
+from diffkern.sparse.pattern_kernels import _SHORT, _sort
+
+int32: Any = SCALARS["int32"]
+int64: Any = SCALARS["int64"]
+uint32: Any = SCALARS["uint32"]
+least: Any = INTRINSICS["min"]
+greatest: Any = INTRINSICS["max"]
+_MOST: Final = 2147483647
+_integral = functools.partial(Kernel, enable_backward=False, lanes=False)
+
+
+# -- sums --------------------------------------------------------------------------------------------------------------
+
+
+@func
+def _column(columns: Any, k: Any, end: Any) -> Any:
+    """The column of a block, and behind the last of a row one that is greater than all others."""
+    c = _MOST
+    if k < end:
+        c = columns[k]
+    return c
+
+
+@_integral
+def merge_rows(  # type: ignore[no-untyped-def]
+    starts, ends, columns, starts2, ends2, columns2, nrow: uint32, alone: uint32,
+    offsets, new_columns, left, right
+):  # fmt: skip
+    """Write the blocks of two matrices' sum: its columns, and the number of the block in either, or `alone`."""
+    n = uint32(0)
+    ascending = 1
+    offsets[0] = 0
+    for i in range(nrow):
+        k = starts[i]
+        m = starts2[i]
+        before = -1
+        while k < ends[i] or m < ends2[i]:
+            c = _column(columns, k, ends[i])
+            d = _column(columns2, m, ends2[i])
+            of_first = alone
+            of_second = alone
+            if k < ends[i] and c <= d:
+                of_first = k
+                k += uint32(1)
+            if m < ends2[i] and d <= c:
+                of_second = m
+                m += uint32(1)
+            column = least(c, d)
+            if column <= before:
+                ascending = 0
+            before = column
+            new_columns[n] = column
+            left[n] = of_first
+            right[n] = of_second
+            n += uint32(1)
+        offsets[i + uint32(1)] = int32(n)
+    if ascending == 0:
+        offsets[nrow] = -1
+
+
+@_integral
+def add_rows(  # type: ignore[no-untyped-def]
+    starts, ends, columns, starts2, ends2, columns2, nrow: uint32, y, beta, x, alpha, offsets, new_columns, out
+):
+    """Write the sum of two matrices, each times a factor, with its pattern."""
+    n = uint32(0)
+    ascending = 1
+    offsets[0] = 0
+    for i in range(nrow):
+        k = starts[i]
+        m = starts2[i]
+        before = -1
+        while k < ends[i] or m < ends2[i]:
+            c = _column(columns, k, ends[i])
+            d = _column(columns2, m, ends2[i])
+            s = out.dtype(0.0)
+            if k < ends[i] and c <= d:
+                s += beta * y[k]
+                k += uint32(1)
+            if m < ends2[i] and d <= c:
+                s += alpha * x[m]
+                m += uint32(1)
+            column = least(c, d)
+            if column <= before:
+                ascending = 0
+            before = column
+            new_columns[n] = column
+            out[n] = s
+            n += uint32(1)
+        offsets[i + uint32(1)] = int32(n)
+    if ascending == 0:
+        offsets[nrow] = -1
+
+
+# -- transposed matrices -----------------------------------------------------------------------------------------------
+
+
+@func
+def _count_columns(starts: Any, ends: Any, columns: Any, nrow: Any, ncol: Any, offsets: Any) -> Any:
+    """Write where each row of the transposed matrix ends; a column that does not exist is left out."""
+    for c in range(ncol + uint32(1)):
+        offsets[c] = 0
+    for i in range(nrow):
+        for k in range(starts[i], ends[i]):
+            column = uint32(columns[k])  # a negative one is too large
+            if column < ncol:
+                offsets[column] += 1
+    n = 0
+    for c in range(ncol):
+        n += offsets[c]
+        offsets[c] = n
+    offsets[ncol] = n
+
+
+@func
+def _check_transposed(offsets: Any, new_columns: Any, ncol: Any) -> Any:
+    """Write -1 to the last offset if a place has two blocks."""
+    n = offsets[ncol]
+    for c in range(ncol):
+        for b in range(uint32(offsets[c]) + uint32(1), uint32(offsets[c + uint32(1)])):
+            if new_columns[b] == new_columns[b - uint32(1)]:
+                n = -1
+    offsets[ncol] = n
+
+
+@_integral
+def exchange_rows(  # type: ignore[no-untyped-def]
+    starts, ends, columns, nrow: uint32, ncol: uint32, offsets, new_columns, order
+):
+    """Write the pattern of the transposed matrix, and the number that each of its blocks has in the given one."""
+    _count_columns(starts, ends, columns, nrow, ncol, offsets)
+    # Placed from the last row on, the ends of rows become their beginnings.
+    for back in range(nrow):
+        i = nrow - uint32(1) - back
+        for k in range(starts[i], ends[i]):
+            c = uint32(columns[k])
+            if c < ncol:
+                b = uint32(offsets[c]) - uint32(1)
+                offsets[c] = int32(b)
+                new_columns[b] = int32(i)
+                order[b] = k
+    _check_transposed(offsets, new_columns, ncol)
+
+
+@_integral
+def exchange_numbers(  # type: ignore[no-untyped-def]
+    starts, ends, columns, nrow: uint32, ncol: uint32, values, offsets, new_columns, out
+):
+    """Write the transposed of a matrix of numbers."""
+    _count_columns(starts, ends, columns, nrow, ncol, offsets)
+    for back in range(nrow):
+        i = nrow - uint32(1) - back
+        for k in range(starts[i], ends[i]):
+            c = uint32(columns[k])
+            if c < ncol:
+                b = uint32(offsets[c]) - uint32(1)
+                offsets[c] = int32(b)
+                new_columns[b] = int32(i)
+                out[b] = values[k]
+    _check_transposed(offsets, new_columns, ncol)
+
+
+# -- products ----------------------------------------------------------------------------------------------------------
+
+
+@func
+def _sort_columns(columns: Any, lo: Any, hi: Any) -> Any:
+    """Sort columns[lo:hi] in place."""
+    if hi - lo > uint32(_SHORT):
+        _sort(columns, int32(lo), int32(hi))
+    else:
+        for a in range(lo + uint32(1), hi):
+            column = columns[a]
+            b = a
+            going = columns[b - uint32(1)] > column
+            while going:
+                columns[b] = columns[b - uint32(1)]
+                b -= uint32(1)
+                going = b > lo and columns[greatest(b, uint32(1)) - uint32(1)] > column
+            columns[b] = column
+
+
+@_integral
+def count_all_products(  # type: ignore[no-untyped-def]
+    starts, ends, columns, starts2, ends2, columns2, nrow: uint32, nrow2: uint32, ncol2: uint32, found
+):
+    """Count the products of blocks in a product of matrices; -1 if a column does not exist, or there are too many."""
+    n = int64(0)
+    exist = 1
+    for i in range(nrow):
+        for k in range(starts[i], ends[i]):
+            j = uint32(columns[k])
+            if j < nrow2:
+                n += int64(ends2[j] - starts2[j])
+            else:
+                exist = 0
+    for i in range(nrow2):
+        for k in range(starts2[i], ends2[i]):
+            if uint32(columns2[k]) >= ncol2:
+                exist = 0
+    found[0] = int32(least(n, int64(_MOST)))
+    if exist == 0 or n > int64(_MOST):
+        found[0] = -1
+
+
+@_integral
+def multiply_rows(  # type: ignore[no-untyped-def]
+    starts, ends, columns, starts2, ends2, columns2, nrow: uint32,
+    block_of, offsets, new_columns, first, last, left, right
+):  # fmt: skip
+    """Write the pattern of a product of matrices, and the numbers of the factors of each product of blocks.
+
+    ``block_of`` has an element for each column, which is 0 at first: a block's number, counted from 1.
+    """
+    n = uint32(0)
+    p = uint32(0)
+    offsets[0] = 0
+    for i in range(nrow):
+        begin = n
+        for k in range(starts[i], ends[i]):
+            j = uint32(columns[k])
+            for m in range(starts2[j], ends2[j]):
+                c = columns2[m]
+                if block_of[uint32(c)] <= begin:
+                    new_columns[n] = c
+                    last[n] = uint32(0)
+                    n += uint32(1)
+                    block_of[uint32(c)] = n
+        _sort_columns(new_columns, begin, n)
+        for b in range(begin, n):
+            block_of[uint32(new_columns[b])] = b + uint32(1)
+        for k in range(starts[i], ends[i]):
+            j = uint32(columns[k])
+            for m in range(starts2[j], ends2[j]):
+                last[block_of[uint32(columns2[m])] - uint32(1)] += uint32(1)
+        for b in range(begin, n):
+            first[b] = p
+            p += last[b]
+            last[b] = first[b]
+        for k in range(starts[i], ends[i]):
+            j = uint32(columns[k])
+            for m in range(starts2[j], ends2[j]):
+                b = block_of[uint32(columns2[m])] - uint32(1)
+                q = last[b]
+                left[q] = k
+                right[q] = m
+                last[b] = q + uint32(1)
+        offsets[i + uint32(1)] = int32(n)
+
+
+@_integral
+def multiply_rows_at_once(  # type: ignore[no-untyped-def]
+    starts, ends, columns, starts2, ends2, columns2, nrow: uint32, x, y, alpha,
+    row_of, sums, offsets, new_columns, out
+):  # fmt: skip
+    """Write a product of matrices of numbers with its pattern; ``row_of`` and ``sums`` have an element for each column.
+
+    ``row_of`` is 0 at first: the last row with a sum at the column, counted from 1.
+    """
+    n = uint32(0)
+    offsets[0] = 0
+    for i in range(nrow):
+        begin = n
+        for k in range(starts[i], ends[i]):
+            j = uint32(columns[k])
+            f = x[k]
+            for m in range(starts2[j], ends2[j]):
+                c = uint32(columns2[m])
+                s = out.dtype(0.0)
+                if row_of[c] == i + uint32(1):
+                    s = sums[c]
+                else:
+                    row_of[c] = i + uint32(1)
+                    new_columns[n] = int32(c)
+                    n += uint32(1)
+                sums[c] = s + f * y[m]
+        _sort_columns(new_columns, begin, n)
+        for b in range(begin, n):
+            out[b] = alpha * sums[uint32(new_columns[b])]
+        offsets[i + uint32(1)] = int32(n)

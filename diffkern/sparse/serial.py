@@ -1,0 +1,174 @@
+"""Patterns that one thread of a CPU finds in one pass, of operands whose rows are in ascending order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from diffkern.ir.types import UINT32
+from diffkern.lang.dtypes import SCALARS
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.memory.state import current
+from diffkern.runtime.native.slow_path import slow_path_flags
+from diffkern.runtime.records.launch import launch
+from diffkern.sparse import row_kernels as kernels
+from diffkern.sparse.matrix import BsrMatrix
+from diffkern.sparse.storage import integers, new_values
+
+__all__ = [
+    "ALONE",
+    "Exchanged",
+    "Merged",
+    "Products",
+    "exchanged",
+    "exchanged_at_once",
+    "is_serial",
+    "merged",
+    "multiplied",
+    "multiplied_at_once",
+    "summed",
+]
+
+ALONE: Final[Any] = SCALARS[UINT32.name](0xFFFFFFFF)
+"""In the place of a block's number: there is none."""
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The pattern of a sum, with the number that each block has in either matrix, or ALONE."""
+
+    offsets: array
+    columns: array
+    left: array
+    right: array
+    count: int
+
+
+@dataclass(frozen=True)
+class Exchanged:
+    """The pattern of a transposed matrix, with the number that each block has in the given one."""
+
+    offsets: array
+    columns: array
+    order: array
+    count: int
+
+
+@dataclass(frozen=True)
+class Products:
+    """The products of blocks that each block b of a product sums: ``left[p]`` times ``right[p]``, for p in a range.
+
+    Attributes
+    ----------
+    first, last : array of uint32
+        The range of each block. Blocks without products have ``first[b] == last[b]``.
+    left, right : array of uint32
+        The numbers of the factors.
+    count : int
+        Number of blocks, or an upper bound.
+    """
+
+    first: array
+    last: array
+    left: array
+    right: array
+    count: int
+
+
+def is_serial(matrix: BsrMatrix) -> bool:
+    """Return whether patterns are found by one thread, and the host may look at what it found."""
+    return matrix.values._memory.device.is_cpu and current.recorder is None
+
+
+def merged(x: BsrMatrix, y: BsrMatrix, of_x: bool, of_y: bool) -> Merged | None:
+    """Return the pattern of the sum of two matrices, or of one of them; None if rows are not ascending."""
+    lists, room = _rows_of_both(x, y, of_x, of_y)
+    offsets, columns, left, right = _made(x, x.nrow + 1, room, UINT32, UINT32)
+    launch(kernels.merge_rows, dim=1, inputs=[*lists, ALONE, offsets, columns, left, right])
+    count = _last(offsets, x.nrow)
+    return None if count < 0 else Merged(offsets, columns, left, right, count)
+
+
+def summed(
+    x: BsrMatrix, y: BsrMatrix, of_x: bool, of_y: bool, beta: Any, alpha: Any
+) -> tuple[array, array, array, int] | None:
+    """Return the offsets, columns and values of ``alpha * x + beta * y``, and their count; None as :func:`merged`."""
+    lists, room = _rows_of_both(x, y, of_x, of_y)
+    offsets, columns, out = _made(x, x.nrow + 1, room, x.values._element)
+    launch(kernels.add_rows, dim=1, inputs=[*lists, y.values, beta, x.values, alpha, offsets, columns, out])
+    count = _last(offsets, x.nrow)
+    return None if count < 0 else (offsets, columns, out, count)
+
+
+def _rows_of_both(x: BsrMatrix, y: BsrMatrix, of_x: bool, of_y: bool) -> tuple[list[Any], int]:
+    (xs, xe, _), (ys, ye, _) = x._rows(), y._rows()
+    lists = [ys, ye if of_y else ys, y.columns, xs, xe if of_x else xs, x.columns, x.nrow]
+    return lists, (x.nnz if of_x else 0) + (y.nnz if of_y else 0)
+
+
+def exchanged(source: BsrMatrix) -> Exchanged | None:
+    """Return the pattern of the transposed matrix; None if a place has two blocks."""
+    offsets, columns, order = _made(source, source.ncol + 1, source.nnz, UINT32)
+    starts, ends, _ = source._rows()
+    inputs = [starts, ends, source.columns, source.nrow, source.ncol, offsets, columns, order]
+    launch(kernels.exchange_rows, dim=1, inputs=inputs)
+    count = _last(offsets, source.ncol)
+    return None if count < 0 else Exchanged(offsets, columns, order, count)
+
+
+def exchanged_at_once(source: BsrMatrix) -> tuple[array, array, array, int] | None:
+    """Return the offsets, columns and values of the transposed of a matrix of numbers, and their count."""
+    values = source.values
+    offsets, columns, out = _made(source, source.ncol + 1, source.nnz, values._element)
+    starts, ends, _ = source._rows()
+    inputs = [starts, ends, source.columns, source.nrow, source.ncol, values, offsets, columns, out]
+    launch(kernels.exchange_numbers, dim=1, inputs=inputs)
+    count = _last(offsets, source.ncol)
+    return None if count < 0 else (offsets, columns, out, count)
+
+
+def multiplied(x: BsrMatrix, y: BsrMatrix) -> tuple[array, array, Products] | None:
+    """Return offsets and columns of a product, and the products of blocks; None if a column does not exist."""
+    lists, room = _products_of(x, y)
+    if room < 0:
+        return None
+    offsets, columns, first, last, left, right = _made(x, x.nrow + 1, room, *(UINT32,) * 4)
+    block_of = integers(y.ncol, x, zero=True, element=UINT32)
+    launch(kernels.multiply_rows, dim=1, inputs=[*lists, block_of, offsets, columns, first, last, left, right])
+    return offsets, columns, Products(first, last, left, right, _last(offsets, x.nrow))
+
+
+def multiplied_at_once(x: BsrMatrix, y: BsrMatrix, alpha: Any) -> tuple[array, array, array, int] | None:
+    """Return the offsets, columns and values of ``alpha * x @ y`` and their count; None as :func:`multiplied`."""
+    lists, room = _products_of(x, y)
+    if room < 0:
+        return None
+    offsets, columns, out = _made(x, x.nrow + 1, room, x.values._element)
+    row_of, sums = integers(y.ncol, x, zero=True, element=UINT32), new_values(y.ncol, out._element, out, False)
+    inputs = [*lists, x.values, y.values, alpha, row_of, sums, offsets, columns, out]
+    launch(kernels.multiply_rows_at_once, dim=1, inputs=inputs)
+    return offsets, columns, out, _last(offsets, x.nrow)
+
+
+def _products_of(x: BsrMatrix, y: BsrMatrix) -> tuple[list[Any], int]:
+    """Return what kernels take of two factors, and the number of products of blocks."""
+    (xs, xe, _), (ys, ye, _) = x._rows(), y._rows()
+    lists, found = [xs, xe, x.columns, ys, ye, y.columns, x.nrow], integers(1, x)
+    launch(kernels.count_all_products, dim=1, inputs=[*lists, y.nrow, y.ncol, found])
+    return lists, _last(found, 0)
+
+
+def _made(beside: BsrMatrix, rows: int, room: int, *elements: Any) -> list[array]:
+    """Return new offsets, columns, and further arrays with an element for each block that there may be."""
+    return [
+        integers(rows, beside),
+        integers(room, beside),
+        *(new_values(room, element, beside.values, False) for element in elements),
+    ]
+
+
+def _last(held: array, n: int) -> int:
+    """Read the element n of integers that a kernel has written."""
+    # Nothing is pending if the word is 0; what the general way asks takes as long as a small pattern.
+    data = held.numpy() if slow_path_flags.word[0] else held._data
+    return int(data[n])
