@@ -11,22 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.errors import LaunchError, MisuseError
+from diffkern.errors import LaunchError
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64, Scalar
 from diffkern.lang.dtypes import SCALARS, resolve_dtype
 from diffkern.optim.lbfgs import components
 from diffkern.optim.linear.operators import LinearOperator
+from diffkern.optim.linear.preconditioners import as_it_is_now
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.create import zeros
 from diffkern.runtime.effects.no_grad import no_grad
-from diffkern.runtime.memory.scope import put
-from diffkern.runtime.memory.state import current
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import factor_kernels as kernels
 from diffkern.sparse.assembly import bsr_from_triplets
 from diffkern.sparse.matrix import BsrMatrix
 from diffkern.sparse.storage import numbers_of
-from diffkern.sparse.structure import bsr_transposed
+from diffkern.sparse.structure import bsr_identity, bsr_transposed
 
 __all__ = ["FSAI", "IncompleteCholesky", "made_for"]
 
@@ -34,26 +33,14 @@ _WORK = 1 << 22
 """Numbers of a work array of a setup, at most: more rows than have room come one batch after the other."""
 _SHIFTS = (0.0, *(1e-3 * 4.0**k for k in range(8)))
 """Parts by which a diagonal is enlarged, one after the other, until an incomplete factor exists."""
+_REFUSED = "an update of FSAI needs a matrix that is positive definite on its pattern"
 _FLOORS = {FLOAT16: 1e-3, FLOAT32: 1e-6, FLOAT64: 1e-12}
 
 
 def made_for(matrix: BsrMatrix, ptype: str) -> LinearOperator:
-    """Return the preconditioner of a matrix with a name; in a recording that of the matrix as it is now.
-
-    Raises
-    ------
-    LaunchError
-        If the recording writes the matrix.
-    """
-    recorder = current.recorder
-    if recorder is not None:
-        for held in (matrix.offsets, matrix.columns, matrix.values):
-            held.numpy()
-    put("recorder", None)
-    try:
-        return FSAI(matrix) if ptype == "fsai" else IncompleteCholesky(matrix)
-    finally:
-        put("recorder", recorder)
+    """Return the preconditioner of a matrix with a name; in a recording that of the matrix as it is now."""
+    read = [matrix.offsets, matrix.columns, matrix.values]
+    return as_it_is_now(read, lambda: FSAI(matrix) if ptype == "fsai" else IncompleteCholesky(matrix))
 
 
 def _rows_of(A: BsrMatrix) -> tuple[Any, Any, Any]:
@@ -91,14 +78,19 @@ def _check(A: Any, name: str) -> Any:
 
 def _diagonal_of(offsets: Any, columns: Any, values: Any, name: str) -> Any:
     """Return the diagonal; raise unless all of it is positive."""
+    diagonal, wrong = _diagonal(offsets, columns, values)
+    if wrong.any():
+        raise ValueError(f"{name} needs a diagonal of finite positive numbers, and {int(wrong.sum())} of it are others")
+    return diagonal
+
+
+def _diagonal(offsets: Any, columns: Any, values: Any) -> tuple[Any, Any]:
+    """Return the diagonal, and which of its entries are no finite positive numbers."""
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     diagonal = np.zeros(len(offsets) - 1)
     on_it = rows == columns
     diagonal[rows[on_it]] = values[on_it]
-    wrong = int((~(np.isfinite(diagonal) & (diagonal > 0.0))).sum())
-    if wrong:
-        raise ValueError(f"{name} needs a diagonal of finite positive numbers, and {wrong} of it are others")
-    return diagonal
+    return diagonal, ~(np.isfinite(diagonal) & (diagonal > 0.0))
 
 
 class _Factored(LinearOperator):
@@ -196,8 +188,12 @@ class FSAI(_Factored):
         Whether :meth:`update` may be called.
     max_step_size : int, optional
         How many entries a row gets at once, 1 to 64.
-    regularize_refit, defer_pattern : bool, optional
-        Not supported.
+    regularize_refit : bool, optional
+        Whether :meth:`update` computes all rows that it can, instead of keeping the old factor if one fails: a pivot of
+        at most `pivot_floor` is raised to that, and a row without a factor becomes its entry on the diagonal.
+    defer_pattern : bool, optional
+        Whether only the shape of the matrix is looked at now, and the first :meth:`update` chooses the rows; until then
+        the preconditioner is the identity. It needs `reuse_pattern`.
     validate_topology : bool, optional
         Whether :meth:`update` looks whether the matrix has the same pattern.
 
@@ -205,12 +201,16 @@ class FSAI(_Factored):
     ----------
     G, GT : BsrMatrix
         The factor, and its transposed.
-    truncated_rows : int
-        The rows that ended with a pivot that was too small.
+    truncated_rows : int or None
+        The number of rows that ended with a pivot that was too small; None with `defer_pattern`.
     source : BsrMatrix
         The matrix.
+    pattern_ready, pattern_status : array or None
+        With `defer_pattern`: 1 when the rows have been chosen, and three numbers, of which the second one is that of
+        rows that ended with a pivot that was too small.
     update_status : array or None
-        After an update that took place four zeros.
+        After an update that took place four numbers: 0, and with `regularize_refit` those of unusable entries on the
+        diagonal, of rows without a factor, and of rows with a pivot that was raised.
 
     Raises
     ------
@@ -240,35 +240,69 @@ class FSAI(_Factored):
         _check_options(max_row_size, max_step_size, kap_tolerance, floor)
         if not isinstance(stored, Scalar) or (stored != scalar and (scalar, stored) != (FLOAT64, FLOAT32)):
             raise ValueError("factor_dtype is the type of the numbers of the matrix, or float32 for those of float64")
-        if regularize_refit or defer_pattern:
-            raise MisuseError(
-                "FSAI has no regularize_refit and no defer_pattern", remedy="update a pattern that exists, or make one"
-            )
+        if defer_pattern and not reuse_pattern:
+            raise ValueError("with defer_pattern an update chooses the rows of FSAI: pass reuse_pattern=True as well")
         if reuse_pattern and A.row_counts is not None:
             raise ValueError("FSAI keeps patterns of rows without gaps between them: call bsr_compress before")
         self.max_row_size, self.max_step_size = max_row_size, max_step_size
         self.source, self.factor_dtype = A, SCALARS[stored.name]
         self._rows, self._validates, self._reuses = _rows_of(A), validate_topology, reuse_pattern
         self._kind = np.dtype(self.factor_dtype.numpy)
-        offsets, columns, places = self._rows
-        values = _numbers(A, places)
-        scale = 1.0 / np.sqrt(_diagonal_of(offsets, columns, values, "FSAI"))
-        pattern, found, sizes, rejected = _grown(
-            A, offsets, columns, values, scale, max_row_size, max_step_size, kap_tolerance, floor
-        )
-        self.truncated_rows = int(rejected.sum())
+        self._limits, self._regularizes = (max_row_size, max_step_size, kap_tolerance, floor), regularize_refit
+        self.pattern_ready = self.pattern_status = self.truncated_rows = None
+        self.update_status = array(np.zeros(4, np.int32), device=A.device) if reuse_pattern else None
+        if defer_pattern:
+            self.pattern_ready, self.pattern_status = (array(np.zeros(k, np.int32), device=A.device) for k in (1, 3))
+            self.G, self.GT = (bsr_identity(A.shape[0], self.factor_dtype, A.device) for _ in range(2))
+            for made in (
+                self.G,
+                self.GT,
+            ):  # a recording made before keeps its arrays
+                made.notify_nnz_changed(A.shape[0], A.shape[0] * max_row_size)
+        else:
+            self.truncated_rows = self._choose(_numbers(A, self._rows[2]))[0]
+        super().__init__(A, scalar)
+
+    def _choose(self, values: Any) -> tuple[int, int]:
+        """Choose the rows of the factor; returns how many ended with a small pivot, and how many had no diagonal."""
+        offsets, columns, _ = self._rows
+        values, diagonal, unusable = self._usable(offsets, columns, values, self.pattern_ready is not None)
+        scale = 1.0 / np.sqrt(diagonal)
+        pattern, found, sizes, rejected = _grown(self.source, offsets, columns, values, scale, *self._limits)
+        held = None if self.pattern_ready is None else (self.G, self.GT)
         self._take_pattern(pattern, sizes)
         numbers = found / np.sqrt(found[:, :1]) * scale[np.maximum(pattern, 0)]
-        self._store(numbers[self._mask][self._order])
-        self.update_status = array(np.zeros(4, np.int32), device=A.device) if reuse_pattern else None
-        super().__init__(A, scalar)
+        try:
+            self._store(numbers[self._mask][self._order])
+            for old, new in zip(held or (), (self.G, self.GT), strict=bool(held)):
+                old.offsets.assign(new.offsets)
+                for name in ("columns", "values"):
+                    made = getattr(new, name)
+                    getattr(old, name)[: made.size].assign(made)
+        finally:
+            if held is not None:
+                self.G, self.GT = held
+        return int(rejected.sum()), unusable
+
+    def _usable(self, offsets: Any, columns: Any, values: Any, is_update: bool) -> tuple[Any, Any, int]:
+        """Return the values, the diagonal, and how many of its entries are none that a factor could have.
+
+        With ``regularize_refit`` an update takes their rows for those of an identity.
+        """
+        if not (self._regularizes and is_update):
+            return values, _diagonal_of(offsets, columns, values, "FSAI"), 0
+        rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        diagonal, wrong = _diagonal(offsets, columns, values)
+        apart, on_it = wrong[rows] | wrong[columns], rows == columns
+        values = np.where(apart, np.where(on_it, 1.0, 0.0), values)
+        return values, np.where(wrong, 1.0, diagonal), int(wrong.sum())
 
     def _take_pattern(self, pattern: Any, sizes: Any) -> None:
         """Make G and its transposed with the pattern that was found, sorted."""
         n, device = len(sizes), self.source.device
         self._mask = np.arange(self.max_row_size) < sizes[:, None]
         places, columns = np.repeat(np.arange(n), sizes), pattern[self._mask]
-        self._order = np.lexsort((columns, places))
+        self._order, self._chosen = np.lexsort((columns, places)), columns
         self._support = places, columns[self._order]
         # Numbered, so that the transposed tells where each has gone.
         numbers = np.arange(1.0, len(places) + 1.0), np.ones(len(places), self._kind)
@@ -322,47 +356,89 @@ class FSAI(_Factored):
         rows = _rows_of(A) if self._validates else self._rows
         if not all(np.array_equal(a, b) for a, b in zip(rows[:2], self._rows[:2], strict=True)):
             raise ValueError("FSAI was made for a matrix of another pattern: make another one")
-        offsets, columns, places = rows
-        self._store(self._refitted(offsets, columns, _numbers(A, places)))
+        self._renew(rows, _numbers(A, rows[2]))
         self.source = A
         return self
 
-    def _refitted(self, offsets: Any, columns: Any, values: Any) -> Any:
-        """Return the numbers of the factor for other values, in the order of its rows."""
-        refused = "an update of FSAI needs a matrix that is positive definite on its pattern"
+    def _renew(self, rows: tuple[Any, Any, Any], values: Any) -> None:
+        """Store the factor of other values, and what is to be said of it."""
+        assert self.update_status is not None
+        if self.pattern_ready is not None and not self.pattern_ready.numpy()[0]:
+            assert self.pattern_status is not None
+            ended, unusable = self._choose(values)
+            self.pattern_ready.fill_(1)
+            self.pattern_status.assign(np.array([0, ended, 0], np.int32))
+            self.update_status.assign(np.array([0, unusable, unusable, 0], np.int32))
+            return
+        found, status = self._refitted(*rows[:2], values)
+        self._store(found)
+        self.update_status.assign(np.array(status, np.int32))
+
+    def _refitted(self, offsets: Any, columns: Any, values: Any) -> tuple[Any, list[int]]:
+        """Return the numbers of the factor for other values, in the order of its rows, and the status."""
         n = len(offsets) - 1
-        try:
-            scale = 1.0 / np.sqrt(_diagonal_of(offsets, columns, values, "FSAI"))
-        except ValueError:
-            raise ValueError(refused) from None
+        diagonal, wrong = _diagonal(offsets, columns, values)
+        if wrong.any() and not self._regularizes:
+            raise ValueError(_REFUSED)
+        scale = 1.0 / np.sqrt(np.where(wrong, 1.0, diagonal))
         rows = np.repeat(np.arange(n), np.diff(offsets))
         keys, scaled = rows * n + columns, values * scale[rows] * scale[columns]
         sizes = np.bincount(self._support[0], minlength=n)
         begins = np.cumsum(sizes) - sizes
-        found = np.zeros(len(self._support[1]))
-        # Rows with supports of one size are solved together.
+        found, failed, raised = np.zeros(len(self._chosen)), 0, 0
+        # Rows with supports of one size are solved together. The row itself is the first of its support.
         for size in np.unique(sizes):
             own = begins[sizes == size][:, None] + np.arange(size)
-            support = self._support[1][own]
+            support = self._chosen[own]
             wanted = support[:, :, None] * n + support[:, None, :]
             place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
             local = np.where(keys[place] == wanted, scaled[place], 0.0)
-            try:
-                lower = np.linalg.cholesky(local)
-            except np.linalg.LinAlgError:
-                raise ValueError(refused) from None
-            # The row itself is the last of its support: with A = L L^T the solution for its unit vector is the last
-            # column of L^-T, by the last pivot, and divided by the root of its last entry just that column.
-            unit = np.zeros((len(own), size, 1))
-            unit[:, -1] = 1.0
-            numbers = np.linalg.solve(lower.swapaxes(1, 2), unit)[:, :, 0]
+            numbers, none, some = _solved(local, self._limits[3] if self._regularizes else None)
+            none |= wrong[support[:, 0]]
+            numbers[none] = np.arange(size) == 0
             found[own] = numbers * scale[support]
-        return found
+            failed, raised = failed + int(none.sum()), raised + int((some & ~none).sum())
+        return found[self._order], [0, int(wrong.sum()), failed, raised]
 
     def _product(self, x: array, y: array, z: array, scratch: array, alpha: Any, beta: Any) -> None:
         n, g, t = self.shape[0], self.G, self.GT
         launch(kernels.factor_times, n, [g.offsets, g.columns, g.values, x, scratch])
         launch(kernels.factor_times_and_add, n, [t.offsets, t.columns, t.values, scratch, y, z, alpha, beta])
+
+
+def _solved(local: Any, floor: float | None) -> tuple[Any, Any, Any]:
+    """Return rows of the factor of an inverse, which have no factor, and which have a pivot that was raised.
+
+    Without a floor to raise pivots to, a matrix that is not positive definite is an error.
+    """
+    count, size, _ = local.shape
+    none, raised = np.zeros(count, bool), np.zeros(count, bool)
+    if floor is None:
+        try:
+            lower = np.linalg.cholesky(local)
+        except np.linalg.LinAlgError:
+            raise ValueError(_REFUSED) from None
+    else:
+        lower = np.zeros_like(local)
+        with np.errstate(invalid="ignore", over="ignore"):
+            for p in range(size):
+                rest = local[:, p:, p] - np.einsum("rij,rj->ri", lower[:, p:, :p], lower[:, p, :p])
+                pivot = rest[:, 0].copy()
+                none |= ~np.isfinite(pivot)
+                small = pivot <= floor
+                raised |= small
+                pivot[small | none] = floor
+                lower[:, p:, p] = rest / np.sqrt(pivot)[:, None]
+                lower[:, p, p] = np.sqrt(pivot)
+        lower[none] = np.eye(size)
+    unit = np.zeros((count, size, 1))
+    unit[:, 0] = 1.0
+    solution = np.linalg.solve(lower.swapaxes(1, 2), np.linalg.solve(lower, unit))[:, :, 0]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        numbers = solution / np.sqrt(solution[:, :1])
+    if floor is not None:
+        none |= ~np.isfinite(numbers).all(1) | ~(numbers[:, 0] > 0)
+    return numbers, none, raised
 
 
 def _check_options(width: Any, step: Any, tolerance: float, floor: float) -> None:

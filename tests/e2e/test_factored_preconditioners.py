@@ -10,7 +10,7 @@ import pytest
 import diffkern as dk
 import diffkern.warp as wp
 from diffkern import sparse
-from diffkern.errors import LaunchError, MisuseError
+from diffkern.errors import LaunchError
 from diffkern.optim import linear
 
 scipy_sparse = pytest.importorskip("scipy.sparse")
@@ -190,5 +190,75 @@ def test_what_has_no_factor():
     for options in ({"max_row_size": 0}, {"max_step_size": 65}, {"kap_tolerance": 1.0}, {"pivot_floor": 0.0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             sparse.FSAI(matrix(a), **options)
-    with pytest.raises(MisuseError, match="no regularize_refit"):
-        sparse.FSAI(matrix(a), reuse_pattern=True, regularize_refit=True)
+    with pytest.raises(ValueError, match="pass reuse_pattern=True"):
+        sparse.FSAI(matrix(a), defer_pattern=True)
+
+
+def pairs(first: list[list[float]], second: list[list[float]]) -> np.ndarray:
+    a = np.zeros((4, 4))
+    a[:2, :2], a[2:, 2:] = first, second
+    return a
+
+
+GOOD, SINGULAR, BROKEN = [[1.0, 0.5], [0.5, 1.0]], [[1.0, 1.0], [1.0, 1.0]], [[-1.0, 0.5], [0.5, 1.0]]
+
+
+def test_a_regularized_refit_leaves_no_row_as_it_was():
+    changed = [[2.0, 0.5], [0.5, 1.0]]
+    wanted = dense(sparse.FSAI(matrix(pairs(GOOD, changed)), max_row_size=2).G)[2:, 2:]
+    made = sparse.FSAI(matrix(pairs(GOOD, GOOD)), max_row_size=2, reuse_pattern=True, regularize_refit=True)
+    for first, status in ((SINGULAR, [0, 0, 0, 1]), (BROKEN, [0, 1, 1, 1]), (GOOD, [0, 0, 0, 0])):
+        made.update(matrix(pairs(first, changed)))
+        np.testing.assert_array_equal(made.update_status.numpy(), status)
+        g = dense(made.G)
+        np.testing.assert_allclose(g[2:, 2:], wanted, rtol=1e-12)
+        np.testing.assert_array_equal(dense(made.GT), g.T)
+        assert np.isfinite(g).all()
+        assert (np.diag(g) > 0).all()
+        if first is SINGULAR:  # the last pivot of row 1, which is 0, is 1e-12 instead
+            np.testing.assert_allclose(g[1, :2], np.array([-1.0, 1.0]) / np.sqrt(1e-12 / (1 + 1e-12)), rtol=1e-3)
+        if first is BROKEN:
+            np.testing.assert_array_equal(g[0], [1.0, 0.0, 0.0, 0.0])
+    np.testing.assert_allclose(g, dense(sparse.FSAI(matrix(pairs(GOOD, changed)), max_row_size=2).G), rtol=1e-12)
+
+
+@pytest.mark.parametrize("block", [1, 3])
+def test_a_deferred_pattern_is_the_one_that_is_chosen_at_once(block: int):
+    a = scaled()
+    options: dict[str, Any] = {"max_row_size": 6, "max_step_size": 2, "reuse_pattern": True}
+    given = matrix(a, block)
+    values = given.values.numpy().copy()
+    given.values.zero_()
+    made, x = sparse.FSAI(given, defer_pattern=True, **options), dk.array(RNG.normal(size=18))
+    y = dk.zeros(18, dtype=dk.float64)
+    with dk.record() as sequence:
+        made.matvec(x, y, y, 1.0, 0.0)
+    sequence.replay()
+    np.testing.assert_array_equal(y.numpy(), x.numpy())
+    assert made.truncated_rows is None
+    assert made.pattern_ready.numpy()[0] == 0
+    with pytest.raises(ValueError, match="needs a diagonal"):
+        made.update()
+    np.testing.assert_array_equal(dense(made.G), np.eye(18))
+    given.values.assign(values)
+    made.update()
+    wanted = sparse.FSAI(matrix(a, block), **options)
+    np.testing.assert_array_equal(dense(made.G), dense(wanted.G))
+    np.testing.assert_array_equal(dense(made.GT), dense(wanted.GT))
+    assert made.pattern_ready.numpy()[0] == 1
+    assert made.pattern_status.numpy()[1] == wanted.truncated_rows
+    sequence.replay()  # recorded before, with the arrays that there are now
+    np.testing.assert_allclose(y.numpy(), dense(wanted.G).T @ (dense(wanted.G) @ x.numpy()), rtol=1e-12)
+    given.values.assign(0.5 * values)
+    made.update()
+    np.testing.assert_allclose(dense(made.G), dense(wanted.G) * np.sqrt(2.0), rtol=1e-12)
+
+
+def test_a_deferred_pattern_has_a_row_for_an_unusable_diagonal():
+    made = sparse.FSAI(
+        matrix(pairs(BROKEN, GOOD)), max_row_size=2, reuse_pattern=True, defer_pattern=True, regularize_refit=True
+    )
+    made.update()
+    np.testing.assert_array_equal(dense(made.G)[0], [1.0, 0.0, 0.0, 0.0])
+    assert made.update_status.numpy()[1] == 1
+    np.testing.assert_allclose(dense(made.G)[2:, 2:], dense(sparse.FSAI(matrix(pairs(GOOD, GOOD)), 2).G)[2:, 2:])

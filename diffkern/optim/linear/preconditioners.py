@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,11 @@ from diffkern.optim.linear import kernels
 from diffkern.optim.linear.operators import LinearOperator, aslinearoperator
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.effects.no_grad import no_grad
+from diffkern.runtime.memory.scope import put
+from diffkern.runtime.memory.state import current
 from diffkern.runtime.records.launch import launch
 
-__all__ = ["preconditioner"]
+__all__ = ["as_it_is_now", "preconditioner"]
 
 BLOCKS = ("block_jacobi", "block_jacobi_direct", "block_jacobi_sequential", "block_jacobi_tile")
 FACTORED = ("fsai", "ic0")
@@ -68,10 +71,42 @@ def preconditioner(A: Any, ptype: str = "diag") -> LinearOperator | None:
                 raise ValueError(f"{ptype!r} is a preconditioner of sparse matrices, not of {described(A)}")
             made: LinearOperator = make(ptype)
             return made
-        return aslinearoperator(_blocks(A, ptype) if ptype in BLOCKS else _inverse_diagonal(A, ptype == "diag_abs"))
+        if ptype not in BLOCKS and not _has_blocks(A):
+            return aslinearoperator(_inverse_diagonal(A, ptype))
+        names = ("offsets", "columns", "values")
+        read = [A] if isinstance(A, array) else [getattr(A, name) for name in names if hasattr(A, name)]
+        make = _blocks if ptype in BLOCKS else _inverse_diagonal
+        return as_it_is_now(read, lambda: aslinearoperator(make(A, ptype)))
 
 
-def _inverse_diagonal(a: Any, absolute: bool) -> array:
+def _has_blocks(a: Any) -> bool:
+    return isinstance(a._element, Mat) if isinstance(a, array) else getattr(a, "block_shape", (1, 1)) != (1, 1)
+
+
+def as_it_is_now(read: list[array], make: Callable[[], LinearOperator]) -> LinearOperator:
+    """Return a preconditioner that the host makes of a matrix; in a recording, of the matrix as it is now.
+
+    Replays use the same one, which solutions do not depend on.
+
+    Raises
+    ------
+    LaunchError
+        If the recording writes one of the arrays that are read.
+    """
+    recorder = current.recorder
+    if recorder is None:
+        return make()
+    for held in read:
+        held.numpy()
+    put("recorder", None)
+    try:
+        return make()
+    finally:
+        put("recorder", recorder)
+
+
+def _inverse_diagonal(a: Any, ptype: str) -> array:
+    absolute = ptype == "diag_abs"
     found = _diagonal(a)
     element = found._element
     if isinstance(element, Scalar) and found.ndim == 2:
@@ -128,7 +163,7 @@ def _blocks(a: Any, ptype: str) -> array:
     if ptype == "block_jacobi_tile" and kind.itemsize < 4:
         raise ValueError(f"{ptype!r} takes float32 and float64, not {kind}")
     if rows == 1:
-        return _inverse_diagonal(a, absolute=False)
+        return _inverse_diagonal(a, "diag")
     blocks = diagonal.numpy().astype(np.float64)
     least = rows * float(np.finfo(kind).eps)
     if ptype in ("block_jacobi", "block_jacobi_direct"):
