@@ -204,6 +204,78 @@ def test_objects_are_followed_if_they_are_to_be(tmp_path: Path) -> None:
     assert handed(package, start, with_objects=True) == {"one:begin one:Held.__init__", "one:begin one:take"}
 
 
+def flow_of(tmp_path: Path, text: str) -> set[str]:
+    """Return the functions that `x` of `begin` is handed to."""
+    (tmp_path / "made").mkdir()
+    (tmp_path / "made" / "__init__.py").write_text("from made.one import begin\n")
+    (tmp_path / "made" / "one.py").write_text(dedent(text))
+    package = Package(tmp_path / "made")
+    return {edge.partition("begin one:")[2] for edge in handed(package, Start("x", "begin", "x")) if "begin " in edge}
+
+
+def test_of_a_tuple_the_parts_are_followed_that_are_the_value(tmp_path: Path) -> None:
+    text = """
+        def typed(x, element=None): return x, element or x.dtype
+        def first(x): ...
+        def second(element): ...
+        def third(k): ...
+        def fourth(x): ...
+        def fifth(element): ...
+        def both(pair):
+            first_of, other = pair
+            sixth(first_of)
+            seventh(other)
+        def sixth(x): ...
+        def seventh(element): ...
+        def begin(x):
+            data, element = typed(x)
+            first(data)
+            second(element)
+            second(typed(x)[1])
+            for k, (one, kind) in enumerate(zip(x, element)):
+                third(k)
+                fourth(one)
+                fifth(kind)
+            both((x, element))
+        """
+    assert flow_of(tmp_path, text) == {"typed", "first", "fourth", "both"}
+
+
+def test_a_list_holds_what_is_added_to_it(tmp_path: Path) -> None:
+    text = """
+        def first(x): ...
+        def second(number): ...
+        def third(pairs): ...
+        def fourth(found): ...
+        def fifth(data): ...
+        def begin(x):
+            pairs, table = [], {}
+            pairs.append((x, 1))
+            for one, number in pairs:
+                first(one)
+                second(number)
+            third(pairs)
+            fourth(table.get(x))  # what is looked up by it is something else
+            fifth(np.asarray(x).view(float))
+        """
+    assert flow_of(tmp_path, text) == {"first", "third", "fifth"}
+
+
+def test_a_parameter_of_an_object_in_a_loop_has_the_type_of_the_entries(tmp_path: Path) -> None:
+    text = """
+        class Parameter:
+            def __init__(self, pack): self.pack = pack
+            def convert(self, value): ...
+        class Module:
+            def pack(self, code): ...
+        def begin(x, parameters: list[Parameter]):
+            for parameter, value in zip(parameters, x):
+                parameter.pack(value)  # which is no method, and none of another class
+                parameter.convert(value)
+        """
+    assert flow_of(tmp_path, text) == {"Parameter.convert"}
+
+
 def test_steps_up_and_back(found: dict[str, Measure]) -> None:
     assert (found["inputs"].number, found["inputs-modules"].number, found["inputs-back"].number) == (4, 3, 1)
     assert found["inputs-up"].number == 0
