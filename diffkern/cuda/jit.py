@@ -42,26 +42,6 @@ _Triple = tuple[int, int, int]
 _Annotations = tuple[ArrayAnnotation | Scalar, ...] | None
 
 
-class _Number(Parameter):
-    """A parameter without annotation: Python's numbers have 64 bits, as in numba."""
-
-    __slots__ = ()
-
-    def convert(self, value: Any) -> Any:
-        """Return the type key of an argument that is no struct, its bytes in the block, and the array it is."""
-        kind = type(value)
-        # A Python number without annotation is float32 or int32 in a native kernel, and 64 bits wide in numba.
-        if self.annotation is None and (kind is float or kind is int):
-            return super().convert(np.float64(value) if kind is float else _int64(self, value))
-        return super().convert(value)
-
-
-def _int64(parameter: Parameter, value: int) -> np.generic[Any]:
-    if not -(2**63) <= value < 2**64:
-        raise parameter.error(f"{value} does not fit an integer of 64 bits", "pass a float")
-    return np.int64(value) if value < 2**63 else np.uint64(value)
-
-
 class CudaKernel(Kernel):
     """A kernel in numba's spelling; made by :func:`jit`.
 
@@ -225,7 +205,7 @@ class CudaKernel(Kernel):
                 remedy="write a type for each parameter, or leave the signature out",
             )
         return tuple(
-            _Number(self.name, p.index, p.name, annotation, p.default)
+            Parameter(self.name, p.index, p.name, annotation, p.default, wide=True)
             for p, annotation in zip(known, given, strict=True)
         )
 

@@ -30,7 +30,6 @@ from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.arrays.array_copy import copy as copy_elements
 from diffkern.runtime.arrays.array_protocols import ArrayC, Exposed
 from diffkern.runtime.arrays.array_text import to_repr, values_of
-from diffkern.runtime.arrays.complexes import as_parts
 from diffkern.runtime.arrays.componentwise import Componentwise
 from diffkern.runtime.arrays.convert import (
     MAX_NDIM,
@@ -39,6 +38,7 @@ from diffkern.runtime.arrays.convert import (
     component_shape,
     convert,
     in_place,
+    numbers_for,
     stored_type,
     wrapped,
 )
@@ -344,10 +344,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         # test.
         if type(values) is np.ndarray and values.dtype is data.dtype and values.shape == data.shape:
             return values
-        given = as_numpy(values)
-        if given.dtype.kind == "c" or given.shape != self._data.shape:  # else they are pairs already
-            given, _ = as_parts(given, self._element)
-        return convert(given, scalar_of(self._element))
+        return convert(numbers_for(values, self._element, data.shape), scalar_of(self._element))
 
     def mark_init(self) -> None:
         """Do nothing; exists for Warp's API. Reads and writes are known from the kernels."""
@@ -498,7 +495,7 @@ def _given(value: Any, element: Stored | None) -> array:
     if not isinstance(value, np.ndarray) and hasattr(value, "__cuda_array_interface__"):
         made: array = GPU.value.imported(value, element)
         return made
-    return wrap(as_numpy(value), element)
+    return wrap(value, element)
 
 
 def _on_host(value: Any) -> Any:
@@ -508,8 +505,8 @@ def _on_host(value: Any) -> Any:
     return _given(value, None)._host()
 
 
-def wrap(data: np.ndarray[Any, Any], element: Stored | None = None) -> array:
-    """Return an array over the memory of a NumPy array, whose last axes are the components of `element`.
+def wrap(data: Any, element: Stored | None = None) -> array:
+    """Return an array over memory in NumPy's form, whose last axes are the components of `element`.
 
     Raises
     ------

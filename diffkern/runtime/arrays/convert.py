@@ -21,7 +21,7 @@ from diffkern.runtime.arrays.complexes import as_parts
 
 __all__ = [
     "MAX_NDIM", "as_numpy", "as_shape", "bfloat16_as_bits", "component_shape",
-    "convert", "element_of", "in_place", "stored_type", "with_bfloat16", "wrapped",
+    "convert", "element_of", "in_place", "numbers_for", "stored_type", "with_bfloat16", "wrapped",
 ]  # fmt: skip
 
 MAX_NDIM = 4
@@ -159,15 +159,15 @@ def with_bfloat16(bits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return bits.view(ml_dtypes.bfloat16)
 
 
-def in_place(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored]:
-    """Return the memory of a NumPy array as kernels take it, and the type of its elements.
+def in_place(values: Any, element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored]:
+    """Return the memory of values in NumPy's form as kernels take it, and the type of the elements.
 
     Raises
     ------
     TypeError
         If kernels cannot work on this memory: another type, foreign byte order, components not adjacent, unaligned.
     """
-    data = as_numpy(data)
+    data = as_numpy(values)
     if data.dtype.kind == "V":
         data, element = bfloat16_as_bits(data, element)
     if data.dtype.kind == "c":
@@ -192,6 +192,20 @@ def in_place(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.nda
     # A subclass of ndarray may give slices and arithmetic another meaning; its memory is what counts here.
     plain = data if type(data) is np.ndarray else data.view(np.ndarray)
     return plain, element
+
+
+def numbers_for(values: Any, element: Stored, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return values as the numbers of elements of a type, which together have a shape: of complex ones the pairs.
+
+    The shape is that of the numbers if they are pairs already, and nothing is checked against it.
+
+    Raises
+    ------
+    TypeError
+        If they are masked, or no numbers of this kind.
+    """
+    given = as_numpy(values)
+    return as_parts(given, element)[0] if given.dtype.kind == "c" or given.shape != shape else given
 
 
 def _as_pairs(data: np.ndarray[Any, Any], element: Stored | None) -> tuple[np.ndarray[Any, Any], Stored | None]:

@@ -14,7 +14,7 @@ import numpy as np
 from diffkern.ir.structs import Stored
 from diffkern.process.late import GPU
 from diffkern.runtime.arrays.array import _given, array, wrap
-from diffkern.runtime.arrays.convert import as_numpy, component_shape
+from diffkern.runtime.arrays.convert import component_shape
 from diffkern.runtime.memory import dlpack
 from diffkern.runtime.memory.device import get_cuda_device
 
@@ -44,7 +44,7 @@ def adopt(value: Any, element: Stored | None) -> array | None:
     # The order of protocols matters: many objects have several. An adapter knows of gradients and versions, CUDA's
     # interface of streams; NumPy's is the last, as some libraries copy to the host for it.
     if isinstance(value, np.ndarray):
-        return wrap(value, element)
+        return _given(value, element)
     library = _library(value)
     if library in _ADAPTERS and hasattr(value, "__dlpack__"):
         found: array = _adapter(library).as_argument(value, element)
@@ -56,7 +56,7 @@ def adopt(value: Any, element: Stored | None) -> array | None:
     if hasattr(value, "__dlpack__") and (library in _IMMUTABLE or not hasattr(value, "__array_interface__")):
         return adopt_dlpack(value, element)
     if hasattr(value, "__array_interface__") or isinstance(value, (memoryview, bytearray)):
-        return wrap(as_numpy(value), element)
+        return _given(value, element)
     return None
 
 

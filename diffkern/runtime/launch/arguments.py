@@ -89,11 +89,13 @@ class Parameter:
         The value where none is passed; :data:`NO_DEFAULT` if one has to be passed.
     wraps : bool
         Whether an integer that its type does not hold is wrapped around; else it is an error.
+    wide : bool
+        Whether Python's numbers have 64 bits where there is no annotation, as in numba; else 32.
     """
 
     __slots__ = (
         "annotation", "composite", "composite_key", "default", "index", "is_array", "kernel", "name", "pack",
-        "padding", "struct", "value_key", "wraps",
+        "padding", "struct", "value_key", "wide", "wraps",
     )  # fmt: skip
 
     def __init__(
@@ -104,8 +106,10 @@ class Parameter:
         annotation: ArrayAnnotation | Stored | None,
         default: Any = NO_DEFAULT,
         wraps: bool = False,
+        wide: bool = False,
     ) -> None:
         self.default = default
+        self.wide = wide
         self.wraps = wraps
         self.kernel = kernel
         self.index = index
@@ -131,6 +135,10 @@ class Parameter:
         """Return an error about this parameter."""
         return LaunchError(f"kernel {self.kernel!r}, parameter {self.name!r}: {message}", remedy=remedy)
 
+    def _misfit(self, takes: object, value: Any, remedy: str, kind: str = "") -> LaunchError:
+        """Return the error for a value other than what the parameter takes."""
+        return self.error(f"takes {takes}, not {kind}{short(value)}", remedy)
+
     def convert_leaves(self, value: Any) -> tuple[str, list[bytes], list[array | None]]:
         """Return the type key of an argument, and the bytes and arrays of its leaves."""
         if isinstance(value, ArrayC):
@@ -145,12 +153,12 @@ class Parameter:
         if definition is not None:
             wanted = self.annotation
             if wanted is not None and wanted != definition.type:
-                raise self.error(f"takes {_named(wanted)}, not {short(value)}", f"pass {_named(wanted)}")
+                raise self._misfit(_named(wanted), value, f"pass {_named(wanted)}")
             packing = packing_of(definition.type)
             self.struct = type(value), packing
             return self.convert_struct(value, packing)
         if isinstance(self.annotation, Struct):
-            raise self.error(f"takes {self.annotation.name}, not {short(value)}", "make one, and set its fields")
+            raise self._misfit(self.annotation.name, value, "make one, and set its fields")
         if isinstance(value, SeenThrough):
             try:
                 key, arrays = value.passed
@@ -195,6 +203,8 @@ class Parameter:
         if element is None:
             if value is None:
                 raise self.error("None was passed", "pass an array or a number")
+            if self.wide and type(value) in (int, float):
+                value = self._widened(value)
             element = element_of_value(value)
             if element is None:
                 return self._convert_array(self._wrapped(value))
@@ -206,6 +216,14 @@ class Parameter:
             return str(element), pack_value(element, value), None
         except (TypeError, ValueError, OverflowError) as error:
             raise self.error(str(error), f"pass a value of type {_named(element)}") from None
+
+    def _widened(self, value: float) -> np.generic[Any]:
+        """Return a number of Python as one of 64 bits."""
+        if type(value) is float:
+            return np.float64(value)
+        if not -(2**63) <= value < 2**64:
+            raise self.error(f"{value} does not fit an integer of 64 bits", "pass a float")
+        return np.int64(value) if value < 2**63 else np.uint64(value)
 
     def _null(self) -> tuple[str, bytes, array | None]:
         """Return what None stands for in place of an array: an array of the parameter's type without memory."""
@@ -256,9 +274,11 @@ class Parameter:
                 "convert it with astype() or numpy.ascontiguousarray()" if isinstance(value, np.ndarray) else None,
             ) from None
         if made is None:
-            raise self.error(
-                f"takes {takes}, not {type(value).__name__} {short(value)}",
+            raise self._misfit(
+                takes,
+                value,
                 "pass an array, of diffkern, NumPy or a library with DLPack, or a number for a parameter by value",
+                f"{type(value).__name__} ",
             )
         return made
 

@@ -6,7 +6,8 @@ overhead. A :class:`LaunchError` is raised before anything has run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from diffkern.errors import KernelRuntimeError, LaunchError
@@ -15,26 +16,41 @@ from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.launch_checks import check_writable, grid_of
 from diffkern.runtime.launch.nested_arrays import check_disjoint
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
+from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.resources import check_places
-from diffkern.runtime.launch.schedule import normalize_dim
+from diffkern.runtime.launch.schedule import USUAL, Blocks, normalize_dim
 from diffkern.runtime.launch.shared_memory import check_shared
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.slow_path import slow_path_flags
 
-__all__ = ["passed_over", "run"]
+__all__ = ["run"]
+
+_NO_PROGRAMS: Mapping[tuple[str, ...], Executable] = MappingProxyType({})
 
 
 def run(
-    kernel: KernelProtocol, dim: Any, args: Sequence[Any], record_tape: bool = True, place: Device | None = None
+    kernel: KernelProtocol,
+    dim: Any,
+    args: Sequence[Any],
+    record_tape: bool = True,
+    place: Device | None = None,
+    blocks: Blocks | None = None,
+    stream: Stream | None = None,
 ) -> None:
-    """Launch with all arguments in one sequence, on a device if one was named."""
+    """Launch with all arguments in one sequence, on a device if one was named.
+
+    For a stream, or other blocks than the usual ones, `blocks` is given.
+    """
     # One word says whether anything in the process may want to see launches.
-    if slow_path_flags.word[0]:
-        if not passed_over(kernel, dim, args):
-            dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
-        return
-    programs = kernel.current().programs
+    if slow_path_flags.word[0] or blocks is not None:
+        if not _is_none(kernel, dim):
+            dispatch(PackedLaunch(kernel, dim, args, place, blocks or USUAL), record_tape, stream)
+            return
+        programs = _NO_PROGRAMS  # it only has its arguments checked
+    else:
+        programs = kernel.current().programs
     keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
     executable = programs.get(keys)
     if executable is None:
@@ -86,21 +102,8 @@ def run(
         raise
 
 
-def passed_over(kernel: KernelProtocol, dim: Any, args: Sequence[Any]) -> bool:
-    """Return whether a launch is none, by the kernel's dialect, because it has no threads.
-
-    Raises
-    ------
-    LaunchError
-        If it is none, and an argument does not fit its parameter.
-    """
-    if not _is_none(kernel, dim):
-        return False
-    kernel.check_types(bind(kernel.name, kernel.parameters, args)[0])
-    return True
-
-
 def _is_none(kernel: KernelProtocol, dim: Any) -> bool:
+    """Return whether a launch is none, by the kernel's dialect, because it has no threads."""
     if kernel.dialect.empty_launches_build:
         return False
     try:

@@ -16,8 +16,7 @@ from diffkern.errors import described
 from diffkern.ir.types import BOOL, STORAGE_ONLY, Element, Mat, Scalar, Vec, scalar_of, value_type
 from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.values import CompositeValue
-from diffkern.runtime.arrays.complexes import as_parts
-from diffkern.runtime.arrays.convert import as_numpy, convert
+from diffkern.runtime.arrays.convert import as_numpy, convert, numbers_for
 
 __all__ = ["FORMATS", "pack_value", "packer", "padded", "short", "unpacked"]
 
@@ -61,7 +60,7 @@ def pack_value(element: Element, value: Any) -> bytes:
         if isinstance(value, (int, np.integer)):
             raise OverflowError(f"{value} does not fit {element}") from None
         if isinstance(value, (float, np.floating)):
-            raise TypeError(f"takes an integer ({element}), not {described(value)}; convert it with int()") from None
+            raise TypeError(f"takes an integer ({element}), not {short(value)}; convert it with int()") from None
         raise TypeError(f"takes a number ({element}), not {short(value)}") from None
 
 
@@ -91,9 +90,7 @@ def _pack_composite(element: Vec | Mat, value: Any) -> bytes:
         if value_type(value.ir) != value_type(element):
             raise TypeError(f"takes {element}, not {value.ir}")
     try:
-        numbers = as_numpy(value)
-        if numbers.dtype.kind == "c" or numbers.shape != element.shape:
-            numbers, _ = as_parts(numbers, element)
+        numbers = numbers_for(value, element, element.shape)
     except TypeError as error:
         raise TypeError(f"takes {element}, not {short(value)}: {error}") from None
     if numbers.shape != element.shape:

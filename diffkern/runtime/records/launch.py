@@ -15,13 +15,13 @@ from diffkern.runtime.accumulate.given_cotangents import match_cotangents, with_
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.operation import Copy, submit
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol, check_kernel, refusal
-from diffkern.runtime.launch.packed import PackedLaunch, dispatch
-from diffkern.runtime.launch.plain_launch import passed_over, run
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.plain_launch import run
 from diffkern.runtime.launch.schedule import USUAL, Blocks
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.records.launch_record import LaunchRecord
-from diffkern.runtime.records.open_launch import OpenLaunch, is_open
+from diffkern.runtime.records.open_launch import opened
 from diffkern.runtime.records.record import Launch
 
 __all__ = ["launch", "launch_tiled"]
@@ -103,7 +103,7 @@ def launch(
         if adjoint or record_cmd:
             check_kernel(kernel)
             return _launch_or_record(
-                kernel, dim, inputs, outputs, adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
+                kernel, dim, args, len(inputs), adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
                 None if device is None else get_device(device),
                 USUAL if block_dim is None and max_blocks is _UNLIMITED else _blocks(block_dim, max_blocks),
             )  # fmt: skip
@@ -116,13 +116,11 @@ def launch(
         if device is not None:
             check_kernel(kernel)
             place = get_device(device)
-        if stream is None and block_dim is None and max_blocks is _UNLIMITED:
-            run(kernel, dim, args, record_tape, place)
-        else:
+        blocks = None
+        if stream is not None or block_dim is not None or max_blocks is not _UNLIMITED:
             check_kernel(kernel)
             blocks = _blocks(block_dim, max_blocks)
-            if not passed_over(kernel, dim, args):
-                dispatch(PackedLaunch(kernel, dim, args, place, blocks), record_tape, stream)
+        run(kernel, dim, args, record_tape, place, blocks, stream)
         return None
     except KernelError as error:
         shorten(error)
@@ -234,8 +232,8 @@ def _blocks(block_dim: Any, max_blocks: Any) -> Blocks:
 def _launch_or_record(
     kernel: KernelProtocol,
     dim: Any,
-    inputs: Sequence[Any],
-    outputs: Sequence[Any],
+    args: Sequence[Any],
+    number_of_inputs: int,
     adj_inputs: Sequence[Any],
     adj_outputs: Sequence[Any],
     adjoint: bool,
@@ -251,23 +249,21 @@ def _launch_or_record(
             f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
         )
     # Arrays may still be None in a record that is completed by setting parameters.
-    if record_cmd and not adjoint and is_open(kernel, (*inputs, *outputs), blocks.block_dim):
-        made = OpenLaunch(kernel, place, blocks, False, (*inputs, *outputs), stream)
+    if record_cmd and not adjoint and (made := opened(kernel, args, place, blocks, stream)) is not None:
         made.dim = several(dim)
         return Launch._of(made)
-    packed = PackedLaunch(kernel, dim, (*inputs, *outputs), place, blocks)
+    packed = PackedLaunch(kernel, dim, args, place, blocks)
     if not adjoint:
         if adj_inputs or adj_outputs:
             raise LaunchError(
                 f"kernel {kernel.name!r}: adj_inputs and adj_outputs are for the adjoint",
                 remedy="add adjoint=True, or leave them out",
             )
-        return Launch(_prepared(packed, (*inputs, *outputs), None, None, stream, record_tape))
-    given = match_cotangents(packed, len(inputs), len(outputs), adj_inputs, adj_outputs)
+        return Launch(LaunchRecord(packed, None, None, stream, record_tape))
+    given = match_cotangents(packed, number_of_inputs, len(args) - number_of_inputs, adj_inputs, adj_outputs)
     cotangents = with_default_gradients(packed, given)
     if record_cmd:
-        operation = AdjointLaunch(packed, cotangents)
-        return Launch(_prepared(packed, (*inputs, *outputs), operation, given, stream, record_tape))
+        return Launch(LaunchRecord(packed, AdjointLaunch(packed, cotangents), given, stream, record_tape))
     # Copies in their place are consumed instead, in a dialect whose users read these cotangents afterwards.
     if kernel.dialect.cotangents_stay:
         for index, ct in _left_alone(packed, given):
@@ -285,18 +281,3 @@ def _left_alone(packed: PackedLaunch, given: Sequence[array | None]) -> Iterator
         ct = given[index]
         if ct is not None and shared[ct._memory] == 1:
             yield index, ct
-
-
-def _prepared(
-    packed: PackedLaunch,
-    args: Sequence[Any],
-    adjoint: AdjointLaunch | None,
-    given: Sequence[array | None] | None,
-    stream: Stream | None,
-    record_tape: bool,
-) -> LaunchRecord:
-    prepared = LaunchRecord(packed, adjoint, given, stream, record_tape)
-    for index, value in enumerate(args):
-        if packed.arrays[packed.span(index).start] is None:
-            prepared.keep(index, value)
-    return prepared

@@ -7,7 +7,6 @@ until no call is in progress.
 
 from __future__ import annotations
 
-import copy
 import ctypes
 import operator
 import struct
@@ -106,8 +105,6 @@ class LaunchRecord:
         self.fixed = fixed
         self.settled: frozenset[int] = frozenset()
         self.released = False
-        # Copies of values by reference, so that what a struct points to stays alive.
-        self.kept: dict[int, Any] = {}
         # Sequences that contain it, and in a sequence the launches that share the arguments by value.
         self._users: list[weakref.ref[Any]] = []
         self.family: list[LaunchRecord] = []
@@ -354,7 +351,6 @@ class LaunchRecord:
             self._tell_users()
             self._renew()
             self._wait_idle()
-            self.kept.clear()
             compiled = self._compiled
             compiled.launch = self.launch.copy()
             compiled.launch.arrays = [None] * len(compiled.launch.arrays)
@@ -465,7 +461,7 @@ class LaunchRecord:
                 self.change({index: (key, parts, leaves)}, {})
                 return
             if leaves[0] is None:
-                self.set_value(index, key, parts[0], value)
+                self.set_value(index, key, parts[0])
                 return
             packed, held = parts[0], leaves[0]
         # Another type takes another program, and an adjoint's arrays have gradients: both are a change of the whole
@@ -560,8 +556,6 @@ class LaunchRecord:
         for leaf, part in enumerate(packed, span.start):
             if launch.arrays[leaf] is None:
                 self._write(leaf, part)
-        if held[0] is None:
-            self.keep(index, value)
 
     def _write(self, leaf: int, packed: bytes) -> None:
         """Change a value in the block, and in those of all members that share it."""
@@ -589,19 +583,13 @@ class LaunchRecord:
             member._renew()
             member.gather(leaf)
 
-    def set_value(self, index: int, key: str, packed: bytes, value: Any) -> None:
+    def set_value(self, index: int, key: str, packed: bytes) -> None:
         """Change a parameter by value."""
         launch = self.launch
         if key != launch.keys[index]:
             self.change({index: (key, [packed], [None])}, {})
         else:
             self._write(self.launch.span(index).start, packed)
-        self.keep(index, value)
-
-    def keep(self, index: int, value: Any) -> None:
-        """Keep a value alive that may own memory."""
-        if type(value) is not float and type(value) is not int:
-            self.kept[index] = copy.copy(value)
 
     def change(self, forward: Mapping[int, Leaves], given: dict[int, array | None]) -> None:
         """Change any parameters, and gradients by leaf, at once; if they do not fit together, nothing changes."""

@@ -33,7 +33,7 @@ from diffkern.runtime.launch.schedule import Blocks
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.stream import Stream
 
-__all__ = ["OpenLaunch", "is_open"]
+__all__ = ["OpenLaunch", "opened"]
 
 
 class OpenLaunch:
@@ -123,21 +123,31 @@ class OpenLaunch:
         self._differentiated = frozenset(cotangents)
 
 
-def is_open(kernel: KernelProtocol, args: Sequence[Any], block_dim: int | None) -> bool:
-    """Return whether arrays of a launch are still to be set: None is given for them, and the kernel needs them.
+def opened(
+    kernel: KernelProtocol, args: Sequence[Any], place: Device | None, blocks: Blocks, stream: Stream | None
+) -> OpenLaunch | None:
+    """Return a launch of which arrays are still to be set: None is given for them, and the kernel needs them.
+
+    If none are missing it is None.
 
     Raises
     ------
     LaunchError, KernelError
         If another argument does not fit, or the kernel cannot be compiled with arrays in place of None either.
     """
+    is_open = _is_open(kernel, args, blocks.block_dim)
+    return OpenLaunch(kernel, place, blocks, False, args, stream) if is_open else None
+
+
+def _is_open(kernel: KernelProtocol, args: Sequence[Any], block_dim: int | None) -> bool:
+    """Return whether arrays are missing, as in :func:`opened`."""
     missing = [p for p, value in zip(kernel.parameters, args, strict=False) if value is None]
     if len(args) != len(kernel.parameters) or not missing:
         return False
     if any(_is_any_array(p.annotation) for p in missing):  # what is to be compiled is known with the arrays
-        for parameter, value in zip(kernel.parameters, args, strict=True):
-            if not (value is None and _is_any_array(parameter.annotation)):
-                parameter.convert_leaves(value)
+        pairs = zip(kernel.parameters, args, strict=True)
+        given = [(p, value) for p, value in pairs if not (value is None and _is_any_array(p.annotation))]
+        bind(kernel.name, [p for p, _ in given], [value for _, value in given])  # says what is wrong
         return True
     keys, _, _ = bind(kernel.name, kernel.parameters, args)
     meant = kernel.current()
