@@ -1520,6 +1520,31 @@ def inverse_approx(m: Any) -> Any:
         e[i] = dk.inverse_approx(m)
     """
 
+def lower_bound(arr: Any, value: Any) -> Any:
+    """lower_bound(arr, value)
+
+    The first index of an ascending array whose element is at least the value; the last index if there is none. Called as lower_bound(arr, begin, end, value) it searches from begin to end - 1.
+
+    Parameters
+    ----------
+    arr : dk.array1d
+    value : any type or int
+
+    Returns
+    -------
+    int32
+
+    Notes
+    -----
+    Derivative: none, no floats come back.
+
+    Examples
+    --------
+    .. code-block:: python
+
+        q[i] = dk.lower_bound(p, 2)
+    """
+
 def closest_point_edge_edge(p1: Any, q1: Any, p2: Any, q2: Any, epsilon: Any) -> Any:
     """closest_point_edge_edge(p1, q1, p2, q2, epsilon)
 
@@ -2425,31 +2450,6 @@ def sample_unit_square(state: Any) -> Any:
 
         state = dk.rand_init(42, i)
         y[i] = dk.sample_unit_square(state).x
-    """
-
-def lower_bound(arr: Any, value: Any) -> Any:
-    """lower_bound(arr, value)
-
-    The first index of an ascending array whose element is at least the value; the last index if there is none. Called as lower_bound(arr, begin, end, value) it searches from begin to end - 1.
-
-    Parameters
-    ----------
-    arr : dk.array1d
-    value : any type or int
-
-    Returns
-    -------
-    int32
-
-    Notes
-    -----
-    Derivative: none, no floats come back.
-
-    Examples
-    --------
-    .. code-block:: python
-
-        q[i] = dk.lower_bound(p, 2)
     """
 
 def spatial_adjoint(r: Any, s: Any) -> Any:

@@ -166,6 +166,6 @@ TARGETED = [
           edit(place, "is_private", "and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)", ""),
           ("tests/unit/cache/test_store.py::test_what_others_can_write_to_is_not_loaded",)),
     Fault("a damaged file is loaded",
-          edit(manifest, "decode", "digests[name] != digest(data)", "False"), ("tests/unit/cache/test_store.py",)),
+          edit(manifest, "_files", "digests[name] != digest(data)", "False"), ("tests/unit/cache/test_store.py",)),
     *ARITHMETIC,
 ]  # fmt: skip
