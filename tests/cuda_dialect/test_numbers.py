@@ -194,3 +194,16 @@ def test_fused_products():
     out = np.zeros(4)
     k[1, 4](a, b, c, out)
     np.testing.assert_array_equal(out, a * b + c)
+
+
+def test_numbers_of_python_are_passed_with_64_bits():
+    @cuda.jit
+    def k(s, out):
+        out[0] = s
+
+    for value, dtype in ((1 / 3, np.float64), (-(2**63), np.int64), (2**64 - 1, np.uint64)):
+        out = np.zeros(1, dtype)
+        k[1, 1](value, out)
+        assert out[0] == value
+    with pytest.raises(dk.LaunchError, match=r"parameter 's': 18446744073709551616 does not fit an integer of 64 bits"):
+        k[1, 1](2**64, np.zeros(1))

@@ -116,11 +116,11 @@ def launch(
         if device is not None:
             check_kernel(kernel)
             place = get_device(device)
-        blocks = None
-        if stream is not None or block_dim is not None or max_blocks is not _UNLIMITED:
+        if stream is None and block_dim is None and max_blocks is _UNLIMITED:
+            run(kernel, dim, args, record_tape, place)
+        else:
             check_kernel(kernel)
-            blocks = _blocks(block_dim, max_blocks)
-        run(kernel, dim, args, record_tape, place, blocks, stream)
+            run(kernel, dim, args, record_tape, place, _blocks(block_dim, max_blocks), stream)
         return None
     except KernelError as error:
         shorten(error)
