@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.memory.device import Device
     from diffkern.runtime.memory.stream import Stream
 
-__all__ = ["Handler", "RecorderProtocol", "current", "is_recorded", "note_read"]
+__all__ = ["Handler", "RecorderProtocol", "current", "is_recorded", "is_taken", "note_read"]
 
 
 class Handler(Protocol):
@@ -123,6 +123,14 @@ current = _Current()
 def is_recorded() -> bool:
     """Return whether what is done now is recorded: for derivatives, or for a sequence to be replayed."""
     return (current.tape is not None and current.tape.records) or current.recorder is not None
+
+
+def is_taken() -> bool:
+    """Return whether what is done now is handed to something that has to see each step: a tape, tangents, a sequence.
+
+    What repeats several steps in one call does them one by one then.
+    """
+    return current.tape is not None or current.recorder is not None
 
 
 # -- reads by the host -------------------------------------------------------------------------------------------------

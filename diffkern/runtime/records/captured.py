@@ -16,7 +16,7 @@ from diffkern.errors import CudaError, LaunchError
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import memories
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import is_taken
 from diffkern.runtime.memory.stream import Stream, drain_queues, on_its_way
 from diffkern.runtime.native.device import graph_step
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan, Stamp
@@ -74,8 +74,8 @@ class Captured:
     def run(self, stream: Stream | None = None) -> None:
         """Launch the graph from Python."""
         device = self._device
-        # A tape or recorder has to see each step, and a graph has none that could be told apart.
-        if current.tape is not None or current.recorder is not None:
+        # A graph has no steps that could be told apart.
+        if is_taken():
             self._sequence.replay(stream)
             return
         if stream is not None and stream.device is not device:

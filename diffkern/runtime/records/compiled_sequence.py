@@ -15,7 +15,7 @@ from diffkern.errors import MisuseError
 from diffkern.runtime.arrays.operation import Operation, memories
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import current, is_taken
 from diffkern.runtime.memory.stream import Stream, drain
 from diffkern.runtime.native.replay import PYTHON, STALE, Plan
 from diffkern.runtime.native.slow_path import slow_path_flags
@@ -146,9 +146,8 @@ class CompiledSequence:
             raise MisuseError(
                 f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
             )
-        # A tape or recorder takes the steps one by one, as launches of their own. Items that are one launch share one
-        # copy.
-        if current.tape is not None or current.recorder is not None:
+        # The steps are launches of their own then. Items that are one launch share one copy.
+        if is_taken():
             copies: dict[PackedLaunch, PackedLaunch] = {}
             for item in self.items:
                 item.again(copies)

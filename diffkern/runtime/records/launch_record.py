@@ -40,7 +40,7 @@ from diffkern.runtime.launch.packed import Leaves, PackedLaunch, dispatch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.race_checks import Races
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import is_taken
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import RELEASED, STALE, STREAM, Stamp, Steps, done_while_idle
 from diffkern.runtime.native.setter import Setter, Slot, put_while_idle
@@ -334,7 +334,7 @@ class LaunchRecord:
         device = self._compiled.device
         if device is CPU or not self._compiled.block or device.is_capturing:
             return False
-        return isinstance(stream, (Stream, NoneType)) and current.tape is None and current.recorder is None
+        return isinstance(stream, (Stream, NoneType)) and not is_taken()
 
     def check_alive(self) -> None:
         """Raise if the record was released."""
