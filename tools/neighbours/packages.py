@@ -51,7 +51,7 @@ PACKAGES = (
     Package(
         "mujoco-warp", "mujoco_warp",
         {r"_test$|\.conftest$|test_util$|test_data": _TESTS, r"\.viewer$": _WINDOW},
-        {"signed distances": "volumes"},
+        {"signed distances": "not among the programs"},
     ),
     Package(
         "nvalchemi-toolkit-ops", "nvalchemiops",
@@ -63,9 +63,8 @@ PACKAGES = (
         "newton", "newton",
         {r"\.tests\b|\.test_": _TESTS, r"\.examples\..*__main__$|newton\.__main__$": "a command"},
         {
-            "hydroelastic contacts": "volumes",
             "examples of robots, cameras, inverse kinematics": "download models, or run a network of PyTorch",
-            "examples mpm": "warp.fem",
+            "examples mpm": "more of warp.fem than is here",
             "diffsim.example_diffsim_bear": "takes more than five minutes under Warp",
             "other examples": "not among the programs",
         },

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from diffkern.errors import MisuseError
+from diffkern.process.gc_policy import rare_collections
 from diffkern.runtime.arrays.operation import Operation, memories
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import CPU
@@ -34,7 +35,8 @@ class CompiledSequence:
         self.items = list(items)
         self.times: list[tuple[float, float] | None] = [None] * len(self.items)
         self.quick: Quick | None = None
-        self.plan = self._compile()
+        with rare_collections():  # all that is made stays
+            self.plan = self._compile()
         self._watch(self)
 
     def _watch(self, user: CompiledSequence | Quick) -> None:
