@@ -3,7 +3,8 @@
 Each function takes the lowering (:mod:`lowering`) and an op, and emits loops in the current region, and the source of
 the result's elements. Sums have no specified order, so that a target may keep several partial sums. Extrema have one,
 for NaN and ties, so several of them are kept in memory, side by side. A sort of few keys counts for each how many come
-before it; for more, sorted runs are merged: equal keys keep their order, and keys that are not a number come last.
+before it; for more, sorted runs are merged; many are sorted by their digits (:mod:`radix`). Equal keys keep their
+order, and keys that are not a number come last.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from typing import Any, Final
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
-from diffkern.ir.types import INT32, INT64, Element, Kind, Scalar, value_type
+from diffkern.ir.types import INT32, INT64, Element, Kind, Scalar, Tile, value_type
 from diffkern.lower.tiles.lowering import Lowering
+from diffkern.lower.tiles.radix import digits, radix_sort
 from diffkern.lower.tiles.source import Source, Stored, elements
 
 __all__ = ["OPS", "better", "combine", "comes_before", "counting_sort", "neutral", "sort"]
@@ -25,6 +27,8 @@ _COUNTED: Final = 32
 """Up to so many keys each finds its place by counting."""
 _RUN: Final = 32
 """Keys of a run that is sorted by counting."""
+_KEYS_PER_DIGIT: Final = 64
+"""So many keys, for each digit of 8 bits that a key has, are sorted by digits."""
 _SIDE_BY_SIDE: Final = 16
 """Extrema that are kept side by side, which is one vector of 512 bits: more would be a loop, and not in registers."""
 
@@ -269,8 +273,11 @@ def sorts_before(b: Builder, x: Value, y: Value) -> Value:
 
 
 def _sort(low: Lowering, op: Op) -> None:
-    few = elements(op.results[2].type.shape) <= _COUNTED  # type: ignore[union-attr]
-    sort(low, op, counting_sort if few else _merge_sort)
+    t = op.results[0].type
+    assert isinstance(t, Tile)
+    places = digits(t.dtype)
+    by_digits = places is not None and t.size >= _KEYS_PER_DIGIT * places
+    sort(low, op, radix_sort if by_digits else counting_sort if t.size <= _COUNTED else _merge_sort)
 
 
 def sort(low: Lowering, op: Op, method: Callable[[Any, Stored, Stored, Sequence[Stored]], None]) -> None:
