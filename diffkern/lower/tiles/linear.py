@@ -157,7 +157,7 @@ def _cholesky(low: Lowering, op: Op) -> None:
         m.loop(after, n, clear)
         return ()
 
-    m.alone(lambda: low.void(m.loop(0, n, step)))
+    m.alone(lambda: low.void(m.loop(0, n, step, in_turn=True)))
     low.release(column)
 
 
@@ -199,7 +199,7 @@ def _triangular_solve(low: Lowering, op: Op) -> None:
         row(i, lambda x, c: b.div(x, diagonal))
         return ()
 
-    m.alone(lambda: low.void(m.loop(0, n, step, down=not forwards)))
+    m.alone(lambda: low.void(m.loop(0, n, step, down=not forwards, in_turn=True)))
     low.give_back(borrowed)
 
 

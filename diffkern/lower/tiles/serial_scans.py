@@ -77,7 +77,7 @@ def _whole(low: Lowering, source: Source, kind: str) -> Value:
         def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
             return (combine(low, kind, so_far[0], source.element_at(m, i)),)
 
-        return m.loop(0, size, one, (start,))[0]
+        return m.loop(0, size, one, (start,), in_turn=kind != "add")[0]
 
     def at(index: list[Value], so_far: list[Value]) -> Sequence[Value]:
         return (combine(low, kind, so_far[0], source.element(m, index)),)
@@ -136,7 +136,7 @@ def _last_axis(low: Lowering, source: Source, target: Stored, kind: str) -> None
         def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
             return (combine(low, kind, so_far[0], source.element(m, [*index, i])),)
 
-        return m.loop(0, source.shape[-1], one, (start,))[0]
+        return m.loop(0, source.shape[-1], one, (start,), in_turn=kind != "add")[0]
 
     def row(index: list[Value], _: list[Value]) -> Sequence[Value]:
         low.b.op("buffer_set", target.buffer, m.flat(index, outer), total(index))
@@ -184,7 +184,7 @@ def _argreduce(low: Lowering, op: Op) -> None:
             wins = better(b, kind, value, so_far[0])
             return (b.select(wins, value, so_far[0]), b.select(wins, b.cast(i, INT32), so_far[1]))
 
-        return m.loop(0, size, one, (read(m.i64(0)), b.i32(0)))[1]
+        return m.loop(0, size, one, (read(m.i64(0)), b.i32(0)), in_turn=True)[1]
 
     if axis is None:
         whole, borrowed = low.stored(op.operands[0])
@@ -252,7 +252,7 @@ def _scan(low: Lowering, op: Op) -> None:
         return (total,)
 
     start = neutral(low.b, kind, source.dtype)
-    m.alone(lambda: void(m.loop(0, elements(source.shape), one, (start,), down=backwards)))
+    m.alone(lambda: void(m.loop(0, elements(source.shape), one, (start,), down=backwards, in_turn=True)))
     low.give_back(borrowed)
 
 

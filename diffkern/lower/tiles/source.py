@@ -99,10 +99,11 @@ Source = Stored | Computed
 class Maker:
     """Appends loops and index arithmetic.
 
-    A loop of more trips than :attr:`rolled_above` is marked to stay one: unrolled it would no longer be vectorised.
+    A loop of more trips than :attr:`rolled_above` is marked to stay one: unrolled it would no longer be vectorised. One
+    whose trips wait for each other is not vectorised anyway, and may have one trip more.
     """
 
-    rolled_above = 8
+    rolled_above = 7
     shares = False
     """True if several threads visit the elements of one tile."""
 
@@ -136,8 +137,12 @@ class Maker:
         *,
         step: int = 1,
         down: bool = False,
+        in_turn: bool = False,
     ) -> tuple[Value, ...]:
-        """Emit a loop over ``lo <= i < hi``, or the same range downwards, with carried values."""
+        """Emit a loop over ``lo <= i < hi``, or the same range downwards, with carried values.
+
+        With ``in_turn``, each trip needs what the one before it has made.
+        """
         first, last = (self.i64(x) if isinstance(x, int) else x for x in (lo, hi))
         # The stop is exclusive in both directions.
         if down:
@@ -146,7 +151,7 @@ class Maker:
         with self.b.into(region):
             region.yields = tuple(body(region.params[0], list(region.params[1:])))
         attrs: dict[str, Any] = {}
-        if isinstance(lo, int) and isinstance(hi, int) and hi - lo > self.rolled_above * abs(step):
+        if isinstance(lo, int) and isinstance(hi, int) and hi - lo > (self.rolled_above + in_turn) * abs(step):
             attrs["rolled"] = True
         return self.b.op("for", first, last, self.i64(step), *init, regions=(region,), **attrs)
 
