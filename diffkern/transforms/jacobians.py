@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from diffkern.errors import MisuseError
+from diffkern.errors import MisuseError, described
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone, copy
@@ -54,6 +54,11 @@ def jacobian(
     -------
     ndarray
         Its shape is that of the result followed by that of `x`, as ``numpy()`` has them.
+
+    Raises
+    ------
+    MisuseError
+        If the function returns anything but an array, or `sparsity` has another number of columns than `x` numbers.
     """
     with _Start(x) as start:
         return _jacobian(_Matrix(function, x, start), mode, sparsity)
@@ -77,6 +82,16 @@ def _jacobian(given: _Matrix, mode: Literal["forward", "reverse"] | None, sparsi
     matrix = given.by_pattern(pattern, mode)
     # A pattern found at one point may miss entries that depend on a branch, or that are infinite: the product shows it.
     return given.whole(mode) if is_found and not given.is_whole(matrix.reshape(pattern.shape), mode) else matrix
+
+
+def _only(result: Any) -> array:
+    """Return the result of a function if it is an array."""
+    if not isinstance(result, array):
+        raise MisuseError(
+            f"dk.jacobian is of a function that returns an array, not {described(result)}",
+            remedy="return one array; that of an indexed array is its contiguous()",
+        )
+    return result
 
 
 def _check(sparsity: str) -> None:
@@ -126,7 +141,7 @@ class _Matrix:
         if self._taped is not None:
             return self._taped[1]
         if self._result is None:
-            self._result = self.function(self.x)
+            self._result = _only(self.function(self.x))
             self._start.restore()
         return self._result
 
@@ -147,7 +162,7 @@ class _Matrix:
         """Return the gradient of the result with weights."""
         if self._taped is None:
             with FunctionTape((self.x,)) as tape:
-                self._taped = tape, self.function(self.x)
+                self._taped = tape, _only(self.function(self.x))
         tape, result = self._taped
         # A seed is an array like the result, on its device and with its strides.
         seed = result._like()

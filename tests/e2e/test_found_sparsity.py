@@ -132,3 +132,14 @@ def test_what_is_misused():
         dk.jacobian(Counted(neighbours, 4), point(4), sparsity="given")
     with pytest.raises(MisuseError, match="'find'"):
         dk.hessian(Counted(neighbours, 4).squared, point(4), sparsity="given")
+
+
+@pytest.mark.parametrize("mode", ["forward", "reverse"])
+def test_what_is_no_array_has_no_jacobian(mode):
+    x, chosen = dk.array(np.array([1.0, 2.0, 3.0])), dk.array([0, 2], dtype=int)
+    with pytest.raises(MisuseError, match=r"a function that returns an array, not indexedarray"):
+        dk.jacobian(lambda x: (x * x)[chosen], x, mode=mode)
+    with pytest.raises(MisuseError, match=r"a function that returns an array, not \("):
+        dk.jacobian(lambda x: (x * 1.0, x * 2.0), x, mode=mode)
+    found = dk.jacobian(lambda x: (x * x)[chosen].contiguous(), x, mode=mode)
+    np.testing.assert_allclose(found, [[2.0, 0.0, 0.0], [0.0, 0.0, 6.0]], rtol=1e-13)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
-from diffkern.testing import gradcheck
+from diffkern.testing import GradientError, gradcheck
 
 
 @dk.kernel
@@ -41,3 +41,32 @@ def test_a_function_says_how_many_elements_were_compared_as_a_whole() -> None:
     report = gradcheck(seen, inputs=[dk.zeros(2, dtype=dk.vec3)])
     assert report.whole == 6
     assert "differences of the whole function  6 elements" in str(report)
+
+
+@dk.kernel
+def fill(volume: dk.uint64, values: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    dk.volume_store(volume, i, 0, 0, values[i] * values[i])
+
+
+@dk.kernel
+def sampled(volume: dk.uint64, y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    place = dk.vec3(0.25 + float(i), 0.0, 0.0)
+    y[i] = dk.volume_sample(volume, place, dk.Volume.LINEAR, dtype=dk.float64)
+
+
+def test_what_is_stored_to_a_volume_is_compared_in_the_whole_function() -> None:
+    volume = dk.Volume.allocate([0, 0, 0], [7, 0, 0], 1.0, np.float64(0.0), requires_grad=True)
+
+    def through(values: dk.array) -> dk.array:
+        y = dk.zeros(3, dtype=dk.float64, requires_grad=True)
+        dk.launch(fill, 4, inputs=[volume.id, values])
+        dk.launch(sampled, 3, inputs=[volume.id], outputs=[y])
+        return y
+
+    report = gradcheck(through, inputs=[dk.array([0.5, -1.0, 2.0, 1.5], dtype=dk.float64)], mode="reverse")
+    assert report.whole == 4
+    assert [launch.kernel for launch in report.launches] == ["sampled"]
+    with pytest.raises(GradientError, match="compared nothing: it changes no array of floats"):
+        gradcheck(fill, 4, [volume.id, dk.ones(4, dtype=dk.float64)], mode="reverse")
