@@ -40,6 +40,11 @@ PROGRAMS = {
         "Stable fluids. The initial velocity is found that carries the smoke into a given shape.",
         (0.325, 0.0, 0.635, 1.0),
     ),
+    "plume": Program(
+        "The inflow behind a plume",
+        "A stable fluid with an implicit pressure. How strongly two nozzles blew is found from pictures of the smoke.",
+        (0.38, 0.0, 1.0, 1.0),
+    ),
     "soft_body": Program(
         "A soft body learns to walk",
         "The material point method. Muscles learn from the gradient of where the body is after 600 steps.",
@@ -64,6 +69,16 @@ PROGRAMS = {
         "The section that resists twisting",
         "Poisson's equation on triangles, differentiated by their nodes. A square becomes a disk.",
         (0.0, 0.0, 0.645, 1.0),
+    ),
+    "beam": Program(
+        "The weak spot of a beam",
+        "Linear elasticity on triangles, differentiated by material, load and nodes. Moduli follow from displacements.",
+        (0.13, 0.0, 0.6, 1.0),
+    ),
+    "hook": Program(
+        "The stiffest hook of a given area",
+        "Linear elasticity, differentiated by shape. The hook becomes thick where it is bent.",
+        (0.0, 0.0, 0.605, 1.0),
     ),
     "heat": Program(
         "The path of a torch",
@@ -120,6 +135,11 @@ PROGRAMS = {
         "A mesh that wraps a scan",
         "Distances between surfaces, differentiated by vertices. A ball becomes the chess piece that was scanned.",
         (0.4, 0.0, 0.6, 1.0),
+    ),
+    "distances": Program(
+        "A scan as signed distances",
+        "A sparse volume is fitted to points and normals. What its surface encloses is compared with the truth.",
+        (0.0, 0.0, 0.61, 1.0),
     ),
     "splats": Program(
         "A photograph as a sum of Gaussians",

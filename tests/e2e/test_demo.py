@@ -69,7 +69,7 @@ def test_the_list_has_every_example_and_its_first_line(capsys: pytest.CaptureFix
 
 def test_an_unknown_name_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert demo.main(["floot"]) == 2
-    assert "'floot'; there are billiards, " in capsys.readouterr().err
+    assert "'floot'; there are beam, billiards, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("missing", [["matplotlib"], ["tqdm"], ["matplotlib", "tqdm"]])
