@@ -223,7 +223,8 @@ def _check_launches(
     name: str, tape: Tape, check: Callable[..., GradcheckReport], within: bool = False
 ) -> GradcheckReport:
     """Check each launch on a tape by itself; within a function those that change arrays of floats."""
-    reports, found = [], False
+    reports: list[GradcheckReport] = []
+    found = False
     # One after the other, so that an error names the launch that is wrong.
     for kernel, fn, *given in launches_of(tape):
         found = True
