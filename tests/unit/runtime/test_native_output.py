@@ -110,6 +110,7 @@ def test_an_error_of_the_output_ends_the_replay_and_is_all(talking):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:os.fork")  # JAX warns of it
 def test_a_fork_while_texts_are_shown(talking):
     sequence, x = talking
     children = []
