@@ -408,9 +408,6 @@ def checked_factor(factor: Any) -> Any:
     return factor
 
 
-_OF_FLOATS: Final[dict[Any, Any]] = {FLOAT32: np.float32, FLOAT64: np.float64}
-
-
 def as_factor(factor: Any, matrix: BsrMatrix) -> Any:
     """Return a factor as a number of the type of a matrix.
 
@@ -422,9 +419,12 @@ def as_factor(factor: Any, matrix: BsrMatrix) -> Any:
         If the matrix has integers, and the factor is none.
     """
     scalar = numbers_of(matrix.values)
-    # The usual case first: the rest takes as long as the product of a small matrix.
-    if type(factor) is float and scalar in _OF_FLOATS:
-        return _OF_FLOATS[scalar](factor)
+    # The usual cases first, by identity: the rest takes as long as the product of a small matrix.
+    if type(factor) is float:
+        if scalar is FLOAT64:
+            return np.float64(factor)
+        if scalar is FLOAT32:
+            return np.float32(factor)
     checked_factor(factor)
     if not is_differentiable(scalar) and factor != int(factor):
         raise ValueError(f"a matrix of {numbers_of(matrix.values)} has integers as factors, not {factor}")
@@ -474,7 +474,7 @@ def block_type(dtype: Any) -> Scalar | Mat:
 
 def compact_matrix(nrow: int, ncol: int, nnz: int, offsets: array, columns: array, values: array) -> BsrMatrix:
     """Return a compact matrix of arrays that fit it, which are not checked."""
-    made: BsrMatrix = object.__new__(_class(values._element))  # type: ignore[arg-type]
+    made: BsrMatrix = object.__new__(_class(values._element))
     vars(made).update(nrow=nrow, ncol=ncol, nnz=nnz, offsets=offsets, row_counts=None, columns=columns, values=values)
     made._note_pattern()
     return made

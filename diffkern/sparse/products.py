@@ -16,7 +16,7 @@ from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
 from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, compact_matrix, empty_matrix, split
 from diffkern.sparse.patterns import Contributions, checked, place, prefix_sums, set_pattern, target, total
-from diffkern.sparse.serial import ALONE, Products, is_serial, multiplied, multiplied_at_once
+from diffkern.sparse.serial import ALONE, BlockProducts, is_serial, multiplied, multiplied_at_once
 from diffkern.sparse.storage import as_parts, as_vectors, grown, integers, is_by_parts, new_values, numbers_of
 from diffkern.sparse.sums import bsr_scale
 
@@ -96,7 +96,7 @@ def product(A: BsrMatrix, x: array, y: array, z: array, alpha: Any, beta: Any, t
     values = A.values
     scale, scale_added = as_factor(alpha, A), as_factor(beta, A)
     blocks = isinstance(values._element, Mat)
-    rows, columns = A.block_shape
+    rows, columns = A.block_shape if blocks else (1, 1)
     into, out_of = (A.nrow, rows), (A.ncol, columns)
     if transpose:
         into, out_of = out_of, into
@@ -133,7 +133,7 @@ def _vectors(given: array, name: str, count: int, length: int, values: array) ->
     """View an operand as the vectors that blocks multiply."""
     block = values._element
     # The usual case first: the rest takes longer than the product of a small matrix.
-    if given._element == block and isinstance(block, Scalar) and given._data.shape == (count,):
+    if given._element is block and type(block) is Scalar and given._data.shape == (count,):
         return given
     try:
         found = as_vectors(given, length, count, isinstance(block, Mat))
@@ -175,7 +175,7 @@ class _Pattern:
 
     Attributes
     ----------
-    products : Products
+    products : BlockProducts
         The products of blocks that each block sums.
     extents : tuple of int
         Rows and columns of blocks of both factors.
@@ -185,7 +185,7 @@ class _Pattern:
         The pattern of the product; its own memory, so that nothing that is done with the product changes it.
     """
 
-    products: Products
+    products: BlockProducts
     extents: tuple[int, int, int]
     added: bool
     offsets: array
@@ -303,7 +303,12 @@ def _at_once(x: BsrMatrix, y: BsrMatrix, alpha: Any) -> BsrMatrix | None:
     """Return the product of matrices of numbers, if nothing observes it."""
     of_both = x.values, y.values
     kinds = {one._element for one in of_both}
-    if slow_path_flags.word[0] or not is_serial(x) or len(kinds) > 1 or not isinstance(of_both[0]._element, Scalar):
+    if (
+        slow_path_flags.word[0]
+        or not is_serial(x, gain=2)
+        or len(kinds) > 1
+        or not isinstance(of_both[0]._element, Scalar)
+    ):
         return None
     if x.ncol != y.nrow or x.device is not y.device or not (x.nnz and y.nnz):
         return None
@@ -339,9 +344,9 @@ def _check(x: BsrMatrix, y: BsrMatrix, z: BsrMatrix) -> None:
 
 def _product_pattern(
     x: BsrMatrix, y: BsrMatrix, z: BsrMatrix, added: bool, max_new_nnz: int | None, topology: str
-) -> Products:
+) -> BlockProducts:
     """Give a matrix the pattern of a product, and find the products of blocks that each block sums."""
-    is_plain = topology == "compact" and not added and max_new_nnz is None and is_serial(z)
+    is_plain = topology == "compact" and not added and max_new_nnz is None and is_serial(x, gain=2)
     if is_plain and (alone := multiplied(x, y)) is not None:
         offsets, columns, products = alone
         set_pattern(z, x.nrow, y.ncol, products.count, offsets, columns)
@@ -363,10 +368,10 @@ def _product_pattern(
     most = None if max_new_nnz is None else max_new_nnz + (old_nnz if added else 0)
     placed = place(Contributions(starts, keys, n), z, z.ncol, topology, most)
     launch(kernels.regroup, dim=total_products, inputs=[placed.order, left, right, new_left, new_right])
-    return Products(placed.first, placed.last, new_left, new_right, placed.count)
+    return BlockProducts(placed.first, placed.last, new_left, new_right, placed.count)
 
 
-def _multiply(products: Products, x: BsrMatrix, y: BsrMatrix, alpha: Any, z: array, beta: Any, out: array) -> None:
+def _multiply(products: BlockProducts, x: BsrMatrix, y: BsrMatrix, alpha: Any, z: array, beta: Any, out: array) -> None:
     """Add up products of blocks."""
     scale, scale_added = as_factor(alpha, x), as_factor(beta, x)
     where = [products.first, products.last, products.left, products.right, ALONE]

@@ -9,6 +9,7 @@ from diffkern.ir.types import UINT32
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.memory.state import current
+from diffkern.runtime.native.pool import num_threads
 from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import row_kernels as kernels
@@ -17,9 +18,9 @@ from diffkern.sparse.storage import integers, new_values
 
 __all__ = [
     "ALONE",
-    "Exchanged",
-    "Merged",
-    "Products",
+    "BlockProducts",
+    "ExchangedRows",
+    "MergedRows",
     "exchanged",
     "exchanged_at_once",
     "is_serial",
@@ -33,8 +34,12 @@ ALONE: Final[Any] = SCALARS[UINT32.name](0xFFFFFFFF)
 """In the place of a block's number: there is none."""
 
 
+_MANY: Final = 1 << 16
+"""The most blocks for which threads are never worth it."""
+
+
 @dataclass(frozen=True)
-class Merged:
+class MergedRows:
     """The pattern of a sum, with the number that each block has in either matrix, or ALONE."""
 
     offsets: array
@@ -45,7 +50,7 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class Exchanged:
+class ExchangedRows:
     """The pattern of a transposed matrix, with the number that each block has in the given one."""
 
     offsets: array
@@ -55,7 +60,7 @@ class Exchanged:
 
 
 @dataclass(frozen=True)
-class Products:
+class BlockProducts:
     """The products of blocks that each block b of a product sums: ``left[p]`` times ``right[p]``, for p in a range.
 
     Attributes
@@ -75,18 +80,23 @@ class Products:
     count: int
 
 
-def is_serial(matrix: BsrMatrix) -> bool:
-    """Return whether patterns are found by one thread, and the host may look at what it found."""
-    return matrix.values._memory.device.is_cpu and current.recorder is None
+def is_serial(matrix: BsrMatrix, gain: int) -> bool:
+    """Return whether a pattern is found by one thread, and the host may look at what it found.
+
+    Otherwise all threads sort, which takes about `gain` times as much of their time.
+    """
+    if not matrix.values._memory.device.is_cpu or current.recorder is not None:
+        return False
+    return matrix.nnz <= _MANY or num_threads() <= gain
 
 
-def merged(x: BsrMatrix, y: BsrMatrix, of_x: bool, of_y: bool) -> Merged | None:
+def merged(x: BsrMatrix, y: BsrMatrix, of_x: bool, of_y: bool) -> MergedRows | None:
     """Return the pattern of the sum of two matrices, or of one of them; None if rows are not ascending."""
     lists, room = _rows_of_both(x, y, of_x, of_y)
     offsets, columns, left, right = _made(x, x.nrow + 1, room, UINT32, UINT32)
     launch(kernels.merge_rows, dim=1, inputs=[*lists, ALONE, offsets, columns, left, right])
     count = _last(offsets, x.nrow)
-    return None if count < 0 else Merged(offsets, columns, left, right, count)
+    return None if count < 0 else MergedRows(offsets, columns, left, right, count)
 
 
 def summed(
@@ -106,14 +116,14 @@ def _rows_of_both(x: BsrMatrix, y: BsrMatrix, of_x: bool, of_y: bool) -> tuple[l
     return lists, (x.nnz if of_x else 0) + (y.nnz if of_y else 0)
 
 
-def exchanged(source: BsrMatrix) -> Exchanged | None:
+def exchanged(source: BsrMatrix) -> ExchangedRows | None:
     """Return the pattern of the transposed matrix; None if a place has two blocks."""
     offsets, columns, order = _made(source, source.ncol + 1, source.nnz, UINT32)
     starts, ends, _ = source._rows()
     inputs = [starts, ends, source.columns, source.nrow, source.ncol, offsets, columns, order]
     launch(kernels.exchange_rows, dim=1, inputs=inputs)
     count = _last(offsets, source.ncol)
-    return None if count < 0 else Exchanged(offsets, columns, order, count)
+    return None if count < 0 else ExchangedRows(offsets, columns, order, count)
 
 
 def exchanged_at_once(source: BsrMatrix) -> tuple[array, array, array, int] | None:
@@ -127,7 +137,7 @@ def exchanged_at_once(source: BsrMatrix) -> tuple[array, array, array, int] | No
     return None if count < 0 else (offsets, columns, out, count)
 
 
-def multiplied(x: BsrMatrix, y: BsrMatrix) -> tuple[array, array, Products] | None:
+def multiplied(x: BsrMatrix, y: BsrMatrix) -> tuple[array, array, BlockProducts] | None:
     """Return offsets and columns of a product, and the products of blocks; None if a column does not exist."""
     lists, room = _products_of(x, y)
     if room < 0:
@@ -135,7 +145,7 @@ def multiplied(x: BsrMatrix, y: BsrMatrix) -> tuple[array, array, Products] | No
     offsets, columns, first, last, left, right = _made(x, x.nrow + 1, room, *(UINT32,) * 4)
     block_of = integers(y.ncol, x, zero=True, element=UINT32)
     launch(kernels.multiply_rows, dim=1, inputs=[*lists, block_of, offsets, columns, first, last, left, right])
-    return offsets, columns, Products(first, last, left, right, _last(offsets, x.nrow))
+    return offsets, columns, BlockProducts(first, last, left, right, _last(offsets, x.nrow))
 
 
 def multiplied_at_once(x: BsrMatrix, y: BsrMatrix, alpha: Any) -> tuple[array, array, array, int] | None:

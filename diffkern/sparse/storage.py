@@ -35,6 +35,8 @@ def block_shape_of(element: Any) -> tuple[int, int]:
 def numbers_of(values: array) -> Scalar:
     """Return the type of the numbers in blocks or vectors."""
     element = values._element
+    if type(element) is Scalar:
+        return element
     assert not isinstance(element, Struct)
     return scalar_of(element)
 

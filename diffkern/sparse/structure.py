@@ -299,7 +299,7 @@ def bsr_set_transpose(dest: BsrMatrix, src: MatrixLike, topology: str | None = N
         bsr_set_zero(dest, topology=topology)
         return
     old, is_blocks = source.values, isinstance(source.values._element, Mat)
-    if topology == "compact" and is_serial(source) and (found := exchanged(source)) is not None:
+    if topology == "compact" and is_serial(source, gain=3) and (found := exchanged(source)) is not None:
         count, where = found.count, [found.order]
         set_pattern(dest, source.ncol, source.nrow, count, found.offsets, found.columns)
         kernel = values_of.permute_transposed if is_blocks else values_of.permute
@@ -351,7 +351,7 @@ def bsr_transposed(A: MatrixLike) -> BsrMatrix:
 def _transposed_at_once(source: BsrMatrix) -> BsrMatrix | None:
     """Return the transposed of a matrix of numbers, if nothing observes it."""
     values = source.values
-    if slow_path_flags.word[0] or not source.nnz or isinstance(values._element, Mat) or not is_serial(source):
+    if slow_path_flags.word[0] or not source.nnz or isinstance(values._element, Mat) or not is_serial(source, gain=3):
         return None
     if (found := exchanged_at_once(source)) is None:
         return None

@@ -125,7 +125,7 @@ def _at_once(
     x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any, topology: str
 ) -> tuple[array, array, array, int] | None:
     """Return offsets, columns, values and count of a sum that nothing observes, or None."""
-    if slow_path_flags.word[0] or topology != "compact" or not is_serial(x) or (alpha == 0.0 and beta == 0.0):
+    if slow_path_flags.word[0] or topology != "compact" or not is_serial(x, gain=7) or (alpha == 0.0 and beta == 0.0):
         return None
     of_x, of_y = _used(x, y, alpha, beta)
     if not (of_x or of_y) or not (x.values.size and y.values.size):
@@ -146,7 +146,7 @@ def _add(x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any, dest: BsrMatrix, top
         offsets, columns, dest.values, count = at_once
         set_pattern(dest, x.nrow, x.ncol, count, offsets, columns)
         return
-    if topology == "compact" and is_serial(y) and (found := merged(x, y, of_x, of_y)) is not None:
+    if topology == "compact" and is_serial(x, gain=7) and (found := merged(x, y, of_x, of_y)) is not None:
         set_pattern(dest, x.nrow, x.ncol, found.count, found.offsets, found.columns)
         where, kernel, count = [found.left, found.right, ALONE], values_of.combine_merged, found.count
     else:

@@ -17,6 +17,7 @@ import diffkern as dk
 import diffkern.warp as wp
 import diffkern.warp.sparse as warp_sparse
 from diffkern import sparse
+from diffkern.sparse import serial
 
 SHAPES = [(1, 1), (3, 3), (1, 3), (3, 1), (2, 3), (7, 6)]
 
@@ -402,7 +403,7 @@ UNUSUAL = {
 
 
 @pytest.mark.parametrize("kind", UNUSUAL)
-def test_rows_in_any_order_and_with_room(kind):
+def test_rows_in_any_order_and_with_room(kind, monkeypatch):
     (offsets, columns, values), lengths = UNUSUAL[kind]
     a, b = raw(offsets, columns, values, 4, lengths), raw(*ASCENDING, 4)
     dense, other = np.zeros((4, 4)), sparse.to_scipy(b).toarray()
@@ -420,13 +421,18 @@ def test_rows_in_any_order_and_with_room(kind):
         plain = make()
         with dk.Tape():
             taped = make()
-        for made in (plain, taped):
+        with monkeypatch.context() as many:  # threads, which sort
+            many.setattr(serial, "_MANY", -1)
+            many.setattr(serial, "num_threads", lambda: 64)
+            together = make()
+        for made in (plain, taped, together):
             np.testing.assert_allclose(sparse.to_scipy(made).toarray(), expected, rtol=1e-14, err_msg=f"{kind} {name}")
             found = made.columns.numpy()[: made.nnz_sync()]
             starts = made.offsets.numpy()
             assert all((np.diff(found[i:j]) > 0).all() for i, j in itertools.pairwise(starts))
-        # What a tape sees is computed by other kernels, with the same bits.
-        np.testing.assert_array_equal(plain.values.numpy()[: plain.nnz], taped.values.numpy()[: taped.nnz])
+        # All have other kernels, and the same bits.
+        for made in (taped, together):
+            np.testing.assert_array_equal(plain.values.numpy()[: plain.nnz], made.values.numpy()[: made.nnz])
 
 
 def test_sums_do_not_let_matrices_grow():

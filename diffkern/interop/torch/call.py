@@ -124,6 +124,7 @@ class Forward:
         self.in_outs = spec.in_outs
         self._inputs = [k for k in spec.inputs if self.is_array[k] and k not in spec.in_outs]
         self._backward: dict[tuple[bool, ...], Backward | None] = {}
+        self._searched: dict[tuple[bool, ...], Backward | None] = {}
 
     def _keep(self, launch: PackedLaunch, args: Sequence[Any], axes: int) -> None:
         """Keep what later calls with arguments of these types and shapes need of a launch of so many axes."""
@@ -271,6 +272,22 @@ class Forward:
             found = self._backward[needs] = self._differentiated(needs)
         return found
 
+    def searched(self, needs: tuple[bool, ...]) -> Backward | None:
+        """Return the adjoint that reads what searches of the call have found; None if there is none, or it needs more
+        tensors than the other one.
+        """
+        if not self.executable.manifest.searches:
+            return None
+        if needs not in self._searched:
+            plain, found = self.backward(needs), None
+            program = None if plain is None else self.logged.searched_adjoint(plain.active)
+            if plain is not None and program is not None and program.derivative.log is not None:
+                found = Backward(self, plain.active, needs, program)
+                if not found.keeps <= plain.keeps:
+                    found = None
+            self._searched[needs] = found
+        return self._searched[needs]
+
     def _differentiated(self, needs: tuple[bool, ...]) -> Backward | None:
         reads, writes = self.executable.reads, self.executable.writes
         wanted = {
@@ -296,20 +313,24 @@ class Backward:
         The log that the call itself has to write for it.
     """
 
-    def __init__(self, forward: Forward, active: frozenset[int], needs: tuple[bool, ...]) -> None:
+    def __init__(
+        self, forward: Forward, active: frozenset[int], needs: tuple[bool, ...], searched: Executable | None = None
+    ) -> None:
         self._forward = forward
-        self._active = active
+        self.active = active
+        self._searched = searched
         self._needs = needs
         self._device = forward.device
         guarded(forward.gpu, self._prepare)
 
     def _prepare(self) -> None:
-        forward, active = self._forward, self._active
+        forward, active = self._forward, self.active
         spec = forward.spec
-        self._plain: Executable = forward.adjoint(active)
+        self._plain: Executable = self._searched or forward.adjoint(active)
         derivative = self._plain.derivative
         self._log = derivative.log
-        self.of_call = self._log if self._log is not None and self._log.active is None else None
+        is_of_call = self._log is not None and (self._log.active is None or self._log.searches)
+        self.of_call = self._log if is_of_call else None
         post, outputs = set(derivative.after), spec.outputs
         returned = {k: place for place, k in enumerate(spec.results)}
         before = {k for k in derivative.before if k not in outputs}
@@ -342,9 +363,15 @@ class Backward:
         def sizes() -> dict[int, int]:
             return {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
 
-        programs = Candidates(self._plain, lambda: forward.adjoint(active, ATOMIC))
+        atomic = ATOMIC if self._searched is None else ATOMIC._replace(searched=True)
+        programs = Candidates(self._plain, lambda: forward.adjoint(active, atomic))
         self._accumulation = choose(programs, forward.dims, tuple(shapes.values()), sizes)
         self._places = returned
+
+    @property
+    def keeps(self) -> frozenset[tuple[bool, int]]:
+        """The kept tensors: whether it is a result, and of which parameter."""
+        return frozenset([*((False, k) for k in self.kept_inputs), *((True, k) for k in self.kept_results)])
 
     def perform(self, operations: Sequence[Operation]) -> None:
         """Execute operations on the device of the adjoint."""

@@ -1,8 +1,9 @@
 """Calls that write a log for their gradient.
 
 The launch, and tensors with the contents of its arrays, give the arrays of the log, for the adjoint. The values that
-atomic updates returned are logged by the call itself, as another launch may get other values; if a kernel overwrites
-values that its gradient needs, the launch is made once more, on copies.
+atomic updates returned are logged by the call itself, as another launch may get other values, and so is what searches
+have found, which need not run again then; if a kernel overwrites values that its gradient needs, the launch is made
+once more, on copies.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import torch
 
 from diffkern.contracts.argument_block import pack_address
 from diffkern.contracts.manifest import Log
+from diffkern.errors import CompileError
 from diffkern.interop.torch.arrays import as_array
 from diffkern.ir.types import Array
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import submit
 from diffkern.runtime.arrays.type_keys import type_of_key
 from diffkern.runtime.launch.packed import Leaves, PackedLaunch
+from diffkern.runtime.launch.program import Executable
 
 __all__ = ["LoggableLaunch"]
 
@@ -39,6 +42,21 @@ class LoggableLaunch:
         # A plan lives long, and would keep the tensors of its first call alive.
         self._launch.arrays = [None] * len(launch.arrays)
         self._tails = tails
+
+    def searched_adjoint(self, active: frozenset[int]) -> Executable | None:
+        """Return the adjoint that reads what searches have found, if there is one, and a program that writes it."""
+        found = self._launch.searched_adjoint(active)
+        log = None if found is None else found.derivative.log
+        if log is None or not log.searches:
+            return None
+        launch, kernel = self._launch, self._launch.kernel
+        try:
+            kernel.logged(launch.keys, "searched", log.active, launch.blocks.block_dim, launch.generation)
+        except (CompileError, ImportError) as error:
+            if not isinstance(error, ImportError) and not isinstance(error.__cause__, ImportError):
+                raise
+            return None
+        return found
 
     def again(self, log: Log, tensors: Mapping[int, torch.Tensor], values: Mapping[int, bytes]) -> tuple[array, ...]:
         """Launch on copies of the arrays that are written; like :meth:`run`, with the contents of each array before the

@@ -42,17 +42,22 @@ class AutogradCall:
         For each argument the shape; the argument itself if it is no tensor.
     log : tuple of array
         Its log.
+    searched : Backward or None
+        The adjoint that reads what searches have found from the log, if that is what the log has.
     number : int
         The number of the call in this process.
     """
 
-    __slots__ = ("backward", "forward", "function", "given", "kept", "log", "needs", "number", "objects", "values")
+    __slots__ = (
+        "backward", "forward", "function", "given", "kept", "log", "needs", "number", "objects", "searched", "values",
+    )  # fmt: skip
 
     def __init__(self, function: TorchFunction) -> None:
         self.function = function
         self.forward: Forward | None = None
         self.needs: tuple[bool, ...] = ()
         self.backward: Backward | None = None
+        self.searched: Backward | None = None
         self.values: Mapping[int, bytes] = {}
         self.objects: Sequence[Use] = ()
         self.kept: tuple[tuple[bool, int], ...] = ()
@@ -74,9 +79,12 @@ class AutogradCall:
 
     def _log_for(self, forward: Forward, needs: tuple[bool, ...]) -> Log | None:
         """Return the log that the launch has to write, if there is one."""
-        if forward.executable.manifest.log is None or not self.function.enable_backward or not any(needs):
+        manifest = forward.executable.manifest
+        if not (manifest.log or manifest.searches) or not self.function.enable_backward or not any(needs):
             return None
         found = forward.backward(needs)
+        if found is not None and found.of_call is None:
+            found = self.searched = forward.searched(needs)
         return None if found is None else found.of_call
 
     def prepare(
@@ -137,9 +145,12 @@ class AutogradCall:
         if not self.log:
             return kept
         assert self.backward is not None
-        assert self.backward.of_call is not None
-        if int(kept[-1]) != self.number:
+        if int(kept[-1]) == self.number:
+            return kept[:-1]
+        if self.backward.of_call is not None:
             raise another_run(self.function.kernel.name, self.backward.of_call)
+        # Tensors of another launch come with another search, which runs in the adjoint then.
+        self.log, self.searched = (), None
         return kept[:-1]
 
     def placed(self, kept: Sequence[Any]) -> tuple[list[Any], list[Any]]:
@@ -167,7 +178,7 @@ class AutogradCall:
 
     def gradients(self, kept: Sequence[Any], grads: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """Run the adjoint."""
-        found = self.backward
+        found = self.searched or self.backward
         if found is None:
             return [None] * len(self.given)
         if any(g is not None and _is_old_batch(g) for g in grads):

@@ -55,7 +55,7 @@ output_room = OutputRoom()
 
 
 class StepOutput:
-    """What a step does with what its threads print.
+    """The way of what the threads of a step print to those who read it.
 
     Parameters
     ----------
