@@ -70,3 +70,20 @@ def test_what_is_stored_to_a_volume_is_compared_in_the_whole_function() -> None:
     assert [launch.kernel for launch in report.launches] == ["sampled"]
     with pytest.raises(GradientError, match="compared nothing: it changes no array of floats"):
         gradcheck(fill, 4, [volume.id, dk.ones(4, dtype=dk.float64)], mode="reverse")
+
+
+@dk.kernel
+def filled_and_squared(volume: dk.uint64, values: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    dk.volume_store(volume, i, 0, 0, values[i] + 1.0)
+    y[i] = values[i] * values[i]
+
+
+def test_checks_leave_a_volume_as_it_is() -> None:
+    volume = dk.Volume.allocate([0, 0, 0], [7, 0, 0], 1.0, np.float64(0.0))
+    given, y = [volume.id, dk.array([0.5, -2.0], dtype=dk.float64)], dk.zeros(2, dtype=dk.float64)
+    dk.launch(filled_and_squared, 2, given, [y])
+    before = volume.values.numpy().copy()
+    assert before.any()
+    assert gradcheck(filled_and_squared, 2, given, [y], mode="reverse").checked == 4
+    np.testing.assert_array_equal(volume.values.numpy(), before)
