@@ -129,3 +129,23 @@ def test_a_function_is_recorded_as_launches():
         sequence.replay()
         np.testing.assert_allclose(x.numpy(), 1.0 / s.numpy(), rtol=1e-8)
         np.testing.assert_allclose(s.grad.numpy(), -1.0 / s.numpy() ** 2, rtol=1e-8)
+
+
+def test_blocks_of_a_preconditioner_are_those_of_the_matrix_before_the_recording():
+    full = np.kron(np.eye(N // 2), np.array([[3.0, 1.0], [1.0, 4.0]])) + 0.1 * SYMMETRIC
+    rows, columns = np.divmod(np.arange((N // 2) ** 2), N // 2)
+    blocks = full.reshape(N // 2, 2, N // 2, 2).transpose(0, 2, 1, 3).reshape(-1, 2, 2)
+    a = sparse.bsr_zeros(N // 2, N // 2, dk.types.matrix((2, 2), dk.float64))
+    values = dk.array(blocks, dtype=dk.types.matrix((2, 2), dk.float64))
+    sparse.bsr_set_from_triplets(a, dk.array(rows.astype(np.int32)), dk.array(columns.astype(np.int32)), values)
+    b = doubles(np.ones(N))
+    for ptype in ("block_jacobi", "diag"):
+        with dk.record(run=False) as sequence:
+            x = dk.linear_solve(a, b, method="cg", M=ptype)
+        for side in (np.arange(N), np.ones(N)):
+            b.assign(side.astype(float))
+            sequence.replay()
+            np.testing.assert_allclose(x.numpy(), np.linalg.solve(full, side), rtol=1e-6)
+    with dk.record(run=False), pytest.raises(LaunchError, match="recorded|recording"):
+        a.values.zero_()
+        dk.linear_solve(a, b, method="cg", M="block_jacobi")
