@@ -71,12 +71,10 @@ def _is_sum(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: It
             return False
     elif op.name not in ELEMENT_ATOMICS or op.attrs["kind"] not in SUMS or op.results[0] in used:
         return False
-    elif not all(
-        _only_accumulates(other, used) or _elsewhere(op, other, invariant)
-        for other in ops
-        if Access(op).array in other.operands
-    ):
-        return False  # the thread may look at what it added
+    else:
+        others = [o for o in ops if Access(op).array in o.operands and not _only_accumulates(o, used)]
+        if others and not (all(_elsewhere(op, o, invariant) for o in others) and _has_one_name(op, used, ops)):
+            return False  # the thread may look at what it added
     # The array may be one of several that a branch chose, and sums of booleans are not sums.
     if Access(op).array not in invariant or scalar_of(Access(op).array.type) == BOOL:
         return False
@@ -94,6 +92,18 @@ def _elsewhere(op: Op, other: Op, invariant: Mapping[Value, Op | None]) -> bool:
     mine, theirs = Access(op).index, Access(other).index
     pairs = zip(mine, theirs, strict=True) if len(mine) == len(theirs) else ()
     return any(differ(*(_constant(v, invariant) for v in pair)) for pair in pairs)
+
+
+def _has_one_name(op: Op, used: set[Value], ops: Iterable[Op]) -> bool:
+    """Return whether no other array of numbers as those of an update is looked at: it may be the same one."""
+    array = Access(op).array
+    kind = scalar_of(array.type)
+    return not any(
+        isinstance(v.type, Array) and v is not array and scalar_of(v.type) == kind
+        for other in ops
+        if not _only_accumulates(other, used)
+        for v in other.operands
+    )
 
 
 def differ(i: int | None, k: int | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from diffkern.ir.types import UINT32
+from diffkern.ir.types import FLOAT32, STORAGE_ONLY, UINT32
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.memory.state import current
@@ -154,7 +154,9 @@ def multiplied_at_once(x: BsrMatrix, y: BsrMatrix, alpha: Any) -> tuple[array, a
     if room < 0:
         return None
     offsets, columns, out = _made(x, x.nrow + 1, room, x.values._element)
-    row_of, sums = integers(y.ncol, x, zero=True, element=UINT32), new_values(y.ncol, out._element, out, False)
+    row_of = integers(y.ncol, x, zero=True, element=UINT32)
+    # Halves are added up in single precision, as where a sum stays in a register.
+    sums = new_values(y.ncol, FLOAT32 if out._element in STORAGE_ONLY else out._element, out, False)
     inputs = [*lists, x.values, y.values, alpha, row_of, sums, offsets, columns, out]
     launch(kernels.multiply_rows_at_once, dim=1, inputs=inputs)
     return offsets, columns, out, _last(offsets, x.nrow)

@@ -150,8 +150,9 @@ def _add(x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any, dest: BsrMatrix, top
         set_pattern(dest, x.nrow, x.ncol, found.count, found.offsets, found.columns)
         where, kernel, count = [found.left, found.right, ALONE], values_of.combine_merged, found.count
     else:
-        placed = _placed_sum(x, y, of_x, of_y, dest, topology)
-        where, kernel, count = [placed.first, placed.last, placed.order, y.nnz * of_y], values_of.combine, placed.count
+        base = y.nnz if of_y else 0  # looked up now, as the sum may get a pattern in the place of y's
+        placed = _placed_sum(x, y, of_x, base, dest, topology)
+        where, kernel, count = [placed.first, placed.last, placed.order, base], values_of.combine, placed.count
     of_both = x.values, y.values
     out = target(dest, count, any(one.requires_grad for one in of_both), *of_both)
     if alpha == 0.0 and beta == 0.0:  # times zero a NaN would stay
@@ -165,14 +166,16 @@ def _add(x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any, dest: BsrMatrix, top
     dest.values = out
 
 
-def _placed_sum(x: BsrMatrix, y: BsrMatrix, of_x: bool, of_y: bool, dest: BsrMatrix, topology: str) -> Placed:
-    """Give a matrix the pattern of a sum by sorting; the blocks of x are numbered from the count of those of y."""
+def _placed_sum(x: BsrMatrix, y: BsrMatrix, of_x: bool, base: int, dest: BsrMatrix, topology: str) -> Placed:
+    """Give a matrix the pattern of a sum by sorting.
+
+    The blocks of `x` are numbered from `base`, the count of those of `y`; with 0 these are not in the sum.
+    """
     n = x.nrow
-    base = y.nnz if of_y else 0
     room = base + (x.nnz if of_x else 0)
     xs, xe, _ = x._rows()
     ys, ye, _ = y._rows()
-    lists = [ys, ye if of_y else ys, y.columns, xs, xe if of_x else xs, x.columns]
+    lists = [ys, ye if base else ys, y.columns, xs, xe if of_x else xs, x.columns]
     counts, starts = integers(n, y), integers(n + 1, y)
     launch(kernels.count_both, dim=n, inputs=[*lists[:2], *lists[3:5], counts])
     prefix_sums(counts, starts, n)

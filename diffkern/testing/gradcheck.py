@@ -154,7 +154,8 @@ def gradcheck(
         return _check_launches("the tape", checked, check)
     # Differences of the whole compare what single launches do not show.
     launches = partial(_check_launches, check=check, within=True)
-    return check_differences(checked, inputs, order, mode, tolerances, launches)
+    with _volumes_kept():
+        return check_differences(checked, inputs, order, mode, tolerances, launches)
 
 
 def _check_kernel(
@@ -205,13 +206,13 @@ def _with_volumes_kept(check: Callable[..., GradcheckReport]) -> Callable[..., G
 @contextlib.contextmanager
 def _volumes_kept() -> Iterator[None]:
     stored = [held for one in present() if one.device.is_cpu for held in one.content.stored]
-    kept = [(begin, ctypes.string_at(begin, end - begin)) for begin, end in (held._range for held in stored)]
+    kept = [(held, ctypes.string_at(held._range[0], held._range[1] - held._range[0])) for held in stored]
     try:
         yield
     finally:
         # In the memory itself: a tape that waits for its backward has seen no change.
-        for begin, content in kept:
-            ctypes.memmove(begin, content, len(content))
+        for held, content in kept:
+            ctypes.memmove(held._range[0], content, len(content))
 
 
 def _check_lowered(

@@ -441,3 +441,46 @@ def test_sums_do_not_let_matrices_grow():
         sparse.bsr_axpy(a, y, 0.5, 1.0)
     assert y.nnz == 7
     same(y, 1.5 * sparse.to_scipy(a).toarray() + np.eye(4))
+
+
+def test_a_sum_in_place_whose_pattern_is_sorted():
+    """Of rows that are not ascending, and in recordings."""
+
+    def given(order):
+        columns, values = np.array([0, 1, 0, 1]), np.array([1.0, 2.0, 4.0, 1.0])
+        order = np.array(order)
+        held = sparse.bsr_zeros(2, 2, dk.float64)
+        held.offsets = dk.array([0, 2, 4], dtype=int)
+        held.columns = dk.array(columns[order].astype(np.int32))
+        held.values = dk.array(values[order], dtype=dk.float64, requires_grad=True)
+        held.nnz = 4
+        return held
+
+    def other():
+        return sparse.bsr_from_triplets(
+            2, 2, dk.array([0, 1], dtype=int), dk.array([1, 1], dtype=int),
+            dk.array([1.0, 1.0], dtype=dk.float64, requires_grad=True),
+        )  # fmt: skip
+
+    wanted = np.array([[1.0, 3.0], [4.0, 2.0]])
+    for order in ([0, 1, 2, 3], [1, 0, 2, 3]):
+        a, b = other(), given(order)
+        with dk.Tape() as tape:
+            b += a
+            y = (b @ dk.ones(2, dtype=dk.float64)).sum()
+        np.testing.assert_array_equal(sparse.to_scipy(b).toarray(), wanted)
+        tape.backward(y)
+        np.testing.assert_array_equal(a.values.grad.numpy(), np.ones(2))
+        b = given(order)
+        with dk.record():
+            b += a
+        np.testing.assert_array_equal(sparse.to_scipy(b).toarray(), wanted)
+
+
+def test_products_of_halves_are_summed_in_single_precision():
+    ones = np.ones(4096)
+    rows, columns = np.zeros(4096, np.int32), np.arange(4096, dtype=np.int32)
+    halves = dk.array(ones.astype(np.float16))
+    a = sparse.bsr_from_triplets(1, 4096, dk.array(rows), dk.array(columns), halves)
+    b = sparse.bsr_from_triplets(4096, 1, dk.array(columns), dk.array(rows), halves)
+    assert (a @ b).values.numpy()[0] == 4096.0

@@ -49,7 +49,8 @@ class AutogradCall:
     """
 
     __slots__ = (
-        "backward", "forward", "function", "given", "kept", "log", "needs", "number", "objects", "searched", "values",
+        "_is_marked", "backward", "forward", "function", "given", "kept", "log", "needs", "number", "objects",
+        "searched", "values",
     )  # fmt: skip
 
     def __init__(self, function: TorchFunction) -> None:
@@ -64,6 +65,7 @@ class AutogradCall:
         self.given: tuple[Any, ...] = ()
         self.log: tuple[array, ...] = ()
         self.number = next(_numbers)
+        self._is_marked = False
 
     def run(self, args: Sequence[Any], needs: tuple[bool, ...]) -> tuple[torch.Tensor, ...]:
         """Launch the kernel; afterwards the call knows its values, and has the log for gradients of some arguments."""
@@ -132,7 +134,8 @@ class AutogradCall:
         the same launch.
         """
         # A checkpoint runs the forward again and replaces the saved tensors, but not the log of this object.
-        return [torch.tensor(self.number)] if self.log else []
+        self._is_marked = bool(self.log)
+        return [torch.tensor(self.number)] if self._is_marked else []
 
     def own(self, kept: Sequence[Any]) -> Sequence[Any]:
         """Return the tensors that were chosen.
@@ -142,8 +145,10 @@ class AutogradCall:
         AutodiffError
             If they are of another launch than the log.
         """
-        if not self.log:
+        if not self._is_marked:
             return kept
+        if not self.log:  # given up by an earlier backward of the same call
+            return kept[:-1]
         assert self.backward is not None
         if int(kept[-1]) == self.number:
             return kept[:-1]

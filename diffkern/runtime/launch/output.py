@@ -17,6 +17,8 @@ import numpy as np
 from diffkern.contracts import abi
 from diffkern.contracts.manifest import Manifest
 from diffkern.ir.ops.output import rendered
+from diffkern.process.tracebacks import let_pass
+from diffkern.runtime.native.output import showing
 from diffkern.runtime.observe.config import config
 
 __all__ = ["empty_buffer", "give_back", "show", "show_at"]
@@ -52,14 +54,23 @@ def show(manifest: Manifest, words: Words) -> None:
             f"diffkern: {lost} text{'s' * (lost > 1)} printed by {manifest.title or 'a kernel'} did not fit into "
             f"{8 * (len(words) - abi.OUTPUT_TEXTS)} bytes; dk.config.output_bytes = ... makes room\n"
         )
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    if (out := sys.stdout) is None:  # of a process without a console: print() writes nothing either
+        return
+    try:
+        out.write(text)
+        out.flush()
+    except Exception as error:
+        raise let_pass(error) from None  # the user's stream has failed, and the launch has not
 
 
 def show_at(manifest: Manifest, address: int) -> None:
-    """Write the contents of the buffer at an address, as :func:`show`; it stays as it is."""
+    """Write the contents of the buffer at an address, as :func:`show`, in the midst of a native run."""
     count = ctypes.c_int64.from_address(address + 8 * abi.OUTPUT_WORDS).value
-    show(manifest, np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(address)))
+    showing.depth += 1
+    try:
+        show(manifest, np.ctypeslib.as_array((ctypes.c_int64 * count).from_address(address)))
+    finally:
+        showing.depth -= 1
 
 
 def give_back(words: Words) -> None:

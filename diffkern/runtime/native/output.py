@@ -6,13 +6,29 @@ memory of its own. Native code finds the buffer by :attr:`OutputRoom.words`.
 
 from __future__ import annotations
 
-import ctypes
+import threading
 from array import array as words
 from collections.abc import Callable
+from typing import Any
+
+import numpy as np
 
 from diffkern.contracts import abi
 
-__all__ = ["OutputRoom", "StepOutput", "output_room"]
+__all__ = ["OutputRoom", "StepOutput", "output_room", "showing"]
+
+
+class Showing(threading.local):
+    """How many native runs of this thread are showing texts at the moment."""
+
+    depth = 0
+
+
+showing = Showing()
+
+
+_MOST = 1 << 60
+"""Words that NumPy can count in bytes."""
 
 
 class OutputRoom:
@@ -26,29 +42,35 @@ class OutputRoom:
 
     def __init__(self) -> None:
         self.words = words("q", (0, 0))
-        self._nbytes = 0
         # A run may still be in the buffer that was there before: buffers are kept, one of each size.
-        self._kept: dict[int, ctypes.Array[ctypes.c_int64]] = {}
+        # The system gives memory to those parts of them alone that texts were written to.
+        self._kept: dict[int, np.ndarray[Any, np.dtype[np.int64]]] = {}
 
     def resize(self, nbytes: int) -> None:
-        """Let runs that begin from now on have some bytes for what they print, if there are any such runs."""
-        self._nbytes = nbytes
+        """Let runs that begin from now on have some bytes for what they print, if there are any such runs.
+
+        Raises
+        ------
+        MemoryError
+            If there is no memory for them; the buffer stays as it was.
+        """
         if self.words[1]:
-            self._put()
+            self._put(nbytes)
 
     def open(self, nbytes: int) -> None:
         """Make the buffer for the first step that prints."""
         if not self.words[1]:
-            self._nbytes = nbytes
-            self._put()
+            self._put(nbytes)
 
-    def _put(self) -> None:
-        count = abi.OUTPUT_TEXTS + self._nbytes // 8
+    def _put(self, nbytes: int) -> None:
+        count = abi.OUTPUT_TEXTS + nbytes // 8
         held = self._kept.get(count)
         if held is None:
-            held = self._kept[count] = (ctypes.c_int64 * count)()
+            if count > _MOST:
+                raise MemoryError(f"{nbytes} bytes for what a launch prints")
+            held = self._kept[count] = np.zeros(count, np.int64)
             held[abi.OUTPUT_NEXT], held[abi.OUTPUT_WORDS] = abi.OUTPUT_TEXTS, count
-        self.words[1] = ctypes.addressof(held)
+        self.words[1] = held.ctypes.data
 
 
 output_room = OutputRoom()

@@ -20,7 +20,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
+from diffkern.errors import LaunchError
 from diffkern.runtime.native import pool
+from diffkern.runtime.native.output import showing
 from diffkern.runtime.native.slow_path import slow_path_flags
 
 if TYPE_CHECKING:
@@ -272,7 +274,7 @@ class Plan:
     def wait_idle(self) -> None:
         """Wait until no call is in progress."""
         while self.running:
-            time.sleep(0)
+            wait()
 
     @property
     def running(self) -> bool:
@@ -306,7 +308,7 @@ class Plan:
         # In one assignment, and last: it also clears the flag, when everything that the words point to is in place.
         exchange = map(operator.setitem, (self.words,), (slice(None),), (taken,))
         while not done_while_idle((self,), exchange):
-            time.sleep(0)
+            wait()
         self._kept = (other._kept, other)
 
     def renew(self) -> None:
@@ -353,6 +355,22 @@ class Plan:
         step = begun[-1]
         step.port.note(_noted(begun))
         raise step.port.failure(status, step.kind, step.title)
+
+
+def wait() -> None:
+    """Let other threads go on, whose calls are in progress.
+
+    Raises
+    ------
+    LaunchError
+        If the call in progress may be one that this thread is in the midst of, and which would never end.
+    """
+    if showing.depth:
+        raise LaunchError(
+            "the stream that what kernels print is written to changes a record or a sequence while one runs",
+            remedy="change it when the call has returned",
+        )
+    time.sleep(0)
 
 
 _in_progress = operator.itemgetter(_RUNNING)

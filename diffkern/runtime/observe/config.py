@@ -245,8 +245,8 @@ class Config:
     def output_bytes(self, value: int) -> None:
         if isinstance(value, bool) or not isinstance(value, int) or value < 0:
             raise ValueError(f"output_bytes is a number of bytes, not {value!r}")
-        self._output_bytes = value
         output_room.resize(value)
+        self._output_bytes = value
 
     @property
     def full_traceback(self) -> bool:

@@ -79,7 +79,8 @@ class LaunchRecord:
         fixed: bool = False,
     ) -> None:
         if launch.executable.writes_elements or (adjoint is not None and adjoint.in_elements):
-            if adjoint is not None and launch.executable.by_id and not launch.executable.writes_elements:
+            # By ids as well are arrays in elements of others.
+            if adjoint is not None and launch.executable.by_id and not launch.executable.manifest.pointing:
                 raise LaunchError(
                     f"the adjoint of kernel {launch.kernel.name!r} adds to gradients of arrays that are found by ids, "
                     "and which these are is looked for at each launch",

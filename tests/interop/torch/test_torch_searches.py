@@ -100,3 +100,15 @@ def test_torch_func_searches_again(calls: list[bool]):
     for a, b in zip(found, wanted, strict=True):
         same(a, b)
     assert not any(calls)
+
+
+def test_a_checkpoint_with_a_search_is_differentiated_twice():
+    x, y = inputs()
+    checkpoint(function(AGAIN), x, y, use_reentrant=False).backward(W)
+    expected = [x.grad, y.grad]
+    x, y = inputs()
+    d = checkpoint(function(LOGGED), x, y, use_reentrant=False)
+    d.backward(W, retain_graph=True)
+    d.backward(W)
+    for held, once in zip((x, y), expected, strict=True):
+        same(held.grad, 2.0 * once)

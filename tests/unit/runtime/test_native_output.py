@@ -129,3 +129,41 @@ def test_a_fork_while_texts_are_shown(talking):
             os._exit(0 if sys.exc_info()[0] is None and right else 1)
     assert right
     assert os.waitpid(children[0], 0)[1] == 0
+
+
+def test_a_stream_that_changes_the_record_that_runs_is_an_error():
+    @dk.kernel
+    def tagged(x: dk.array(dtype=float), tag: int):
+        print(tag, x[dk.tid()])
+
+    with dk.record(run=False) as sequence:
+        dk.launch(tagged, 1, [dk.zeros(1), 1])
+    out = Watched(lambda: sequence.set_param("tag", 2))
+    with pytest.raises(dk.LaunchError, match="changes a record or a sequence while one runs"):
+        shown(sequence.replay, out)
+    sequence.set_param("tag", 3)
+    assert shown(sequence.replay) == "3 0.0\n"
+
+
+def test_a_buffer_that_there_is_no_memory_for_leaves_the_one_before(talking):
+    sequence, _ = talking
+    before = dk.config.output_bytes
+    with pytest.raises(MemoryError):
+        dk.config.output_bytes = 1 << 62
+    assert dk.config.output_bytes == before
+    assert shown(sequence.replay) == "0 3.0\n1 3.0\n"
+
+
+def test_streams_that_fail_and_none_at_all(talking, monkeypatch):
+    sequence, x = talking
+
+    class Failing(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError("nobody reads")
+
+    for run in (sequence.replay, lambda: dk.launch(talk, 2, [x, dk.zeros(1, dtype=int)])):
+        with pytest.raises(BrokenPipeError, match="nobody reads"):
+            shown(run, Failing())
+    monkeypatch.setattr(sys, "stdout", None)
+    sequence.replay()
+    dk.launch(talk, 2, [x, dk.zeros(1, dtype=int)])
