@@ -19,7 +19,7 @@ __all__ = ["OutputRoom", "StepOutput", "output_room", "showing"]
 
 
 class Showing(threading.local):
-    """How many native runs of this thread are showing texts at the moment."""
+    """The number of native runs of this thread that are showing texts at the moment."""
 
     depth = 0
 
@@ -27,8 +27,8 @@ class Showing(threading.local):
 showing = Showing()
 
 
-_MOST = 1 << 60
-"""Words that NumPy can count in bytes."""
+_MOST = 1 << 59
+"""Words whose bytes NumPy can count, and no memory holds."""
 
 
 class OutputRoom:
@@ -63,11 +63,9 @@ class OutputRoom:
             self._put(nbytes)
 
     def _put(self, nbytes: int) -> None:
-        count = abi.OUTPUT_TEXTS + nbytes // 8
+        count = min(abi.OUTPUT_TEXTS + nbytes // 8, _MOST)
         held = self._kept.get(count)
         if held is None:
-            if count > _MOST:
-                raise MemoryError(f"{nbytes} bytes for what a launch prints")
             held = self._kept[count] = np.zeros(count, np.int64)
             held[abi.OUTPUT_NEXT], held[abi.OUTPUT_WORDS] = abi.OUTPUT_TEXTS, count
         self.words[1] = held.ctypes.data
