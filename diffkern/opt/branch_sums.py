@@ -79,7 +79,7 @@ def _inside(branch: Op, key: Key, arrays: Collection[Value]) -> Iterator[Op]:
 
 
 def _sum(region: Region, key: Key, arrays: Collection[Value], contributing: list[Op]) -> None:
-    """Add the contributions of several ops of a region to an element, behind the last of them."""
+    """Add the contributions of several ops of a region to an element, after the last of them."""
     example = next(op for op in contributing if not is_branch(op))
     first = contributing[0]
     if first is example:
@@ -93,13 +93,13 @@ def _sum(region: Region, key: Key, arrays: Collection[Value], contributing: list
     for op in contributing[first is example :]:
         total = _added(region, op, total, key, arrays)
     # The index is defined there, as an accumulation outside of all branches has used it.
-    behind = next(k for k, op in enumerate(region.ops) if total in op.results) + 1
+    after = next(k for k, op in enumerate(region.ops) if total in op.results) + 1
     last = Op(example.name, (*example.operands[:-1], total), (), example.attrs, (), example.loc)
-    region.ops.insert(behind, last)
+    region.ops.insert(after, last)
 
 
 def _added(region: Region, op: Op, total: Value, key: Key, arrays: Collection[Value]) -> Value:
-    """Let an op of a region contribute to a sum instead of an element; return the sum behind it."""
+    """Let an op of a region contribute to a sum instead of an element; return the sum after it."""
     result = Value(total.type, key[0].name)
     if not is_branch(op):
         region.ops[region.ops.index(op)] = Op("add", (total, Access(op).value), (result,), {}, (), op.loc)

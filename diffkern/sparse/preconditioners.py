@@ -293,8 +293,8 @@ class FSAI(_Factored):
             return values, _diagonal_of(offsets, columns, values, "FSAI"), 0
         rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
         diagonal, wrong = _diagonal(offsets, columns, values)
-        apart, on_it = wrong[rows] | wrong[columns], rows == columns
-        values = np.where(apart, np.where(on_it, 1.0, 0.0), values)
+        excluded, on_diagonal = wrong[rows] | wrong[columns], rows == columns
+        values = np.where(excluded, np.where(on_diagonal, 1.0, 0.0), values)
         return values, np.where(wrong, 1.0, diagonal), int(wrong.sum())
 
     def _take_pattern(self, pattern: Any, sizes: Any) -> None:

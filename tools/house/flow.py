@@ -353,7 +353,7 @@ class _Body:
 
 
 def _entries(value: ast.expr, element: bool, count: int) -> list[ast.expr | None] | None:
-    """Return the expressions that so many targets are set to one by one, None for numbers; None if that is unknown."""
+    """Return the expressions that targets are set to one by one, None for numbers; None if that is unknown."""
     if not element:
         return list(value.elts) if isinstance(value, ast.Tuple) and len(value.elts) == count else None
     if not isinstance(value, ast.Call) or not isinstance(value.func, ast.Name):

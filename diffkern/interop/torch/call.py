@@ -127,7 +127,7 @@ class Forward:
         self._searched: dict[tuple[bool, ...], Backward | None] = {}
 
     def _keep(self, launch: PackedLaunch, args: Sequence[Any], axes: int) -> None:
-        """Keep what later calls with arguments of these types and shapes need of a launch of so many axes."""
+        """Keep what later calls with arguments of these types and shapes need of a launch, given its number of axes."""
         spec = self.spec
         self.keys = launch.keys
         self.executable: Executable = launch.executable

@@ -74,7 +74,7 @@ class Captured:
     def run(self, stream: Stream | None = None) -> None:
         """Launch the graph from Python."""
         device = self._device
-        # A graph has no steps that could be told apart.
+        # A graph has no steps that could be distinguished.
         if is_taken():
             self._sequence.replay(stream)
             return

@@ -395,11 +395,11 @@ class _Work:
         parts = [self.region(sub) for sub in usual_ways(op)]
         alone, together = sum(p[0] for p in parts), sum(p[1] for p in parts)
         # A diverging branch executes both arms for all lanes, and a thread executes one of them.
-        apart = not self.varying.isdisjoint(deciding(op))
+        diverges = not self.varying.isdisjoint(deciding(op))
         if is_loop(op):
             trips = usual_trips(op)
-            return trips * alone, trips * together * (_DIVERGENCE if apart else 1.0)
-        if not apart:
+            return trips * alone, trips * together * (_DIVERGENCE if diverges else 1.0)
+        if not diverges:
             return alone, together
         guarded = len(parts) > 1 and not all(one for one, _ in parts)
         return alone * (_GUARDED if guarded else 1.0 / len(parts)), together
