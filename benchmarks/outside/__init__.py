@@ -1,0 +1,1 @@
+"""Programs that others published as yardsticks, as kernels beside the best tools that run on the same machine."""
