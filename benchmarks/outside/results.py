@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import datetime
+import datetime as dt
 import importlib.metadata
 import json
 import os
@@ -90,7 +90,7 @@ def collect(
         benchmark,
         source,
         command,
-        datetime.datetime.now(tz=datetime.timezone.utc).date().isoformat(),
+        dt.datetime.now(tz=dt.timezone.utc).date().isoformat(),
         commit.stdout.strip(),
         {"system": platform.platform(), "processors": os.cpu_count() or 1, "python": platform.python_version()},
         {name: importlib.metadata.version(name) for name in ("diffkern", *packages)},
