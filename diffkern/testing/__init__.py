@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from diffkern.testing.bisect import WrongDerivative, bisect_gradient
 from diffkern.testing.gradcheck import GradcheckReport, GradientError, KinkWarning, gradcheck
+from diffkern.testing.horizon import horizon
+from diffkern.testing.horizon_report import Horizon, HorizonReport
 from diffkern.testing.nonfinite import assert_finite, find_nonfinite
 from diffkern.testing.races import Race, RaceError, Side, find_races, verify_races
 from diffkern.testing.stepping import run_in_python
@@ -11,6 +13,8 @@ from diffkern.testing.stepping import run_in_python
 __all__ = [
     "GradcheckReport",
     "GradientError",
+    "Horizon",
+    "HorizonReport",
     "KinkWarning",
     "Race",
     "RaceError",
@@ -21,6 +25,7 @@ __all__ = [
     "find_nonfinite",
     "find_races",
     "gradcheck",
+    "horizon",
     "run_in_python",
     "verify_races",
 ]
