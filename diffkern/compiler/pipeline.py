@@ -65,8 +65,9 @@ def lower_kernel(
     context: PassOptions | None = None,
     *,
     stops: bool = False,
+    marked: bool = False,
 ) -> Function:
-    """Typed IR of a kernel; ``stops``: with the places where a debugger stops."""
+    """Typed IR of a kernel; ``stops``: with the places where a debugger stops; ``marked``: and those of statements."""
     simt, context = target_named(variant.target, variant.compiler).simt, context or PassOptions(verify=variant.is_debug)
     # On a CPU a block is one thread.
     block_dim = (variant.block_dim if simt else None) or 1
@@ -74,11 +75,17 @@ def lower_kernel(
     # inside of it.
     taken = [*accumulate(reversed(variant.layers), lambda given, layer: layer.own(given), initial=types)]
     written = lower(
-        pyfunc, taken.pop(), block_dim=block_dim, layout=variant.layout, checked=variant.is_debug, simt=simt
+        pyfunc,
+        taken.pop(),
+        block_dim=block_dim,
+        layout=variant.layout,
+        checked=variant.is_debug,
+        simt=simt,
+        marked=marked,
     )
     # A launch may have more axes than the kernel asks for; threads that differ only there do the same.
     written.tid_arity = written.tid_arity and max(written.tid_arity, variant.axes)
-    written = order_reads(written if stops else without_breakpoints(written))
+    written = order_reads(written if stops or marked else without_breakpoints(written))
     fn = context.done("lower", WRITTEN, written if variant.is_debug else without_assertions(written))
     # Before the other passes, which take each parameter for an array that exists.
     if has_nulls(fn) and not variant.is_debug:

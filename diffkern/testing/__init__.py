@@ -6,11 +6,13 @@ from diffkern.testing.bisect import WrongDerivative, bisect_gradient
 from diffkern.testing.gradcheck import GradcheckReport, GradientError, KinkWarning, gradcheck
 from diffkern.testing.horizon import horizon
 from diffkern.testing.horizon_report import Horizon, HorizonReport
+from diffkern.testing.kernel_coverage import CoverageWarning, kernel_coverage
 from diffkern.testing.nonfinite import assert_finite, find_nonfinite
 from diffkern.testing.races import Race, RaceError, Side, find_races, verify_races
 from diffkern.testing.stepping import run_in_python
 
 __all__ = [
+    "CoverageWarning",
     "GradcheckReport",
     "GradientError",
     "Horizon",
@@ -26,6 +28,7 @@ __all__ = [
     "find_races",
     "gradcheck",
     "horizon",
+    "kernel_coverage",
     "run_in_python",
     "verify_races",
 ]

@@ -109,7 +109,7 @@ def horizon(
             "dk.testing.horizon differentiates steps on tapes of its own, and there is a tape already",
             remedy="call it outside of the block of the tape",
         )
-    return _Sweep(step, loss, given, directions, slots, seed).run(numbers)
+    return _HorizonRuns(step, loss, given, directions, slots, seed).run(numbers)
 
 
 def _horizons(steps: int, horizons: Iterable[int] | None) -> list[int]:
@@ -136,7 +136,7 @@ def _checked(inputs: Sequence[array]) -> list[array]:
     return given
 
 
-class _Sweep:
+class _HorizonRuns:
     """The runs of one report, all from the same start."""
 
     def __init__(

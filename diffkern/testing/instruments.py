@@ -24,7 +24,7 @@ from diffkern.ir.ops.block import BARRIERS, BLOCK_INDICES, SHARED_ARRAYS
 from diffkern.ir.types import FLOAT64, INT64, Array, Scalar
 from diffkern.testing.programs import CompiledFunction
 
-__all__ = ["EventLogger", "Events", "LoggingFunction", "Watch"]
+__all__ = ["EventLogger", "Events", "LoggingFunction", "Watch", "thread_index", "works_together"]
 
 THREAD: Final = 0
 EPOCH: Final = 1
@@ -123,7 +123,7 @@ class LoggingFunction:
         with b.into(head):
             # All dimensions of the launch are axes of the thread's index, or threads that the kernel does not tell
             # apart would share a number. Where threads of a block work together the last dimension is the block's own.
-            axes = max(len(dims) if not _works_together(fn) else fn.tid_arity, fn.tid_arity)
+            axes = max(len(dims) if not works_together(fn) else fn.tid_arity, fn.tid_arity)
             recorder = EventLogger(b, thread_index(b, axes), arrays, own)
         _insert(b, made.body, recorder, watch)
         made.body.ops[:0] = head.ops
@@ -161,7 +161,7 @@ class LoggingFunction:
         return int(count[0]), Events(rows, numbers)
 
 
-def _works_together(fn: Function) -> bool:
+def works_together(fn: Function) -> bool:
     return any(op.name in BLOCK_INDICES | BARRIERS | SHARED_ARRAYS for op in walk(fn.body))
 
 

@@ -108,6 +108,8 @@ class Interpreted:
 
 
 def _pack(t: Type, value: Any) -> bytes:
+    if isinstance(value, bytes):
+        return value
     if not isinstance(t, Array):
         assert not _is_stack(t)
         return pack_value(t, value)  # type: ignore[arg-type]

@@ -101,7 +101,16 @@ def _is_none(node: ast.expr) -> bool:
 
 def run(cx: Context) -> None:
     """Lower the body of the innermost frame."""
-    cx.block(cx.frame.source.node.body, True, True)
+    _lower_body(cx, True)
+
+
+def _lower_body(cx: Context, tail_function: bool) -> None:
+    definition = cx.frame.source.node
+    with cx.b.at(cx.loc(definition)):
+        cx.mark("begin")
+    cx.block(definition.body, True, tail_function)
+    with cx.b.at(cx.loc(definition)):
+        cx.mark("end")
 
 
 def inline(
@@ -264,7 +273,7 @@ def returned(cx: Context) -> Term:
     frame.may_return_nothing = frame.returns_value and falls_off(body)
     if frame.may_return_nothing and not frame.dialect.unset_is_zero:
         _refuse_end(cx, name, body[-1])
-    cx.block(body, True, not (frame.may_return_nothing and cx.checked))
+    _lower_body(cx, not (frame.may_return_nothing and cx.checked))
     # From here on a rule of this func may call it, which is no recursion.
     frame.lowered = True
     if not frame.returns_value:

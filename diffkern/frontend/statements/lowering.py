@@ -47,6 +47,7 @@ def lower(
     layout: Layout | None = None,
     checked: bool = False,
     simt: bool = False,
+    marked: bool = False,
 ) -> Function:
     """Lower a kernel.
 
@@ -66,6 +67,8 @@ def lower(
         Whether threads report an index outside of an array of their own.
     simt : bool, optional
         Whether it is for a GPU.
+    marked : bool, optional
+        Whether the places that threads reach are marked, in funcs as well.
 
     Raises
     ------
@@ -78,7 +81,7 @@ def lower(
         raise KernelSyntaxError("a lambda cannot be compiled as a kernel", loc=loc, remedy="write it as a def")
     cx = Context(lower_expr, lower_block, assign)
     cx.block_dim = block_dim
-    cx.layout, cx.checked, cx.simt = layout, checked, simt
+    cx.layout, cx.checked, cx.simt, cx.is_marked = layout, checked, simt, marked
     parameters = list(inspect.signature(pyfunc).parameters)
     if len(parameters) != len(arg_types):
         raise KernelTypeError(

@@ -37,6 +37,10 @@ class _GoOn(ast.stmt):
     """The rest of a chain, in the ``else`` of a part of it: none of its conditions held."""
 
 
+class _After(ast.stmt):
+    """What comes after a loop, where the places that threads reach are marked."""
+
+
 def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> None:
     """Lower statements one after the other.
 
@@ -47,6 +51,8 @@ def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_fu
     tail_function
         Whether nothing follows them in the function.
     """
+    if cx.is_marked:
+        stmts = _with_ends_of_loops(cx, stmts)
     for k, stmt in enumerate(stmts):
         flags = leaving.flags(cx)
         # Left in any case: nothing behind is reached.
@@ -73,12 +79,27 @@ def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_fu
                 return  # what stands behind it is never reached
 
 
+def _with_ends_of_loops(cx: Context, stmts: Sequence[ast.stmt]) -> Sequence[ast.stmt]:
+    """Return the statements with one of its own after each loop, which is not reached where the loop is left."""
+    found: list[ast.stmt] = []
+    for k, stmt in enumerate(stmts):
+        found.append(stmt)
+        if isinstance(stmt, (ast.For, ast.While)) and not any(isinstance(s, _After) for s in stmts[k + 1 : k + 2]):
+            after = ast.copy_location(_After(), stmt)
+            # The new node has no liveness of its own.
+            cx.frame.liveness.stands_for(after, stmt)
+            found.append(after)
+    return found
+
+
 def _attempt(cx: Context, stmt: ast.stmt, lower: Callable[[], bool]) -> bool:
     """Lower a statement and return what `lower` does; an error is recorded, and what the statement would set is
     poisoned.
     """
     try:
         with cx.b.at(cx.loc(stmt)):
+            if not isinstance(stmt, (_GoOn, TakeItem)):
+                cx.mark("after" if isinstance(stmt, _After) else "statement")
             return lower()
     except KernelError as error:
         # Lowering goes on, so that one compilation reports all independent errors.
@@ -340,4 +361,5 @@ _SIMPLE: Final[Mapping[type[ast.stmt], Callable[[Context, Any], None]]] = {
     ast.Assert: output.assertion,
     TakeItem: _take_item,
     _GoOn: _go_on,
+    _After: _pass,
 }

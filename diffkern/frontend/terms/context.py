@@ -185,6 +185,8 @@ class Context:
         Functions that others define, by place and defaults: the same ones when a loop is lowered again.
     prepared
         The common part of the activations of a function.
+    is_marked
+        Whether the places that threads reach are marked.
     """
 
     def __init__(
@@ -199,6 +201,7 @@ class Context:
         self.b = Builder()
         self.stack: list[Activation] = []
         self.of_func = False
+        self.is_marked = False
         self.errors: list[KernelError] = []
         self.skipped: list[Loc] = []
         self.nonneg: set[Value] = set()
@@ -231,6 +234,12 @@ class Context:
         self.cell_numbers: dict[tuple[object, ...], int] = {}
         self.untouched: set[tuple[tuple[object, ...], str]] = set()  # loops that leave such a variable as it is
         self._uid = 0
+
+    def mark(self, reached: str) -> None:
+        """Mark a place that threads reach, if places are marked."""
+        if self.is_marked:
+            code = self.frame.pyfunc.__code__
+            self.b.op("breakpoint", reached=reached, file=code.co_filename, first=code.co_firstlineno)
 
     @property
     def frame(self) -> Activation:

@@ -66,8 +66,18 @@ ROWS = (
     # (*values): writes a text to the standard output
     OpDef("output", "report", None, _output, Effect.REPORT, Diff.ZERO, attrs={"text": str}, twin=_write, cost=20.0),
     # (condition): where it does not hold, a debug program stops with the text. number: it says what a number becomes
-    # (): the Python program that is made of a kernel waits for its reader here; compiled programs have none
-    OpDef("breakpoint", "report", 0, lambda types, attrs: (), Effect.REPORT, Diff.ZERO),
+    # (): the Python program that is made of a kernel waits for its reader here; compiled programs have none. reached,
+    # file, first: it is no call of breakpoint(), but a place that threads reach (a statement, the begin or end of the
+    # function, or what comes after a loop), in the function with this first line of this file
+    OpDef(
+        "breakpoint",
+        "report",
+        0,
+        lambda types, attrs: (),
+        Effect.REPORT,
+        Diff.ZERO,
+        optional={"reached": str, "file": str, "first": int},
+    ),
     OpDef(
         "assertion", "report", 1, _assertion, Effect.REPORT, Diff.ZERO, attrs={"text": str}, optional={"number": bool}
     ),

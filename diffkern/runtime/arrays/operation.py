@@ -270,7 +270,7 @@ def _watched(operation: Operation) -> Callable[[], None]:
 
     def execute() -> None:
         device = operation.device
-        with span(operation.kind, operation.label, None if device is CPU else device, **facts):
+        with span(operation.kind, operation.label, None if device is CPU else device, operation, **facts):
             operation.execute()
 
     return execute

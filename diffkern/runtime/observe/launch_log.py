@@ -24,6 +24,7 @@ class LaunchLog:
     """The observer that writes the log."""
 
     synchronizes = True
+    inspects = False
 
     def __init__(self) -> None:
         self._origins: dict[str, str] = {}
@@ -74,6 +75,7 @@ class NvtxRanges:
 
     # A range is about the time at which a launch is given to the GPU; profilers match it with the kernel's own time.
     synchronizes = False
+    inspects = False
 
     def __init__(self) -> None:
         try:

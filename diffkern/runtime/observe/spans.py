@@ -37,6 +37,8 @@ class Span:
         Nanoseconds of :func:`time.perf_counter_ns`.
     thread
         The thread that does it.
+    operation
+        For a launch, adjoint, copy or fill that Python runs, the operation itself.
     """
 
     kind: str
@@ -45,6 +47,7 @@ class Span:
     begin: int = 0
     end: int = 0
     thread: int = 0
+    operation: Any = None
 
 
 class Observer(Protocol):
@@ -54,9 +57,12 @@ class Observer(Protocol):
     ----------
     synchronizes
         Whether the end of a launch on a GPU is that of its threads, so that each is waited for.
+    inspects
+        Whether it looks at operations before they run: then those of a recorded sequence run one by one.
     """
 
     synchronizes: bool
+    inspects: bool
 
     def begin(self, span: Span) -> None:
         """Note that a span begins."""
@@ -73,6 +79,11 @@ class _Watched:
 
     # A tuple that is replaced as a whole: a span in progress keeps the observers that it began with.
     observers: tuple[Observer, ...] = ()
+
+    @property
+    def inspects(self) -> bool:
+        """True if an observer looks at operations before they run."""
+        return any(observer.inspects for observer in self.observers)
 
 
 watched: Final = _Watched()
@@ -99,7 +110,7 @@ def stop(observer: Observer) -> None:
 
 
 @contextlib.contextmanager
-def span(kind: str, name: str, waits_for: Any = None, /, **facts: Any) -> Iterator[Span]:
+def span(kind: str, name: str, waits_for: Any = None, operation: Any = None, /, **facts: Any) -> Iterator[Span]:
     """Tell the observers of the work in the block.
 
     Parameters
@@ -108,11 +119,13 @@ def span(kind: str, name: str, waits_for: Any = None, /, **facts: Any) -> Iterat
         As in a :class:`Span`.
     waits_for
         The GPU on which it runs, for observers that wait for it.
+    operation
+        As in a :class:`Span`.
     **facts
         As in a :class:`Span`; more may be added in the block.
     """
     observers = watched.observers
-    made = Span(kind, name, facts, thread=threading.get_ident())
+    made = Span(kind, name, facts, thread=threading.get_ident(), operation=operation)
     for observer in observers:
         observer.begin(made)
     # Taken after the observers were told, and the end before, so that their own time is not counted.

@@ -38,6 +38,8 @@ class ScopedTrace(Uncopied):
         The events that were written, after the block.
     """
 
+    inspects = False
+
     def __init__(self, filename: str | os.PathLike[str], synchronize: bool = False) -> None:
         self.filename = os.fspath(filename)
         self.synchronizes = bool(synchronize)

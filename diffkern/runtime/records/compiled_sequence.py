@@ -149,7 +149,7 @@ class CompiledSequence:
                 f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
             )
         # The steps are launches of their own then. Items that are one launch share one copy.
-        if is_taken():
+        if is_taken() or watched.inspects:
             copies: dict[PackedLaunch, PackedLaunch] = {}
             for item in self.items:
                 item.again(copies)

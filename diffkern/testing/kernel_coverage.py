@@ -1,0 +1,306 @@
+"""Coverage of kernels: the lines and branches that threads of launches took, for coverage.py.
+
+coverage.py follows Python, which runs none of a kernel's lines. While a :class:`kernel_coverage` is open, each launch
+first runs on copies of its arguments as a program that notes the statements that its threads reach; then it runs as
+ever. As a plugin of pytest, ``pytest -p diffkern.testing.kernel_coverage --cov``, it is open for the whole session.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import os
+import warnings
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+import numpy as np
+
+from diffkern.compiler import pipeline
+from diffkern.errors import KernelError
+from diffkern.ir.nodes import walk
+from diffkern.ir.ops.memory import PLACE_WRITES
+from diffkern.runtime.arrays.type_keys import type_of_key
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.observe.spans import Span, start, stop
+from diffkern.testing.reached import ReachedPlace, ReachedPlaces
+
+if TYPE_CHECKING:
+    from diffkern.kernels.kernel import Kernel
+
+__all__ = ["CoverageWarning", "kernel_coverage"]
+
+Arc = tuple[int, int]
+"""Two lines of which one follows the other, as coverage.py has it: negative, a function is entered or left."""
+
+
+class CoverageWarning(UserWarning):
+    """A kernel's launches are not covered; the text says why."""
+
+
+class kernel_coverage:
+    """Note the lines and branches of kernels that launches in the block take.
+
+    Launches run twice, once on copies of the arrays that they write to and on one thread of the CPU; those of recorded
+    sequences run one by one. A kernel that writes to arrays in elements of an array, or to volumes, is not covered,
+    with a :class:`CoverageWarning`. Functions that kernels call count as well, derivatives do not.
+
+    Parameters
+    ----------
+    source : iterable of path, optional
+        Files and directories whose lines are noted; by default all but diffkern's own.
+
+    Examples
+    --------
+    >>> import diffkern as dk
+    >>> @dk.kernel
+    ... def relu(x: dk.array(dtype=float)):
+    ...     i = dk.tid()
+    ...     if x[i] < 0.0:
+    ...         x[i] = 0.0
+    >>> with dk.testing.kernel_coverage() as covered:
+    ...     dk.launch(relu, dim=2, inputs=[dk.ones(2)])
+    >>> [len(lines) for lines in covered.lines().values()]
+    [2]
+    """
+
+    synchronizes = False
+    inspects = True
+
+    def __init__(self, source: Iterable[str | os.PathLike[str]] | None = None) -> None:
+        self._source = None if source is None else [str(Path(place).resolve()) for place in source]
+        self._programs: dict[tuple[Any, ...], ReachedPlaces | None] = {}
+
+    def __enter__(self) -> kernel_coverage:
+        start(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        stop(self)
+
+    # -- as an observer ------------------------------------------------------------------------------------------------
+
+    def begin(self, span: Span) -> None:
+        """Note what a launch reaches that is about to run."""
+        if isinstance(span.operation, PackedLaunch):
+            self._cover(span.operation)
+
+    def end(self, span: Span) -> None:
+        """Nothing is left to do after a launch."""
+
+    def past(self, span: Span) -> None:
+        """What is over cannot be run on the arguments that it had."""
+
+    def _cover(self, launch: PackedLaunch) -> None:
+        blocks = launch.blocks.block_dim or cast("Kernel", launch.kernel).block_dim
+        key = (launch.kernel, launch.generation, launch.keys, len(launch.dims), blocks)
+        if key not in self._programs:
+            self._programs[key] = self._program(launch, blocks)
+        program = self._programs[key]
+        if program is None:
+            return
+        writes = set(launch.executable.writes)
+        parts: list[Any] = list(launch.parts)
+        for k, held in enumerate(launch.arrays):
+            if held is not None:
+                parts[k] = np.array(held._host()) if k in writes else held._host()
+        try:
+            program.run(launch.dims, parts)
+        except Exception as error:  # the launch itself, which comes next, reports what is wrong with it
+            _warn(launch, f"its run failed ({error})")
+
+    def _program(self, launch: PackedLaunch, block_dim: int) -> ReachedPlaces | None:
+        if launch.executable.writes_elements:
+            _warn(launch, "it writes to arrays in elements of an array, of which there are no copies")
+            return None
+        kernel, generation = cast("Kernel", launch.kernel), launch.generation
+        types = tuple(type_of_key(key) for key in launch.keys[: len(kernel.parameters)])
+        try:
+            fn = pipeline.lower_kernel(kernel.function_of(generation), types, generation.variant, marked=True)
+            if any(op.name in PLACE_WRITES for op in walk(fn.body)):
+                _warn(launch, "it writes to a volume, of which there is no copy")
+                return None
+            return ReachedPlaces(fn, len(launch.dims), block_dim)
+        except KernelError as error:
+            _warn(launch, f"it has no program for the CPU ({error})")
+            return None
+
+    # -- results -------------------------------------------------------------------------------------------------------
+
+    def lines(self) -> dict[str, set[int]]:
+        """Return the lines that were reached, by file."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for file, arcs in self.arcs().items():
+            found[file].update(line for arc in arcs for line in arc if line > 0)
+        return dict(found)
+
+    def arcs(self) -> dict[str, set[Arc]]:
+        """Return the pairs of lines that followed each other, by file, as coverage.py has them.
+
+        The first line of a function with a minus sign stands for its entry and for its end.
+        """
+        found: dict[str, set[Arc]] = defaultdict(set)
+        for program in self._programs.values():
+            for file, arcs in () if program is None else _arcs(program):
+                if self._counts(file):
+                    found[file].update(arcs)
+        return dict(found)
+
+    def _counts(self, file: str) -> bool:
+        if self._source is None:
+            return not file.startswith(_OWN)
+        return any(file == place or file.startswith(place + os.sep) for place in self._source)
+
+    def save(self, data: Any = None) -> None:
+        """Add the results to coverage.py's.
+
+        Parameters
+        ----------
+        data : coverage.CoverageData, optional
+            The data to add to. By default those of the measurement that runs in this process, else a data file of its
+            own beside ``.coverage``, which ``coverage combine`` takes.
+
+        Raises
+        ------
+        ImportError
+            If there is no coverage.py.
+        """
+        try:
+            import coverage
+        except ImportError:
+            raise ImportError("kernel_coverage.save needs coverage.py: pip install coverage") from None
+        running = coverage.Coverage.current()
+        if data is None and running is not None:
+            data = running.get_data()
+        has_arcs = data is not None and data.has_arcs()
+        if data is None or not (has_arcs or data._has_lines):
+            config = running or coverage.Coverage()
+            has_arcs = bool(config.get_option("run:branch"))
+        own = data is None
+        if data is None:
+            config = coverage.Coverage()
+            data = coverage.CoverageData(str(config.get_option("run:data_file")), suffix=f"kernels.{os.getpid()}")
+        if has_arcs:
+            data.add_arcs(self.arcs())
+        else:
+            data.add_lines(self.lines())
+        if own:
+            data.write()
+
+
+_OWN = str(Path(__file__).resolve().parents[1]) + os.sep
+
+
+def _warn(launch: PackedLaunch, reason: str) -> None:
+    warnings.warn(f"launches of {launch.kernel.name!r} are not covered: {reason}", CoverageWarning, stacklevel=2)
+
+
+def _arcs(program: ReachedPlaces) -> Iterator[tuple[str, set[Arc]]]:
+    """Yield files with their arcs: the pairs of places of a program, with the lines of loops between them."""
+    places = [program.places[k] for k in range(len(program.places))]
+    pairs = [(places[one], places[other]) for one, other in program.pairs]
+    follows: dict[ReachedPlace, set[ReachedPlace]] = defaultdict(set)
+    by_itself: set[ReachedPlace] = set()  # what follows loops that ended because they were through
+    for place, goal in pairs:
+        if place.kind == "after":
+            follows[place].add(goal)
+        if goal.kind == "after" and not _passes(place, goal):
+            by_itself.add(goal)
+    for place, goal in pairs:
+        if place.kind == "after" and place not in by_itself:
+            continue
+        if _passes(place, goal):
+            # It goes on after the loop, not by way of the loop's own line.
+            yield place.file, {(_left(place), _entered(end)) for end in _ends(goal, follows)}
+            continue
+        begin, end = _left(place), _entered(goal)
+        head = _loops(place.file).heads.get(goal.line) if goal.kind == "statement" else None
+        if begin == end and goal.kind == "after":
+            continue  # the loop's line is left as soon as it was reached
+        if head is None or begin == head:
+            yield place.file, {(begin, end)}
+        else:
+            # From the end of an iteration to the begin of the next one, by way of the loop's line.
+            yield place.file, {(begin, head), (head, end)}
+
+
+def _ends(goal: ReachedPlace, follows: Mapping[ReachedPlace, set[ReachedPlace]]) -> Iterator[ReachedPlace]:
+    """Yield where control goes on after a loop that it has left."""
+    for place in follows[goal]:
+        if _passes(goal, place):
+            yield from _ends(place, follows)
+        else:
+            yield place
+
+
+def _passes(place: ReachedPlace, goal: ReachedPlace) -> bool:
+    """Return whether the line of a loop is not reached again before what comes after it."""
+    if goal.kind != "after":
+        return False
+    loops = _loops(place.file)
+    if place.kind == "statement" and place.line in loops.breaks:
+        return True
+    first, last = loops.orelse.get(goal.line, (0, -1))
+    return first <= place.line <= last
+
+
+def _left(place: ReachedPlace) -> int:
+    return -place.first if place.kind == "begin" else place.line
+
+
+def _entered(place: ReachedPlace) -> int:
+    return -place.first if place.kind == "end" else place.line
+
+
+class _LoopLines(NamedTuple):
+    """The loops of a file."""
+
+    heads: dict[int, int]
+    """Their lines by those of the first statements in them, and after them in an ``else``."""
+    orelse: dict[int, tuple[int, int]]
+    """The first and last lines of what stands in an ``else``, by their lines."""
+    breaks: set[int]
+    """The lines that leave one."""
+
+
+@cache
+def _loops(file: str) -> _LoopLines:
+    loops = _LoopLines({}, {}, set())
+    with contextlib.suppress(OSError, SyntaxError):
+        for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
+            if isinstance(node, (ast.For, ast.While)):
+                loops.heads[node.body[0].lineno] = node.lineno
+                if node.orelse:
+                    loops.heads[node.orelse[0].lineno] = node.lineno
+                    loops.orelse[node.lineno] = node.orelse[0].lineno, node.orelse[-1].end_lineno or 0
+            elif isinstance(node, ast.Break):
+                loops.breaks.add(node.lineno)
+    return loops
+
+
+# -- as a plugin of pytest ---------------------------------------------------------------------------------------------
+
+
+class _Plugin:
+    """The coverage of a session of pytest."""
+
+    def __init__(self) -> None:
+        self._coverage = kernel_coverage()
+
+    def pytest_sessionstart(self) -> None:
+        self._coverage.__enter__()
+
+    def pytest_sessionfinish(self) -> None:
+        self._coverage.__exit__(None, None, None)
+        self._coverage.save()
+
+
+def pytest_configure(config: Any) -> None:
+    """Open it for the session."""
+    config.pluginmanager.register(_Plugin(), "diffkern-kernel-coverage")
