@@ -95,7 +95,7 @@ class kernel_coverage:
         """Nothing is left to do after a launch."""
 
     def past(self, span: Span) -> None:
-        """What is over cannot be run on the arguments that it had."""
+        """Do nothing: what is over cannot be run on the arguments that it had."""
 
     def _cover(self, launch: PackedLaunch) -> None:
         blocks = launch.blocks.block_dim or cast("Kernel", launch.kernel).block_dim

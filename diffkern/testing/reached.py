@@ -18,14 +18,14 @@ from diffkern.errors import Loc
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.output import REPORTS
 from diffkern.ir.types import INT64, UINT8, Array
-from diffkern.opt.removals import without_assertions
 from diffkern.testing.instruments import thread_index, works_together
 from diffkern.testing.programs import CompiledFunction
 
 __all__ = ["ReachedPlace", "ReachedPlaces"]
 
-_PRINTED: Final = "output"
+_MARK: Final = "reached"
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class ReachedPlaces:
         self._numbers: dict[ReachedPlace, int] = {}
         self._functions: dict[tuple[str, int], int] = {}
         for op in walk(fn.body):
-            if op.name == "breakpoint" and "reached" in op.attrs:
+            if _MARK in op.attrs:
                 self._number(op)
         last, pairs = Value(Array(INT64, 2, "A"), "last_reached"), Value(Array(UINT8, 2, "A"), "reached_pairs")
         axes = max(dims if not works_together(fn) else fn.tid_arity, fn.tid_arity)
@@ -87,12 +87,12 @@ class ReachedPlaces:
         fn.body.ops[:0] = head.ops
         made = replace(fn, params=(*fn.params, last, pairs), tid_arity=axes)
         self.types = tuple(p.type for p in fn.params)
-        self._program = CompiledFunction(pipeline.optimise(clone_function(without_assertions(made))), block_dim)
+        self._program = CompiledFunction(pipeline.optimise(clone_function(made)), block_dim)
 
     def _number(self, op: Op) -> int:
         loc: Loc | None = op.loc
         assert loc is not None
-        place = ReachedPlace(op.attrs["file"], loc.line, op.attrs["reached"], op.attrs["first"])
+        place = ReachedPlace(op.attrs["file"], loc.line, op.attrs[_MARK], op.attrs["first"])
         self._functions.setdefault((place.file, place.first), len(self._functions))
         number = self._numbers.setdefault(place, len(self.places))
         if number == len(self.places):
@@ -105,12 +105,10 @@ class ReachedPlaces:
             for op in ops:
                 for sub in op.regions:
                     self._note(b, sub, last, pairs)
-                if op.name == _PRINTED:
-                    continue  # the launch itself prints
-                if op.name != "breakpoint":
-                    region.ops.append(op)
-                elif "reached" in op.attrs:
+                if _MARK in op.attrs:
                     self._store(b, op, last, pairs)
+                elif op.name not in REPORTS:  # the launch itself prints
+                    region.ops.append(op)
 
     def _store(self, b: Builder, op: Op, last: Value, pairs: Value) -> None:
         number = self._number(op)

@@ -38,7 +38,7 @@ class _GoOn(ast.stmt):
 
 
 class _After(ast.stmt):
-    """What comes after a loop, where the places that threads reach are marked."""
+    """The place after a loop, where the places that threads reach are marked."""
 
 
 def lower_block(cx: Context, stmts: Sequence[ast.stmt], tail_body: bool, tail_function: bool) -> None:
