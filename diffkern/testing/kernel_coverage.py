@@ -45,7 +45,7 @@ class CoverageWarning(UserWarning):
 class kernel_coverage:
     """Note the lines and branches of kernels that launches in the block take.
 
-    Launches run twice, once on copies of the arrays that they write to and on one thread of the CPU; those of recorded
+    Launches run twice, once on copies of their arrays and on one thread of the CPU; those of recorded
     sequences run one by one. A kernel that writes to arrays in elements of an array, or to volumes, is not covered,
     with a :class:`CoverageWarning`. Functions that kernels call count as well, derivatives do not.
 
@@ -53,6 +53,11 @@ class kernel_coverage:
     ----------
     source : iterable of path, optional
         Files and directories whose lines are noted; by default all but diffkern's own.
+
+    Attributes
+    ----------
+    left_out : dict of str to str
+        The names of kernels with launches that are not covered, with a reason.
 
     Examples
     --------
@@ -73,29 +78,44 @@ class kernel_coverage:
 
     def __init__(self, source: Iterable[str | os.PathLike[str]] | None = None) -> None:
         self._source = None if source is None else [str(Path(place).resolve()) for place in source]
+        self.left_out: dict[str, str] = {}
         self._programs: dict[tuple[Any, ...], ReachedPlaces | None] = {}
 
     def __enter__(self) -> kernel_coverage:
-        start(self)
+        self.begin_session()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self.end_session()
+        for name, reason in self.left_out.items():
+            warnings.warn(f"launches of {name!r} are not covered: {reason}", CoverageWarning, stacklevel=2)
+
+    def begin_session(self) -> None:
+        """Begin to note what launches reach."""
+        start(self)
+
+    def end_session(self) -> None:
+        """Note no more."""
         stop(self)
 
     # -- as an observer ------------------------------------------------------------------------------------------------
 
-    def begin(self, span: Span) -> None:
+    def inspect(self, operation: Any) -> None:
         """Note what a launch reaches that is about to run."""
-        if isinstance(span.operation, PackedLaunch):
-            self._cover(span.operation)
+        # What counts for a log is no launch of the user's.
+        if isinstance(operation, PackedLaunch) and (operation.log is None or operation.logged is not None):
+            self._cover(operation)
+
+    def begin(self, span: Span) -> None:
+        """Do nothing: times are not measured."""
 
     def end(self, span: Span) -> None:
-        """Nothing is left to do after a launch."""
+        """Do nothing, for the same reason."""
 
     def past(self, span: Span) -> None:
-        """Do nothing: what is over cannot be run on the arguments that it had."""
+        """Do nothing, for the same reason."""
 
     def _cover(self, launch: PackedLaunch) -> None:
         blocks = launch.blocks.block_dim or cast("Kernel", launch.kernel).block_dim
@@ -105,31 +125,35 @@ class kernel_coverage:
         program = self._programs[key]
         if program is None:
             return
-        writes = set(launch.executable.writes)
         parts: list[Any] = list(launch.parts)
         for k, held in enumerate(launch.arrays):
-            if held is not None:
-                parts[k] = np.array(held._host()) if k in writes else held._host()
+            # Addresses of arrays stay as they are: what they lead to is only read.
+            if held is not None and not program.holds_addresses(k):
+                # Not as the host reads them, of which a tape takes note.
+                parts[k] = np.array(held._memory.contents(held._data))
         try:
             program.run(launch.dims, parts)
         except Exception as error:  # the launch itself, which comes next, reports what is wrong with it
-            _warn(launch, f"its run failed ({error})")
+            self._leave_out(launch, f"a run failed ({error})")
 
     def _program(self, launch: PackedLaunch, block_dim: int) -> ReachedPlaces | None:
         if launch.executable.writes_elements:
-            _warn(launch, "it writes to arrays in elements of an array, of which there are no copies")
+            self._leave_out(launch, "it writes to arrays in elements of an array, of which there are no copies")
             return None
         kernel, generation = cast("Kernel", launch.kernel), launch.generation
         types = tuple(type_of_key(key) for key in launch.keys[: len(kernel.parameters)])
         try:
             fn = pipeline.lower_kernel(kernel.function_of(generation), types, generation.variant, marked=True)
             if any(op.name in PLACE_WRITES for op in walk(fn.body)):
-                _warn(launch, "it writes to a volume, of which there is no copy")
+                self._leave_out(launch, "it writes to a volume, of which there is no copy")
                 return None
             return ReachedPlaces(fn, len(launch.dims), block_dim)
         except KernelError as error:
-            _warn(launch, f"it has no program for the CPU ({error})")
+            self._leave_out(launch, f"it has no program for the CPU ({error})")
             return None
+
+    def _leave_out(self, launch: PackedLaunch, reason: str) -> None:
+        self.left_out.setdefault(launch.kernel.name, reason)
 
     # -- results -------------------------------------------------------------------------------------------------------
 
@@ -195,10 +219,6 @@ class kernel_coverage:
 
 
 _OWN = str(Path(__file__).resolve().parents[1]) + os.sep
-
-
-def _warn(launch: PackedLaunch, reason: str) -> None:
-    warnings.warn(f"launches of {launch.kernel.name!r} are not covered: {reason}", CoverageWarning, stacklevel=2)
 
 
 def _arcs(program: ReachedPlaces) -> Iterator[tuple[str, set[Arc]]]:
@@ -294,11 +314,17 @@ class _Plugin:
         self._coverage = kernel_coverage()
 
     def pytest_sessionstart(self) -> None:
-        self._coverage.__enter__()
+        self._coverage.begin_session()
 
     def pytest_sessionfinish(self) -> None:
-        self._coverage.__exit__(None, None, None)
+        self._coverage.end_session()
         self._coverage.save()
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        if self._coverage.left_out:
+            terminalreporter.section("kernels that are not covered")
+            for name, reason in sorted(self._coverage.left_out.items()):
+                terminalreporter.line(f"{name}: {reason}")
 
 
 def pytest_configure(config: Any) -> None:

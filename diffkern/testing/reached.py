@@ -20,6 +20,7 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.output import REPORTS
 from diffkern.ir.types import INT64, UINT8, Array
+from diffkern.opt.removals import without_reports
 from diffkern.testing.instruments import thread_index, works_together
 from diffkern.testing.programs import CompiledFunction
 
@@ -105,6 +106,9 @@ class ReachedPlaces:
             for op in ops:
                 for sub in op.regions:
                     self._note(b, sub, last, pairs)
+                # A function over the elements of tiles has no thread of its own.
+                if isinstance(body := op.attrs.get("body"), Region):
+                    without_reports(Function("body", (), body))
                 if _MARK in op.attrs:
                     self._store(b, op, last, pairs)
                 elif op.name not in REPORTS:  # the launch itself prints
@@ -119,6 +123,11 @@ class ReachedPlaces:
             before = b.one("load", last, self._thread, function, wrap=(False, False))
             b.op("store", pairs, before, here, b.const(1, UINT8), wrap=(False, False))
         b.op("store", last, self._thread, function, here, wrap=(False, False))
+
+    def holds_addresses(self, parameter: int) -> bool:
+        """Return whether a parameter takes an array of addresses of arrays."""
+        t = self.types[parameter]
+        return isinstance(t, Array) and t.layout.startswith("P")
 
     def run(self, dim: Sequence[int], args: Sequence[Any]) -> None:
         """Run all threads, and add the pairs of places that they reached.

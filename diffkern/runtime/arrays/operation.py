@@ -269,8 +269,9 @@ def _watched(operation: Operation) -> Callable[[], None]:
     facts = operation.facts()
 
     def execute() -> None:
+        watched.inspect(operation)
         device = operation.device
-        with span(operation.kind, operation.label, None if device is CPU else device, operation, **facts):
+        with span(operation.kind, operation.label, None if device is CPU else device, **facts):
             operation.execute()
 
     return execute

@@ -37,8 +37,6 @@ class Span:
         Nanoseconds of :func:`time.perf_counter_ns`.
     thread
         The thread that does it.
-    operation
-        For a launch, adjoint, copy or fill that Python runs, the operation itself.
     """
 
     kind: str
@@ -47,7 +45,6 @@ class Span:
     begin: int = 0
     end: int = 0
     thread: int = 0
-    operation: Any = None
 
 
 class Observer(Protocol):
@@ -58,7 +55,7 @@ class Observer(Protocol):
     synchronizes
         Whether the end of a launch on a GPU is that of its threads, so that each is waited for.
     inspects
-        Whether it looks at operations before they run: then those of a recorded sequence run one by one.
+        Whether it looks at launches, copies and fills before they run: then a recorded sequence runs them one by one.
     """
 
     synchronizes: bool
@@ -73,6 +70,9 @@ class Observer(Protocol):
     def past(self, span: Span) -> None:
         """Note a span that was over when its times became known."""
 
+    def inspect(self, operation: Any) -> None:
+        """Look at an operation that is about to run."""
+
 
 class _Watched:
     """The observers, of all threads."""
@@ -84,6 +84,12 @@ class _Watched:
     def inspects(self) -> bool:
         """True if an observer looks at operations before they run."""
         return any(observer.inspects for observer in self.observers)
+
+    def inspect(self, operation: Any) -> None:
+        """Let those observers look at an operation that is about to run."""
+        for observer in self.observers:
+            if observer.inspects:
+                observer.inspect(operation)
 
 
 watched: Final = _Watched()
@@ -110,7 +116,7 @@ def stop(observer: Observer) -> None:
 
 
 @contextlib.contextmanager
-def span(kind: str, name: str, waits_for: Any = None, operation: Any = None, /, **facts: Any) -> Iterator[Span]:
+def span(kind: str, name: str, waits_for: Any = None, /, **facts: Any) -> Iterator[Span]:
     """Tell the observers of the work in the block.
 
     Parameters
@@ -119,13 +125,11 @@ def span(kind: str, name: str, waits_for: Any = None, operation: Any = None, /, 
         As in a :class:`Span`.
     waits_for
         The GPU on which it runs, for observers that wait for it.
-    operation
-        As in a :class:`Span`.
     **facts
         As in a :class:`Span`; more may be added in the block.
     """
     observers = watched.observers
-    made = Span(kind, name, facts, thread=threading.get_ident(), operation=operation)
+    made = Span(kind, name, facts, thread=threading.get_ident())
     for observer in observers:
         observer.begin(made)
     # Taken after the observers were told, and the end before, so that their own time is not counted.

@@ -149,7 +149,7 @@ class CompiledSequence:
                 f"stream must be a dk.Stream, not {stream!r}", remedy="make one with dk.Stream(), or leave it out"
             )
         # The steps are launches of their own then. Items that are one launch share one copy.
-        if is_taken() or watched.inspects:
+        if is_taken():
             copies: dict[PackedLaunch, PackedLaunch] = {}
             for item in self.items:
                 item.again(copies)
@@ -197,9 +197,10 @@ class CompiledSequence:
             begin = time.perf_counter_ns()
             device = self._places[indices[0]] if indices else CPU
             # Times of single steps on a GPU need a wait after each, and so cannot come from one native call.
-            if plan is None or not plan.is_native or (timed and device is not CPU):
+            if plan is None or not plan.is_native or (timed and device is not CPU) or watched.inspects:
                 for index in indices:
                     operation = self.items[index].operation
+                    watched.inspect(operation)
                     if timed:
                         operation.device.synchronize()
                     begin = time.perf_counter_ns()
