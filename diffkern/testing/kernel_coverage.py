@@ -24,6 +24,7 @@ from diffkern.compiler import pipeline
 from diffkern.errors import KernelError
 from diffkern.ir.nodes import walk
 from diffkern.ir.ops.memory import PLACE_WRITES
+from diffkern.ir.types import Array
 from diffkern.runtime.arrays.type_keys import type_of_key
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.observe.spans import Span, start, stop
@@ -46,7 +47,7 @@ class kernel_coverage:
     """Note the lines and branches of kernels that launches in the block take.
 
     Launches run twice, once on copies of their arrays and on one thread of the CPU; those of recorded
-    sequences run one by one. A kernel that writes to arrays in elements of an array, or to volumes, is not covered,
+    sequences run one by one. A kernel that writes to volumes, or takes arrays in elements of an array, is not covered,
     with a :class:`CoverageWarning`. Functions that kernels call count as well, derivatives do not.
 
     Parameters
@@ -127,8 +128,7 @@ class kernel_coverage:
             return
         parts: list[Any] = list(launch.parts)
         for k, held in enumerate(launch.arrays):
-            # Addresses of arrays stay as they are: what they lead to is only read.
-            if held is not None and not program.holds_addresses(k):
+            if held is not None:
                 # Not as the host reads them, of which a tape takes note.
                 parts[k] = np.array(held._memory.contents(held._data))
         try:
@@ -137,13 +137,13 @@ class kernel_coverage:
             self._leave_out(launch, f"a run failed ({error})")
 
     def _program(self, launch: PackedLaunch, block_dim: int) -> ReachedPlaces | None:
-        if launch.executable.writes_elements:
-            self._leave_out(launch, "it writes to arrays in elements of an array, of which there are no copies")
-            return None
         kernel, generation = cast("Kernel", launch.kernel), launch.generation
         types = tuple(type_of_key(key) for key in launch.keys[: len(kernel.parameters)])
         try:
             fn = pipeline.lower_kernel(kernel.function_of(generation), types, generation.variant, marked=True)
+            if any(isinstance(p.type, Array) and p.type.layout.startswith("P") for p in fn.params):
+                self._leave_out(launch, "it takes arrays in elements of an array, of which there are no copies")
+                return None
             if any(op.name in PLACE_WRITES for op in walk(fn.body)):
                 self._leave_out(launch, "it writes to a volume, of which there is no copy")
                 return None

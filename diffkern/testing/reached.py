@@ -87,7 +87,6 @@ class ReachedPlaces:
         self._note(b, fn.body, last, pairs)
         fn.body.ops[:0] = head.ops
         made = replace(fn, params=(*fn.params, last, pairs), tid_arity=axes)
-        self.types = tuple(p.type for p in fn.params)
         self._program = CompiledFunction(pipeline.optimise(clone_function(made)), block_dim)
 
     def _number(self, op: Op) -> int:
@@ -123,11 +122,6 @@ class ReachedPlaces:
             before = b.one("load", last, self._thread, function, wrap=(False, False))
             b.op("store", pairs, before, here, b.const(1, UINT8), wrap=(False, False))
         b.op("store", last, self._thread, function, here, wrap=(False, False))
-
-    def holds_addresses(self, parameter: int) -> bool:
-        """Return whether a parameter takes an array of addresses of arrays."""
-        t = self.types[parameter]
-        return isinstance(t, Array) and t.layout.startswith("P")
 
     def run(self, dim: Sequence[int], args: Sequence[Any]) -> None:
         """Run all threads, and add the pairs of places that they reached.
