@@ -2,7 +2,8 @@
 
 :func:`uniform_sums` returns the ops that are *uniform sums*, and :func:`needed_for` the ops by which the addresses of
 these sums are computed once more after the threads have ended. The CPU adds up one partial sum per chunk, CUDA one per
-block.
+block. :func:`names_apart` tells which parameters have to be different memory for that, and for other ways to update
+elements: a launch that gives them one array takes the program in which they are one parameter.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from diffkern.ir.ops.memory import (
     ELEMENT_ACCUMULATES,
     ELEMENT_ATOMICS,
     ELEMENTS,
+    LOADS,
     UPDATES,
+    WRITES,
 )
 from diffkern.ir.ops.scalar import CASTS, SUMS
 from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, scalar_of
@@ -28,6 +31,7 @@ from diffkern.ir.views import Access, literal
 __all__ = [
     "added_to",
     "differ",
+    "names_apart",
     "needed_for",
     "ordered_update",
     "uniform_sums",
@@ -73,7 +77,7 @@ def _is_sum(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: It
         return False
     else:
         others = [o for o in ops if Access(op).array in o.operands and not _only_accumulates(o, used)]
-        if others and not (all(_elsewhere(op, o, invariant) for o in others) and _has_one_name(op, used, ops)):
+        if not all(_elsewhere(op, o, invariant) for o in others):
             return False  # the thread may look at what it added
     # The array may be one of several that a branch chose, and sums of booleans are not sums.
     if Access(op).array not in invariant or scalar_of(Access(op).array.type) == BOOL:
@@ -92,18 +96,6 @@ def _elsewhere(op: Op, other: Op, invariant: Mapping[Value, Op | None]) -> bool:
     mine, theirs = Access(op).index, Access(other).index
     pairs = zip(mine, theirs, strict=True) if len(mine) == len(theirs) else ()
     return any(differ(*(_constant(v, invariant) for v in pair)) for pair in pairs)
-
-
-def _has_one_name(op: Op, used: set[Value], ops: Iterable[Op]) -> bool:
-    """Return whether no other array of numbers as those of an update is looked at: it may be the same one."""
-    array = Access(op).array
-    kind = scalar_of(array.type)
-    return not any(
-        isinstance(v.type, Array) and v is not array and scalar_of(v.type) == kind
-        for other in ops
-        if not _only_accumulates(other, used)
-        for v in other.operands
-    )
 
 
 def differ(i: int | None, k: int | None) -> bool:
@@ -127,6 +119,50 @@ def _only_accumulates(op: Op, used: set[Value]) -> bool:
     if op.name in ELEMENT_ATOMICS:
         return op.attrs["kind"] in SUMS and op.results[0] not in used
     return op.name in ELEMENT_ACCUMULATES | ARRAY_EXTENTS
+
+
+# -- names of one array ------------------------------------------------------------------------------------------------
+# Parameters that a program takes for different memory.
+
+
+def names_apart(fn: Function, *, of_tangents: bool = False) -> tuple[tuple[int, int], ...]:
+    """Return the pairs of parameters to which a launch must not give one array, the first of each the lesser.
+
+    What threads only add to an array may be added when they end, which a thread does not see that reads it by another
+    name. An update is plain where the accesses by the same name prove that no other thread updates the element.
+
+    Parameters
+    ----------
+    fn : Function
+        A forward program.
+    of_tangents : bool, optional
+        Whether parameters have tangents: of one array there is one, so that each that is written counts.
+    """
+    used, position = used_values(fn), {p: k for k, p in enumerate(fn.params)}
+    added, stored, read, looked_at = set[Value](), set[Value](), set[Value](), set[Value]()
+    for op in walk(fn.body):
+        if op.name in UPDATES and op.attrs.get("mode") != "plain":
+            added.add(Access(op).array)
+        elif op.name in WRITES:
+            stored.add(Access(op).array)
+        if op.name in LOADS:
+            read.add(op.operands[0])
+        if not _only_accumulates(op, used):
+            looked_at.update(op.operands)
+    found = set()
+    for a in (p for p in fn.params if p in added or p in stored):
+        owned = a in stored and a in read
+        for b in fn.params:
+            is_met = (a in added and b in looked_at) or (owned and (b in added or b in stored))
+            if b is not a and _may_be_one(a, b) and (is_met or (of_tangents and (b in looked_at or b in added))):
+                found.add((min(position[a], position[b]), max(position[a], position[b])))
+    return tuple(sorted(found))
+
+
+def _may_be_one(a: Value, b: Value) -> bool:
+    """Return whether a launch can give two parameters one array."""
+    s, t = a.type, b.type
+    return isinstance(s, Array) and isinstance(t, Array) and (s.dtype, s.ndim, s.outer) == (t.dtype, t.ndim, t.outer)
 
 
 # -- order of updates --------------------------------------------------------------------------------------------------

@@ -37,9 +37,9 @@ from diffkern.compiler.pipeline import (
 )
 from diffkern.compiler.program import Program, adjoint_manifest, checks, forward_manifest, outputs
 from diffkern.contracts.manifest import Log, Manifest, OrderDependence
-from diffkern.contracts.options import FORWARD, Variant
+from diffkern.contracts.options import FORWARD, JvpLayer, Variant
 from diffkern.errors import AutodiffError, CompileError, Loc, compiling
-from diffkern.ir.clone import clone_function, values_by_reference, with_merged
+from diffkern.ir.clone import clone_function, values_by_reference
 from diffkern.ir.nodes import Function, walk
 from diffkern.ir.ops.tile import of_block
 from diffkern.ir.passes import PLAIN, PassOptions, run
@@ -112,8 +112,7 @@ class Compilation:
     def primal(self) -> Function:
         """The typed IR, as lowered; nothing changes it."""
         # Other programs of the same kernel share the lowered IR, so each of the steps below works on a copy.
-        found = self._lowered or lower_kernel(self.pyfunc, self.types, self.variant, self._context)
-        return with_merged(found, self.variant.merged) if self.variant.merged else found
+        return self._lowered or lower_kernel(self.pyfunc, self.types, self.variant, self._context)
 
     @cached_property
     def forward(self) -> Function:
@@ -221,7 +220,9 @@ class Compilation:
             fn = run((FINITE,), clone_function(fn), self._context)
         if is_forward:
             log, turn = log_of(self.primal), self._turn()
-            manifest = forward_manifest(fn, self.types, self.forward, self.variant.is_debug, log, turn)
+            jvp = any(isinstance(layer, JvpLayer) for layer in self.variant.layers)
+            debug = self.variant.is_debug
+            manifest = forward_manifest(fn, self.types, self.forward, debug, log, turn, of_tangents=jvp)
             manifest = self._with_searches(manifest)
         else:
             manifest = adjoint_manifest(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from diffkern.ad.adjoint import Derivative, Swept
 from diffkern.ad.forward import with_tangents
@@ -44,13 +44,13 @@ from diffkern.compiler.adjoint_strategies import (
     may_gather,
     sorted_sums_of,
 )
-from diffkern.contracts.options import FORWARD, Variant, VmapLayer
+from diffkern.contracts.options import FORWARD, Merged, Variant, VmapLayer
 from diffkern.frontend.statements.lowering import lower
-from diffkern.ir.clone import clone_function
+from diffkern.ir.clone import clone_function, merge_parameters
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.ir.passes import PLAIN, PassOptions, run
 from diffkern.ir.stages import ADJOINT, PRIMAL, PROGRAM, WRITTEN
-from diffkern.ir.structs import Argument
+from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import is_differentiable
 from diffkern.lower.batch import with_examples
 from diffkern.lower.nulls import has_nulls
@@ -74,6 +74,7 @@ def lower_kernel(
     # The types of arguments for each level: the outermost layer takes them all, each passes on those of the layer
     # inside of it.
     taken = [*accumulate(reversed(variant.layers), lambda given, layer: layer.own(given), initial=types)]
+    merged = merged_inside(variant, taken)
     written = lower(
         pyfunc,
         taken.pop(),
@@ -83,6 +84,8 @@ def lower_kernel(
         simt=simt,
         marked=marked,
     )
+    # In front of all passes: which updates are atomic depends on the accesses by every name of an array.
+    merge_parameters(written, merged.pop())
     # A launch may have more axes than the kernel asks for; threads that differ only there do the same.
     written.tid_arity = written.tid_arity and max(written.tid_arity, variant.axes)
     written = order_reads(written if stops or marked else without_breakpoints(written))
@@ -104,7 +107,28 @@ def lower_kernel(
             own, tangents = layer.parted(given)
             pairs = tuple(zip(layer.arguments, tangents, strict=True))
             fn = context.done("forward", PRIMAL, with_tangents(fn, own, pairs, FUNCS.tools, layer.leading))
+        merge_parameters(fn, merged.pop())  # tangents too
     return fn
+
+
+def merged_inside(variant: Variant, taken: Sequence[Sequence[Argument]]) -> list[Merged]:
+    """The parameters that are given one array, for the kernel within each layer; ``taken`` are its arguments' types."""
+    found = [variant.merged]
+    for layer, (outside, own) in zip(reversed(variant.layers), pairwise(taken), strict=True):
+        counts = [sum(1 for _ in leaves(t)) for t in outside]
+        ends = accumulate(counts)
+        places = [range(end - n, end) for n, end in zip(counts, ends, strict=True)]
+        # An example has the parameters of the batch; the arguments of forward mode stand between their tangents.
+        kept = places if isinstance(layer, VmapLayer) else layer.own(places)
+        place = {outer: inner for inner, outer in enumerate(k for of_one in kept for k in of_one)}
+        types = [leaf for t in own for _, leaf in leaves(t)]
+        inside: dict[int, list[int]] = {}
+        for outer in sorted({k for pair in found[-1] for k in pair} & place.keys()):
+            inside.setdefault(dict(found[-1]).get(outer, outer), []).append(place[outer])
+        # One that has an axis of examples is another array than one that has none.
+        pairs = ((k, ks[0]) for ks in inside.values() for k in ks[1:] if types[k] == types[ks[0]])
+        found.append(tuple(pairs))
+    return found
 
 
 def optimise(fn: Function, context: PassOptions = PLAIN) -> Function:

@@ -551,6 +551,9 @@ class Manifest:
     added
         Those of them that threads, on the CPU, add to anywhere and nothing else: with a copy for each chunk, no update
         need be atomic.
+    apart
+        Of a forward: pairs of parameters that it takes for different memory; where a launch gives them one array, it
+        takes the program in which they are merged.
     post
         Parameters whose contents after the launch the adjoint reads.
     steering
@@ -621,6 +624,7 @@ class Manifest:
     writes: tuple[int, ...] = ()
     updated: tuple[int, ...] = ()
     added: tuple[int, ...] = ()
+    apart: tuple[tuple[int, int], ...] = ()
     post: tuple[int, ...] = ()
     steering: tuple[int, ...] = ()
     accesses: tuple[AxisAccess, ...] = ()

@@ -322,6 +322,9 @@ PLAIN, ATOMIC, GATHERING = AdjointForm(), AdjointForm("atomic"), AdjointForm(gat
 SORTED, SEARCHED = AdjointForm("sorted"), AdjointForm(searched=True)
 
 
+Merged = tuple[tuple[int, int], ...]
+"""Parameters that are given the array of another one, each with that one."""
+
 _ELSEWHERE: Final = {"in_key": False}
 """Of a field of a variant that goes into a key in another place, or has no say in the code."""
 
@@ -389,7 +392,7 @@ class Variant:
     log_for: frozenset[int] | None = None
     compiler: str = field(default=LLVM, metadata=_ELSEWHERE)
     layers: tuple[JvpLayer | VmapLayer, ...] = ()
-    merged: tuple[tuple[int, int], ...] = ()
+    merged: Merged = ()
     deterministic: bool = False
     fuse_fp: bool = True
     axes: int = 0

@@ -16,7 +16,7 @@ import numpy as np
 
 from diffkern.contracts.extents import whole_number
 from diffkern.contracts.launch_layout import Layout, lay_out
-from diffkern.contracts.options import MAX_BLOCK_DIM, PLAIN, AdjointForm, KernelOptions, Variant, names
+from diffkern.contracts.options import MAX_BLOCK_DIM, PLAIN, AdjointForm, KernelOptions, Merged, Variant, names
 from diffkern.cuda.arrays import to_device
 from diffkern.cuda.devices import place
 from diffkern.cuda.signatures import is_signature, parse_signature
@@ -31,7 +31,7 @@ from diffkern.lang.values import CompositeValue
 from diffkern.process.forks import cached_property
 from diffkern.process.tracebacks import PASSED, Entrance, brief, fail_launch, shorten
 from diffkern.runtime.launch.arguments import Parameter
-from diffkern.runtime.launch.kernel_version import KernelVersion, Merged
+from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
 from diffkern.runtime.launch.plain_launch import run
 from diffkern.runtime.launch.program import Executable
@@ -107,10 +107,14 @@ class CudaKernel(Kernel):
         return replace(super().variant, layout=self.layout)
 
     def forward(
-        self, keys: tuple[str, ...], block_dim: int | None = None, of: KernelVersion | None = None
+        self,
+        keys: tuple[str, ...],
+        block_dim: int | None = None,
+        of: KernelVersion | None = None,
+        merged: Merged = (),
     ) -> Executable:
         """Return the forward program for argument types, built if need be."""
-        return super().forward(keys, self._checked_block(block_dim), of)
+        return super().forward(keys, self._checked_block(block_dim), of, merged)
 
     def adjoint(
         self,

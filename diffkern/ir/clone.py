@@ -122,26 +122,26 @@ def free_values(region: Region) -> list[Value]:
 # -- parameters that receive the same array ----------------------------------------------------------------------------
 # Merging of array parameters that receive the same array.
 #
-# ``with_merged`` takes a function and the pairs of parameters that are given one array, and returns a copy that
-# accesses that array through one parameter only. Analyses of one array then see every access to it: which elements are
-# overwritten, and by which thread.
+# ``merge_parameters`` takes a function and the pairs of parameters that are given one array, and lets it access that
+# array through one parameter only, in place. Analyses of one array then see every access to it: which elements are
+# overwritten, by which thread, and where two threads may update one.
 
 
-def with_merged(fn: Function, merged: Sequence[tuple[int, int]]) -> Function:
-    """Return a copy that uses one parameter instead of each merged one; the merged ones stay, but are unused.
+def merge_parameters(fn: Function, merged: Sequence[tuple[int, int]]) -> Function:
+    """Use one parameter instead of each merged one, in place; the merged ones stay, but are unused.
 
     Parameters
     ----------
     fn : Function
-        The function, which yields nothing.
+        The function.
     merged : sequence of (int, int)
         Each merged parameter with the one that replaces it, by position.
     """
-    out = clone_function(fn)
-    instead = {out.params[k]: out.params[of] for k, of in merged}
-    for op in walk(out.body):
-        op.operands = tuple(instead.get(v, v) for v in op.operands)
-    return out
+    instead = {fn.params[k]: fn.params[of] for k, of in merged}
+    substitute(fn.body, instead)
+    for update in fn.updates:
+        substitute(update.prelude, instead)
+    return fn
 
 
 # -- values by reference -----------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from diffkern.contracts import platforms
-from diffkern.contracts.options import Variant
+from diffkern.contracts.options import Merged, Variant
 from diffkern.errors import KernelError, MisuseError
 from diffkern.ir.structs import Argument, IndexedArray, Struct, StructArray, flatten
 from diffkern.ir.types import Array, is_differentiable
@@ -64,7 +64,11 @@ class Inspection:
         return self._compilation(self.argument_types(*types), target).source()
 
     def _compilation(
-        self, types: tuple[Argument, ...], target: str = "cpu", active: frozenset[int] | None = None
+        self,
+        types: tuple[Argument, ...],
+        target: str = "cpu",
+        active: frozenset[int] | None = None,
+        merged: Merged = (),
     ) -> Compilation:
         """Return the way of a program that is looked at: for a GPU with the threads of a block."""
         # Only those who look at programs load the compiler.
@@ -79,7 +83,7 @@ class Inspection:
             )
         # On a CPU no program depends on the number of threads, so it stays out of the variant.
         threads = self.block_dim if family.platform.counts_threads else None
-        variant = replace(self.variant, target=family.printed, active=active, block_dim=threads)
+        variant = replace(self.variant, target=family.printed, active=active, block_dim=threads, merged=merged)
         return Compilation(self.func, types, variant)
 
     @compiles

@@ -16,7 +16,16 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from diffkern.compiler.specialize import Specialization, load, load_entry
-from diffkern.contracts.options import PLAIN, AdjointForm, KernelOptions, LogKind, Variant, VmapLayer, names
+from diffkern.contracts.options import (
+    PLAIN,
+    AdjointForm,
+    KernelOptions,
+    LogKind,
+    Merged,
+    Variant,
+    VmapLayer,
+    names,
+)
 from diffkern.errors import AutodiffError, KernelError, Loc, MisuseError, raise_all
 from diffkern.ir.structs import Argument, declared
 from diffkern.kernels.inspection import Inspection
@@ -32,7 +41,7 @@ from diffkern.process.late import FORWARD_MODE, GPU
 from diffkern.process.tracebacks import PASSED, brief, fail_launch, place_of, shorten
 from diffkern.runtime.arrays.type_keys import is_long, type_of_key
 from diffkern.runtime.launch.arguments import NO_DEFAULT, Parameter, device_of_keys
-from diffkern.runtime.launch.kernel_version import AdjointKey, KernelVersion, Merged
+from diffkern.runtime.launch.kernel_version import AdjointKey, KernelVersion
 from diffkern.runtime.launch.module_options import module_option
 from diffkern.runtime.launch.plain_launch import run
 from diffkern.runtime.launch.program import Executable
@@ -343,7 +352,11 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         return self._current.adjoints
 
     def forward(
-        self, keys: tuple[str, ...], block_dim: int | None = None, of: KernelVersion | None = None
+        self,
+        keys: tuple[str, ...],
+        block_dim: int | None = None,
+        of: KernelVersion | None = None,
+        merged: Merged = (),
     ) -> Executable:
         """Return the forward program for argument types, built if need be.
 
@@ -355,7 +368,12 @@ class Kernel(Inspection, ByPath, KnownToNumba):
             Threads of a block; the usual number by default.
         of : Generation, optional
             An earlier generation of the kernel, if not the current one.
+        merged : sequence of (int, int), optional
+            Parameters that are given the array of another one, each with that one, where the usual program takes them
+            for different memory.
         """
+        if merged:
+            return self._merged_forward(keys, block_dim, of, merged)
         with self._lock:
             generation, threads = of or self._current, block_dim or self.block_dim
             found = self._known(generation, generation.programs, keys, threads)
@@ -368,6 +386,18 @@ class Kernel(Inspection, ByPath, KnownToNumba):
                 if self._meaning is None:
                     self._notice_changes()
                 self._keep(generation, generation.programs, keys, threads, found)
+            return found
+
+    def _merged_forward(
+        self, keys: tuple[str, ...], block_dim: int | None, of: KernelVersion | None, merged: Merged
+    ) -> Executable:
+        with self._lock:
+            generation, threads = of or self._current, block_dim or self.block_dim
+            found = self._known(generation, generation.merged, (keys, merged), threads)
+            if found is None:
+                variant = replace(generation.variant, merged=merged)
+                found = self._load(generation, variant, keys, threads, self._checked_types(keys))
+                self._keep(generation, generation.merged, (keys, merged), threads, found)
             return found
 
     def check_types(self, keys: tuple[str, ...]) -> None:
@@ -545,10 +575,13 @@ class Kernel(Inspection, ByPath, KnownToNumba):
 
     def update_of_all_threads(self, program: Executable) -> Loc | None:
         """Return where all threads of a launch of a program change one element that they have read, if they do."""
-        known: list[tuple[Any, Executable]] = [*self.programs.items()]
-        known += [(keys, one) for (keys, _), one in self._current.sized.items()]
-        keys = next((keys for keys, one in known if one is program), None)
-        return None if keys is None else self._compilation(self._checked_types(keys)).update_of_all_threads()
+        known: list[tuple[Any, Executable]] = [*self.programs.items(), *self._current.merged.items()]
+        known += [(key, one) for (key, _), one in self._current.sized.items()]
+        key = next((key for key, one in known if one is program), None)
+        if key is None:
+            return None
+        keys, merged = key if key in self._current.merged else (key, ())
+        return self._compilation(self._checked_types(keys), merged=merged).update_of_all_threads()
 
     def forget_programs(self) -> None:
         """Begin again: programs are loaded again when needed; launches that were made keep those of their time."""

@@ -35,7 +35,9 @@ class _ForwardCall:
         self.recording = recording
         self.call = CallBuilder(recording.name)
         self.launches = [step for step in recording.steps if isinstance(step, Launched)]
-        self.programs = [programs.forward(step.kernel, step.generation, step.keys) for step in self.launches]
+        self.programs = [
+            programs.forward(step.kernel, step.generation, step.keys, step.merged) for step in self.launches
+        ]
         # Where each buffer is, and what fills take their values from; all operands come before the first result.
         self.place = {a.index: self.call.operand(x, a.type) for a, x in zip(recording.passed, values, strict=True)}
         made = recording.buffers[recording.parameters :]

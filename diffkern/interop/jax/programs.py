@@ -19,7 +19,7 @@ from diffkern.cache.store import Store
 from diffkern.compiler.specialize import Specialization, artifact_key, is_for_this_machine, load_entry, load_stored
 from diffkern.compiler.stores import current_store
 from diffkern.contracts.manifest import Log, Manifest
-from diffkern.contracts.options import ATOMIC, PLAIN, AdjointForm
+from diffkern.contracts.options import ATOMIC, PLAIN, AdjointForm, Merged
 from diffkern.contracts.platforms import NATIVE
 from diffkern.errors import KernelError, LaunchError
 from diffkern.interop.jax import cuda
@@ -65,12 +65,15 @@ class Origin:
         The kernel, its version, and the types of its arguments.
     active : frozenset of int or None
         The active parameters, for an adjoint.
+    merged : sequence of (int, int)
+        Of a forward, the parameters that have the buffer of another one, which it writes, each with that one.
     """
 
     kernel: Kernel
     generation: KernelVersion
     keys: tuple[str, ...]
     active: frozenset[int] | None = None
+    merged: Merged = ()
 
     @property
     def manifest(self) -> Manifest:
@@ -117,7 +120,7 @@ class Programs:
         generation = launch.kernel.meant(of)
         try:
             if active is None:
-                return forward(launch.kernel, generation, launch.keys), launch.dims
+                return forward(launch.kernel, generation, launch.keys, self.origin.merged), launch.dims
             found = reverse(launch.kernel, generation, launch.keys, active, len(launch.dims))
         except KernelError:
             return None
@@ -133,15 +136,16 @@ class Programs:
         return self.atomic is not None or (isinstance(self.plain.code, Executable) and self.plain.code.sites > 0)
 
 
-def forward(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...]) -> Programs:
+def forward(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], merged: Merged = ()) -> Programs:
     """Return the forward programs for types of arguments, built if need be.
 
-    `of` is the version of the kernel when the call was traced.
+    `of` is the version of the kernel when the call was traced, and `merged` are parameters that share a buffer.
     """
     gpu = cuda.present()
-    on_gpu = None if gpu is None else _on_gpu(gpu, kernel, of, _meant(kernel, of, keys, gpu))
-    code = kernel.forward(keys, of=of)
-    return Programs(_program(code, _meant(kernel, of, keys)), None, on_gpu, Origin(kernel, of, keys))
+    on_gpu = None if gpu is None else _on_gpu(gpu, kernel, of, _meant(kernel, of, keys, gpu, merged))
+    code = kernel.forward(keys, of=of, merged=merged)
+    plain = _program(code, _meant(kernel, of, keys, merged=merged))
+    return Programs(plain, None, on_gpu, Origin(kernel, of, keys, merged=merged))
 
 
 def logged(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], log: Log) -> Programs:
@@ -177,13 +181,18 @@ def reverse(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], active: fr
 
 
 def _meant(
-    kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], gpu: cuda.ArchitectureGpus | None = None
+    kernel: Kernel,
+    of: KernelVersion,
+    keys: tuple[str, ...],
+    gpu: cuda.ArchitectureGpus | None = None,
+    merged: Merged = (),
 ) -> Specialization:
     """Return the specialization of the forward program.
 
     On a GPU the handler cannot read values, and no debug program's record is examined.
     """
-    found = Specialization(kernel.function_of(of), tuple(type_of_key(k) for k in keys), of.variant)
+    variant = replace(of.variant, merged=merged)
+    found = Specialization(kernel.function_of(of), tuple(type_of_key(k) for k in keys), variant)
     return found if gpu is None else found.with_variant(mode="release", by_reference=True)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from diffkern.contracts.options import Merged
 from diffkern.errors import LaunchError
 from diffkern.interop.jax.arguments import CallArgument, jax_type
 from diffkern.interop.jax.builder import BufferPart, ConstantBytes, Number, Operand
@@ -43,7 +44,8 @@ _INTEGERS = (1_000_003, 1_299_709)
 class Launched:
     """A launch: of a version of a kernel, over dims, with an operand for each parameter, some of which are written.
 
-    Its dims may be the symbols of an exported program.
+    Its dims may be the symbols of an exported program. Of several parameters that are given one array, which the kernel
+    writes, `merged` has each with the first of them.
     """
 
     kernel: Kernel
@@ -52,6 +54,7 @@ class Launched:
     dims: tuple[Any, ...]
     operands: tuple[Operand, ...]
     writes: tuple[int, ...]
+    merged: Merged = ()
 
 
 @dataclass(frozen=True)
@@ -283,7 +286,8 @@ def _recorded(
             for k, held in enumerate(a.arrays)
         ]
         assert isinstance(a.kernel, Kernel)
-        return Launched(a.kernel, a.generation, a.keys, a.dims, tuple(operands), a.executable.writes)
+        merged = tuple(a.merged.items())
+        return Launched(a.kernel, a.generation, a.keys, a.dims, tuple(operands), a.executable.writes, merged)
     if isinstance(a, Copy):
         return RecordedCopy(_place(a.goal, places), _place(a.source, places))
     if not np.array_equal(a.values, b.values):

@@ -99,9 +99,11 @@ class Forward:
     def _bind(self, args: Sequence[Any]) -> None:
         kernel, spec = self.kernel, self.spec
         parameters = kernel.parameters
-        # What a kernel changes is a copy, which is contiguous.
+        # What a kernel changes is a copy, which is contiguous, and no other argument.
         given = [
-            a.detach().contiguous() if k in spec.in_outs and isinstance(a, torch.Tensor) else a
+            a.detach().clone(memory_format=torch.contiguous_format)
+            if k in spec.in_outs and isinstance(a, torch.Tensor)
+            else a
             for k, a in enumerate(args)
         ]
         bound = [self._bound(p, a) for p, a in zip(parameters, given, strict=False)]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
-from diffkern.contracts.options import PLAIN, AdjointForm, LogKind
+from diffkern.contracts.options import PLAIN, AdjointForm, LogKind, Merged
 from diffkern.errors import Loc, MisuseError
 from diffkern.lang.dialects import Dialect
 from diffkern.runtime.launch.arguments import Parameter
-from diffkern.runtime.launch.kernel_version import KernelVersion, Merged
+from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.program import Executable
 
 __all__ = ["KernelProtocol", "check_kernel", "refusal"]
@@ -50,7 +50,11 @@ class KernelProtocol(Protocol):
         ...
 
     def forward(
-        self, keys: tuple[str, ...], block_dim: int | None = None, of: KernelVersion | None = None
+        self,
+        keys: tuple[str, ...],
+        block_dim: int | None = None,
+        of: KernelVersion | None = None,
+        merged: Merged = (),
     ) -> Executable:
         """Return the forward program for argument types, built if need be; without `block_dim` for the usual one."""
         ...

@@ -9,14 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from diffkern.contracts.options import AdjointForm, Variant
+from diffkern.contracts.options import AdjointForm, Merged, Variant
 from diffkern.errors import AutodiffError
 from diffkern.runtime.launch.program import Executable
 
-__all__ = ["AdjointKey", "KernelVersion", "Merged"]
-
-Merged = tuple[tuple[int, int], ...]
-"""Parameters that are given the array of another one, each with that one."""
+__all__ = ["AdjointKey", "KernelVersion"]
 
 AdjointKey = tuple[tuple[str, ...], frozenset[int], AdjointForm, Merged]
 
@@ -37,6 +34,8 @@ class KernelVersion:
     ----------
     programs : dict
         Forward programs by the keys of the argument types.
+    merged : dict
+        Those for launches that give several parameters one array, by the keys and the merged parameters.
     adjoints : dict
         Adjoint programs by those keys, active parameters, form, and merged parameters.
     refused : dict
@@ -65,6 +64,7 @@ class KernelVersion:
         "library",
         "logged",
         "meaning",
+        "merged",
         "number",
         "programs",
         "reads",
@@ -79,6 +79,7 @@ class KernelVersion:
         self.variant = variant
         self.library = library
         self.programs: dict[tuple[str, ...], Executable] = {}
+        self.merged: dict[tuple[tuple[str, ...], Merged], Executable] = {}
         self.adjoints: dict[AdjointKey, Executable] = {}
         self.refused: dict[tuple[AdjointKey, int], AutodiffError] = {}
         self.logged: dict[tuple[tuple[str, ...], str, tuple[int, ...] | None, Merged, bool], Executable] = {}

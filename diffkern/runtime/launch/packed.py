@@ -32,6 +32,7 @@ from diffkern.runtime.launch.nested_arrays import nested_arrays, pointed_by
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.resources import make_writable, stored_by
 from diffkern.runtime.launch.schedule import USUAL, Blocks
+from diffkern.runtime.launch.shared_memory import check_tangents
 from diffkern.runtime.launch.value_log import new_log
 from diffkern.runtime.memory.device import CPU, Device, get_device
 from diffkern.runtime.memory.state import current
@@ -131,8 +132,32 @@ class PackedLaunch(Operation):
             kind: LogKind = "searched" if self.logged.searches else "written"
             active, of = self.logged.active, self.generation
             return self.kernel.logged(keys, kind, active, block_dim, of, merged, self.stamped)
+        found = self._usual_program(keys)
+        if found.apart and any(self.parts[a] == self.parts[b] for a, b in found.apart):
+            merged, pairs = self.merged, found.apart
+            if any(merged.get(a, a) == merged.get(b, b) for a, b in pairs):
+                check_tangents(self.kernel.name, self.generation.variant.layers, self.leaves, self.parts, merged)
+                return self.kernel.forward(keys, block_dim, self.generation, tuple(merged.items()))
+        return found
+
+    def _usual_program(self, keys: tuple[str, ...]) -> Executable:
+        """Return the program of a launch that keeps no log and gives no array to several parameters."""
+        block_dim = self.blocks.block_dim
         found = self.generation.programs.get(keys) if block_dim is None else None
         return found or self.kernel.forward(keys, block_dim, self.generation)
+
+    @property
+    def is_usual(self) -> bool:
+        """True if it runs the program of launches that keep no log and give no array to several parameters."""
+        return self.executable is self._usual_program(self.keys)
+
+    def is_particular(self, leaf: int, held: array) -> bool:
+        """Return whether it runs another program than the usual one, or would with another array for a leaf."""
+        usual = self._usual_program(self.keys)
+        if self.executable is not usual:
+            return True
+        others = [b if a == leaf else a for a, b in usual.apart if leaf in (a, b)]
+        return any(other is not None and other._packed == held._packed for other in map(self.arrays.__getitem__, others))
 
     def adjoint(self, active: frozenset[int], form: AdjointForm = PLAIN) -> Executable:
         """Return an adjoint of the program that it runs."""
@@ -200,9 +225,8 @@ class PackedLaunch(Operation):
         # Disjoint ranges are the usual case, and rule everything below out.
         if self.is_disjoint:
             return _NOTHING
-        executable, arrays = self.executable, self.arrays
-        if self.logged is not None:  # whose program takes them as one already
-            executable = self.kernel.forward(self.keys, self.blocks.block_dim, self.generation)
+        # Others take them as one already.
+        executable, arrays = self._usual_program(self.keys), self.arrays
         memories = {a._memory for k in executable.uses if (a := arrays[k]) is not None}
         if len(memories) == len(executable.uses):
             return _NOTHING
@@ -353,8 +377,8 @@ class PackedLaunch(Operation):
             made.keys = (*made.keys[:index], key, *made.keys[index + 1 :])
             made.arrays[span], made.parts[span] = held, packed
             made._leaves = ()
-        # Merged parameters are part of a logging program, so that other arrays may need another one though types agree.
-        if made.keys != self.keys or (self.logged is not None and made.merged != self.merged):
+        # Merged parameters are part of some programs, so that other arrays may need another one though types agree.
+        if made.keys != self.keys or made.merged != self.merged:
             made.executable = made._program(made.keys)
         if dim is not _SAME and self.log is not None:
             raise LaunchError(

@@ -78,6 +78,10 @@ def run(
     if executable.may_share and executable.disjoint != arguments:
         # The check is about addresses, so that the same arguments need it only once.
         check_shared(kernel.name, executable, arrays)
+        for one, other in executable.apart:
+            if parts[one] == parts[other]:  # perhaps one array, which takes another program
+                dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
+                return
         executable.disjoint = arguments
     writes = executable.writes
     # Without arrays it runs there; what it writes through elements is looked for.

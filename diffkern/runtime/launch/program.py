@@ -83,6 +83,9 @@ class Executable:
         Whether it matters that its arrays share memory: one is written, and there is another.
     disjoint : bytes
         The arguments of the last launch that passed the check for that.
+    apart : tuple of (int, int)
+        Pairs of parameters that it takes for different memory, so that a launch which gives them one array takes the
+        program in which they are merged.
     layout : Layout
         The layout of its argument block.
     contiguous_cotangents : frozenset of int
@@ -125,6 +128,7 @@ class Executable:
         "_sizes",
         "accumulations",
         "address",
+        "apart",
         "block_dim",
         "blockwise",
         "by_id",
@@ -186,6 +190,7 @@ class Executable:
         )
         self.is_in_place = not set(self.reads).isdisjoint(self.writes)
         self.may_share, self.disjoint = bool(self.writes) and len(self.uses) > 1, b""
+        self.apart = manifest.apart
         self.grids: dict[Any, Grid] = {}
         self.layout = Layout(manifest)
         self.contiguous_cotangents = frozenset(

@@ -2,19 +2,22 @@
 
 A :class:`LaunchError` names two arrays that share elements without being the same array. The result of such a launch
 would depend on the order of its threads, and on how many of them run side by side. The same array for several
-parameters is one array with several names, and the rules for threads hold for it as for an array with one.
+parameters is one array with several names, and the rules for threads hold for it as for an array with one; in forward
+mode it has one tangent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from diffkern.contracts.options import JvpLayer, VmapLayer
 from diffkern.errors import LaunchError
+from diffkern.ir.structs import Leaf
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.memory import overlaps
 
-__all__ = ["check_shared"]
+__all__ = ["check_shared", "check_tangents"]
 
 
 def check_shared(kernel: str, executable: Executable, arrays: Sequence[array | None]) -> None:
@@ -70,3 +73,50 @@ def _refused(kernel: str, first: str, second: str, written: str) -> LaunchError:
         remedy="pass arrays that do not overlap, for example dk.clone() of the one that is read, or the same array for "
         "both, and index that in the kernel",
     )
+
+
+def check_tangents(
+    kernel: str,
+    layers: Sequence[JvpLayer | VmapLayer],
+    leaves: Sequence[Leaf],
+    parts: Sequence[bytes],
+    merged: Mapping[int, int],
+) -> None:
+    """Raise if a launch in forward mode gives an array that it writes different tangents under different names.
+
+    Parameters
+    ----------
+    kernel : str
+        The kernel's name.
+    layers : sequence of JvpLayer or VmapLayer
+        The transformations of the kernel, from the inside out.
+    leaves, parts : sequence
+        The leaves of the launch, and their bytes.
+    merged : mapping of int to int
+        Leaves that are given the array of another one, each with that one.
+
+    Raises
+    ------
+    LaunchError
+        Naming both parameters.
+    """
+    groups: list[list[int]] = [[] for _ in range(leaves[-1].argument + 1)]
+    for k, leaf in enumerate(leaves):
+        groups[leaf.argument].append(k)
+    for layer in reversed(layers):
+        if isinstance(layer, VmapLayer):
+            continue
+        groups, tangents = layer.parted(groups)
+        along = {
+            k: parts[t]
+            for argument, of_one in zip(layer.arguments, tangents, strict=True)
+            for k, t in zip(groups[argument], of_one, strict=True)
+        }
+        for k, of in merged.items():
+            if along.get(k) != along.get(of):
+                one, other = leaves[of].name, leaves[k].name
+                raise LaunchError(
+                    f"kernel {kernel!r}: {one!r} and {other!r} are one array, which the kernel writes, and have "
+                    "different tangents",
+                    remedy="pass one array for the tangents of both",
+                )

@@ -18,7 +18,7 @@ __all__ = ["Setter", "Slot", "put_while_idle"]
 
 _ATTRIBUTES = ("_key", "_packed", "_writable", "_memory", "_where")
 _ALONE = "_alone"
-_WIDTH = 6
+_WIDTH = 7
 _PYTHON, _FLOAT32, _FLOAT64, _INTEGER, _READ, _WRITTEN = range(6)
 _DOC = b"""set_param_at_index($self, index, value, adjoint=False, /)
 --
@@ -57,6 +57,8 @@ class Slot(NamedTuple):
         Whether it is an array.
     counter : int or None
         Of an array that is written, the place of its counter among the plan's.
+    rivals : tuple of int
+        Of an array, where the block has the addresses of others that it must not be: Python takes the same one.
     """
 
     leaf: int
@@ -65,6 +67,7 @@ class Slot(NamedTuple):
     size: int
     is_array: bool = False
     counter: int | None = None
+    rivals: tuple[int, ...] = ()
 
 
 class Setter:
@@ -132,10 +135,15 @@ class Setter:
             Whether only arrays fit that share no memory with others.
         """
         start = address_of(block)
+        rivals: list[words[int]] = []
         for index, slot in enumerate(slots):
             entry = (_PYTHON, 0, 0, 0, 0, 0) if slot is None else _entry(slot, start, plan)
-            self._slots[index * _WIDTH : (index + 1) * _WIDTH] = words("q", entry)
-        self._kept = (slots, plan, block, arrays)
+            found = 0
+            if slot is not None and slot.rivals:
+                rivals.append(words("q", (len(slot.rivals), *(start + offset for offset in slot.rivals))))
+                found = rivals[-1].buffer_info()[0]
+            self._slots[index * _WIDTH : (index + 1) * _WIDTH] = words("q", (*entry, found))
+        self._kept = (slots, plan, block, arrays, rivals)
         self._table[2] = plan.words.buffer_info()[0]
         self._table[5] = id(arrays)
         self._table[7] = id(_ALONE if only_alone else _ATTRIBUTES[1])

@@ -21,8 +21,9 @@ __all__ = ["add_setter"]
 _FLAGS, _CHANGED, _PLAN, _COUNT, _CLASS, _LIST, _KEY, _PACKED, _WRITABLE, _MEMORY, _WHERE, _SLOTS = range(0, 96, 8)
 # A slot: 0 kind; 1 position in the list of arrays; 2 where it stands in the block; 3, 4, 5 of an integer the least and
 # the greatest value and the mask of its width; of an array the key of its type, the bytes that describe it, and where
-# the plan has the address of its counter.
-_SLOT_WORDS = 6
+# the plan has the address of its counter; 6 of an array that must not be one of others: the address of their number,
+# and of where the block has their addresses; else 0.
+_SLOT_WORDS = 7
 # Kinds; 0 is for Python. An array is read, or written.
 _FLOAT32, _FLOAT64, _INTEGER, _READ, _WRITTEN = range(1, 6)
 # Where CPython keeps the class of an object, the last word of its head, and the contents of a bytes object.
@@ -91,14 +92,14 @@ class _Setter:
         position = c.invoke("PyLong_AsLongLongAndOverflow", index, self.overflow)
         c.require(c.b.icmp_unsigned("<", position, c.load(self.table, _COUNT)), self.python)
         slot = c.add(c.load(self.table, _SLOTS), c.mul(position, 8 * _SLOT_WORDS))
-        kind, leaf, target, *facts = c.loads(slot, _SLOT_WORDS)
+        kind, leaf, target, *facts, rivals = c.loads(slot, _SLOT_WORDS)
         found = c.load(value, _TYPE)
         with c.when(c.any(c.compare("==", kind, _FLOAT32), c.compare("==", kind, _FLOAT64))):
             self.real(kind, value, found, target)
         with c.when(c.compare("==", kind, _INTEGER)):
             self.integer(value, found, target, *facts)
         with c.when(c.any(c.compare("==", kind, _READ), c.compare("==", kind, _WRITTEN))):
-            self.array(kind, value, found, leaf, target, *facts)
+            self.array(kind, value, found, leaf, target, *facts, rivals)
         c.go(self.python)
         with c.at(self.python):
             slow = c.invoke("PyTuple_GetItem", self.itself, 1)
@@ -152,7 +153,16 @@ class _Setter:
         self.changed()
 
     def array(
-        self, kind: Word, value: Word, found: Word, leaf: Word, target: Word, key: Word, size: Word, counter: Word
+        self,
+        kind: Word,
+        value: Word,
+        found: Word,
+        leaf: Word,
+        target: Word,
+        key: Word,
+        size: Word,
+        counter: Word,
+        rivals: Word,
     ) -> None:
         c, python = self.c, self.python
         c.require(c.compare("==", found, c.load(self.table, _CLASS)), python)
@@ -165,6 +175,10 @@ class _Setter:
         shape_bytes = c.b.lshr(c.sub(size, 8), c.word(1))
         differs = c.invoke("memcmp", c.add(described, 8), c.add(target, 8), shape_bytes)
         c.require(c.compare("==", differs, 0), python)
+        # Arrays that are no views are the same memory if they begin at one address.
+        with c.when(c.compare("!=", rivals, 0)), c.loop(c.load(rivals)) as k:
+            address = c.load(c.load(rivals, c.add(c.mul(k, 8), 8)))
+            c.require(c.compare("!=", address, c.load_unaligned(described)), python)
         with c.when(c.compare("==", kind, _WRITTEN)):
             self.count_changes(value, counter)
         c.copy(target, described, size)

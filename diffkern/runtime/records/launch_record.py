@@ -170,8 +170,9 @@ class LaunchRecord:
         if self.family or self.fixed or self.released or not block:
             return
         quick: list[Slot | None] = [None] * len(launch.keys)
-        # On a GPU another array may need another program; beside a view it may share that view's memory.
-        only_values = self._compiled.device is not CPU or not self._are_alone()
+        # On a GPU another array may need another program, and in place of one that several parameters have; beside a
+        # view it may share that view's memory.
+        only_values = self._compiled.device is not CPU or not self._are_alone() or not launch.is_usual
         for index, key in enumerate(launch.keys):
             span = launch.span(index)
             slots = [self._slot(index, leaf) for leaf in range(span.start, span.stop)]
@@ -216,7 +217,13 @@ class LaunchRecord:
             return None
         if launch.arrays[leaf] is None:
             return Slot(leaf, start, launch.kernel.parameters[index].value_key, size)
-        return Slot(leaf, start, launch.keys[index], size, is_array=True, counter=self._counter_of(leaf))
+        return Slot(leaf, start, launch.keys[index], size, True, self._counter_of(leaf), self._rivals_of(leaf))
+
+    def _rivals_of(self, leaf: int) -> tuple[int, ...]:
+        """Return where the block has the addresses of arrays that the program takes for other memory than a leaf's."""
+        offsets, pairs = self._compiled.offsets, self._compiled.launch.executable.apart
+        others = (b if a == leaf else a for a, b in pairs if leaf in (a, b))
+        return tuple(offsets[other] for other in others if other in offsets)
 
     def _races_with(self, leaf: int) -> Races | None:
         """Return the check of an adjoint that depends on a value, or None."""
@@ -465,9 +472,10 @@ class LaunchRecord:
                 self.set_value(index, key, parts[0])
                 return
             packed, held = parts[0], leaves[0]
-        # Another type takes another program, and an adjoint's arrays have gradients: both are a change of the whole
-        # compiled.
-        if key != launch.keys[index] or self.adjoint is not None or not self._compiled.block:
+        # Another type takes another program, and so may an array that another parameter has too; an adjoint's arrays
+        # have gradients: each is a change of the whole compiled.
+        particular = key != launch.keys[index] or launch.is_particular(leaf, held)
+        if particular or self.adjoint is not None or not self._compiled.block:
             self.change({index: (key, [packed], [held])}, {})
             return
         counter = self._counter_of(leaf)

@@ -9,7 +9,7 @@ import pytest
 from passes_harness import D1, after, lowered
 
 import diffkern as dk
-from diffkern.analysis.sums import differ, uniform_sums, used_values
+from diffkern.analysis.sums import differ, names_apart, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.types import FLOAT32, FLOAT64, INT32, Array
 from diffkern.opt.fold import fold
@@ -40,6 +40,11 @@ def sums(function, *types):
     return len(uniform_sums(fn, launch_values(fn), used_values(fn)))
 
 
+def apart(function, *types):
+    """Which parameters must not be given one array."""
+    return names_apart(after(lowered(function, *types), fold))
+
+
 @pytest.mark.parametrize("layout", ["C", "A"])
 def test_a_sum_beside_a_read_by_any_pair_of_indices(layout):
     array = Array(FLOAT64, 1, layout)
@@ -49,8 +54,9 @@ def test_a_sum_beside_a_read_by_any_pair_of_indices(layout):
             i = dk.tid()
             dk.atomic_add(s, a, dk.float64(x[i]) * s[b])
 
-        assert not sums(reads, D1, array)
-        assert sums(reads, X, array) == (differ(a, b) and layout == "C"), (a, b)
+        assert sums(reads, D1, array) == (differ(a, b) and layout == "C"), (a, b)
+        assert apart(reads, D1, array) == ((0, 1),)  # given one array for both, a launch takes another program
+        assert not apart(reads, X, array)
 
 
 def stores_another(x, s, n):
@@ -82,8 +88,7 @@ def stores_its_own(x, s, n):
     [(stores_another, 1), (looks_at_another, 1), (reads_any, 0), (reads_its_own, 0), (stores_its_own, 0)],
 )
 def test_other_accesses(function, summed):
-    assert sums(function, X, D1, INT32) == summed
-    assert not sums(function, D1, D1, INT32)  # the same array may be passed for both
+    assert sums(function, X, D1, INT32) == sums(function, D1, D1, INT32) == summed
 
 
 @dk.kernel
