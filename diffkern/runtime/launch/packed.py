@@ -227,21 +227,17 @@ class PackedLaunch(Operation):
             return _NOTHING
         # Others take them as one already.
         executable, arrays = self._usual_program(self.keys), self.arrays
-        memories = {a._memory for k in executable.uses if (a := arrays[k]) is not None}
-        if len(memories) == len(executable.uses):
-            return _NOTHING
         found: dict[int, int] = {}
         for index in executable.writes:
             held = arrays[index]
-            if held is None or index in found:
-                continue
-            memory = held._memory
-            others = [k for k in executable.uses if (a := arrays[k]) is not None and a._memory is memory]
-            if len(others) == 1:
+            if held is None or not held.size or index in found:
                 continue
             # Only the very same elements can be treated as one array; views that overlap otherwise are an error
-            # elsewhere.
-            others = [k for k in others if (a := arrays[k]) is not None and a._same_place(held)]
+            # elsewhere. Two arrays may have been made of one address.
+            place, element = held._packed, held._element
+            others = [
+                k for k in executable.uses if (a := arrays[k]) is not None and a._packed == place and a._element == element
+            ]
             found.update((k, others[0]) for k in others[1:])
         return found
 
