@@ -156,8 +156,8 @@ class PackedLaunch(Operation):
         usual = self._usual_program(self.keys)
         if self.executable is not usual:
             return True
-        others = [b if a == leaf else a for a, b in usual.apart if leaf in (a, b)]
-        return any(other is not None and other._packed == held._packed for other in map(self.arrays.__getitem__, others))
+        others = (self.arrays[b if a == leaf else a] for a, b in usual.apart if leaf in (a, b))
+        return any(other is not None and other._packed == held._packed for other in others)
 
     def adjoint(self, active: frozenset[int], form: AdjointForm = PLAIN) -> Executable:
         """Return an adjoint of the program that it runs."""
@@ -234,10 +234,8 @@ class PackedLaunch(Operation):
                 continue
             # Only the very same elements can be treated as one array; views that overlap otherwise are an error
             # elsewhere. Two arrays may have been made of one address.
-            place, element = held._packed, held._element
-            others = [
-                k for k in executable.uses if (a := arrays[k]) is not None and a._packed == place and a._element == element
-            ]
+            others = [k for k in executable.uses if (a := arrays[k]) is not None and a._packed == held._packed]
+            others = [k for k in others if (a := arrays[k]) is not None and a._element == held._element]
             found.update((k, others[0]) for k in others[1:])
         return found
 

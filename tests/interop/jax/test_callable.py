@@ -141,6 +141,22 @@ def test_one_array_in_two_places_of_a_launch():
     close(jax.grad(lambda x: dk.jax_callable(apart)(x)[0].sum())(x), 4 * x)
 
 
+def test_what_is_added_by_one_name_is_read_by_the_other():
+    @dk.kernel
+    def added_and_read(a: Floats, b: Floats, y: Floats):
+        if dk.tid() == 0:
+            a[2] += 1.0
+            y[0] = b[2]
+
+    def by_two_names(x: Floats, out: Floats, y: Floats):
+        dk.copy(out, x)
+        dk.launch(added_and_read, 4, inputs=[out, out], outputs=[y])
+
+    f = dk.jax_callable(by_two_names, num_outputs=2, output_dims={"out": 3, "y": 1})
+    close(f(ramp(3))[1], ramp(3)[2:] + 1.0)
+    close(jax.vmap(f)(jnp.stack([ramp(3), 2.0 * ramp(3)]))[1][:, 0], jnp.array([1.0, 2.0]) * ramp(3)[2] + 1.0)
+
+
 def test_dims_of_vectors_with_their_components_or_without():
     def work(x: dk.array(dtype=dk.vec2), out: dk.array(dtype=dk.vec2)):
         dk.launch(k.twice, x.shape[0], inputs=[x], outputs=[out])

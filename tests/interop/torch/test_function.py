@@ -175,6 +175,23 @@ def test_gathers(how):
     same(f, lambda x, i: x[i] ** 2, tensor(10), index, how=how)
 
 
+@dk.kernel
+def added_before(s: dk.array(dtype=dk.float64), x: dk.array(dtype=dk.float64), y: dk.array(dtype=dk.float64)):
+    if dk.tid() == 0:
+        s[2] += 1.0
+        y[0] = x[2]
+
+
+def test_one_tensor_that_is_changed_and_read():
+    """What is changed is a copy, so that the other parameter has the tensor as it was."""
+    f = dk.torch_function(added_before, num_outputs=2, in_out_argnames="s")
+    x = tensor(3, grad=False)
+    for _ in range(2):
+        s, y = f(x, x, output_dims={"y": 1}, launch_dims=8)
+        assert s.tolist() == [x[0].item(), x[1].item(), x[2].item() + 1.0]
+        assert y.item() == x[2].item()
+
+
 def test_arguments_that_are_changed(how):
     f = dk.torch_function(in_place, num_outputs=2, in_out_argnames=["s"])
 
