@@ -10,6 +10,7 @@ import builtins
 import copyreg
 import ctypes
 import functools
+import inspect
 import operator
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -112,10 +113,19 @@ class DType(Alternative):
 
     def __eq__(self, other: object) -> builtins.bool:
         # A dtype equals the class of its values on the host, so that `type(x) == dk.float32` holds as it does in Warp.
-        return isinstance(other, DType) and other.ir == self.ir or other is self._host
+        if isinstance(other, DType):
+            return other.ir == self.ir
+        return other is self._host or (self.ir != T.BFLOAT16 and _is_numpys(other, self.numpy))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _scalar, (self.name,)
+
+
+def _is_numpys(other: object, numpy: np.dtype[Any]) -> builtins.bool:
+    """Return whether an object is NumPy's type of an element: the type, its class, or its name."""
+    if isinstance(other, str):
+        return other == numpy.name
+    return other is numpy.type or (isinstance(other, np.dtype) and other == numpy)
 
 
 def _ctype(stored: np.dtype[Any]) -> type:
@@ -562,7 +572,7 @@ def resolve_dtype(obj: Any) -> T.Element:
     ----------
     obj
         ``dk.float32``, ``dk.vec3``, an element type of the IR, ``float`` (float32), ``int`` (int32), ``bool``,
-        ``complex`` (complex64), one of numba's types, or anything ``numpy.dtype`` accepts as a type.
+        ``complex`` (complex64), a name such as ``"float32"`` or ``"vec3"``, one of numba's types, or a type of NumPy.
 
     Raises
     ------
@@ -580,9 +590,15 @@ def resolve_dtype(obj: Any) -> T.Element:
         name = np.dtype(obj).name
         if name in _ELEMENTS:
             return _ELEMENTS[name]
+    if isinstance(obj, str) and (known := _ELEMENTS.get(obj) or NAMED.get(obj)) is not None:
+        return known
     # Known by module and name, so that numba is not imported for it.
     if type(obj).__module__.partition(".")[0] in _NUMBA and getattr(obj, "name", None) in T.SCALARS:
         return T.SCALARS[obj.name]
+    if isinstance(obj, type) and inspect.get_annotations(obj):
+        raise TypeError(
+            f"the class {obj.__name__} is not an element type: it is no struct; write @dk.struct above the class"
+        )
     raise TypeError(
         f"{object_shown(obj)} is not an element type; use one of {', '.join(n for n in T.SCALARS)}, vec2, vec3, vec4, "
         "mat22, mat33, mat44 (with a suffix such as vec3d for another width), float, int or bool"

@@ -15,8 +15,10 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import described
+from diffkern.ir.structs import Struct, holds_arrays
 from diffkern.ir.types import FLOAT32, Scalar, scalar_of, with_scalar
 from diffkern.kernels.kernel import Kernel
+from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.optim.lbfgs import components
 from diffkern.runtime.arrays.array import array, new
@@ -86,7 +88,8 @@ class _Optimizer:
         Parameters
         ----------
         params : sequence of array
-            Contiguous arrays of floating-point numbers, vectors or matrices.
+            Contiguous arrays of floating-point numbers, vectors or matrices, or of structs, of which the
+            floating-point fields are changed.
 
         Raises
         ------
@@ -98,10 +101,16 @@ class _Optimizer:
                 raise TypeError(
                     f"an optimizer changes contiguous arrays of floating-point elements, not {described(p)}"
                 )
+            if isinstance(p._element, Struct) and holds_arrays(p._element):
+                raise TypeError(
+                    f"an optimizer does not change {described(p)}: its elements point to arrays, which are parameters "
+                    "of their own"
+                )
         self.params = list(params)
+        parts = [part for p in self.params for part in _parts(p)]
         # The state at a position is kept if the new array there is of the same kind, as for a copy of the model.
         for kept in self._kept():
-            kept[:] = [_remembering(p, kept[k] if k < len(kept) else None) for k, p in enumerate(self.params)]
+            kept[:] = [_remembering(p, kept[k] if k < len(kept) else None) for k, p in enumerate(parts)]
 
     def reset_internal_state(self) -> None:
         """Forget all earlier steps."""
@@ -135,9 +144,14 @@ class _Optimizer:
                 raise TypeError(f"the gradient of {described(p)} has elements of type {g._element}, not {p._element}")
             if g.shape != p.shape:
                 raise ValueError(f"the gradient of {described(p)} has shape {g.shape}, not {p.shape}")
-        for k, (p, g) in enumerate(zip(self.params, grads, strict=True)):
+        pairs = [
+            pair
+            for p, g in zip(self.params, grads, strict=True)
+            for pair in zip(_parts(p), _parts(g.contiguous()), strict=True)
+        ]
+        for k, (p, g) in enumerate(pairs):
             if p.size:
-                self._move(k, components(p), components(g.contiguous()))
+                self._move(k, _flat(p), _flat(g))
         self.t += 1
 
     def _kept(self) -> list[list[array]]:
@@ -260,7 +274,7 @@ def clip_grad_norm(grads: Sequence[array], max_norm: float) -> float:
     Parameters
     ----------
     grads : sequence of array
-        Contiguous arrays of floating-point elements.
+        Contiguous arrays of floating-point elements, or of structs with such fields.
     max_norm : float
         The limit.
 
@@ -269,7 +283,7 @@ def clip_grad_norm(grads: Sequence[array], max_norm: float) -> float:
     float
         Their length before: the root of the sum of the squares of all components.
     """
-    flat = [components(g) for g in grads if g.size]
+    flat = [_flat(part) for g in grads if g.size for part in _parts(g)]
     # One norm over all arrays, so that the direction of the whole gradient stays.
     norm = math.sqrt(sum(float(array_inner(g, g)) for g in flat))
     if norm > max_norm:
@@ -284,16 +298,35 @@ def clip_grad_value(grads: Sequence[array], limit: float) -> None:
     Parameters
     ----------
     grads : sequence of array
-        Contiguous arrays of floating-point elements.
+        Contiguous arrays of floating-point elements, or of structs with such fields.
     limit : float
         The greatest absolute value.
     """
-    for g in grads:
-        if g.size:
-            launch(_limit, dim=g.size, inputs=[components(g), np.float64(limit)], record_tape=False)
+    for part in [_flat(part) for g in grads if g.size for part in _parts(g)]:
+        launch(_limit, dim=part.size, inputs=[part, np.float64(limit)], record_tape=False)
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------
+
+
+def _parts(p: array) -> list[array]:
+    """The arrays whose elements are one number, vector or matrix: the array itself, or the numbers of its fields."""
+    if not isinstance(p._element, Struct):
+        return [p]
+    # Fields lie between others, so that each component is a view with strides along one axis.
+    parts: list[array] = []
+    for leaf in p.reshape(p.size)._leaves() if p.size else ():
+        if not leaf._smooth:
+            continue
+        inner = leaf._data.shape[1:]
+        numbers = leaf.view(SCALARS[scalar_of(leaf._element).name]) if inner else leaf
+        parts += [numbers[(slice(None), *place)] for place in np.ndindex(*inner)]
+    return parts
+
+
+def _flat(part: array) -> array:
+    """The components of a part along one axis, over the same memory."""
+    return components(part) if part.is_contiguous else part
 
 
 def _wide(element: Any) -> Any:

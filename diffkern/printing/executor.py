@@ -201,6 +201,10 @@ class _View:
         self._value = value_type(t.dtype)
         self.shape = data.shape[: t.ndim]
 
+    def __repr__(self) -> str:
+        values = np.array2string(self._data, separator=", ", threshold=20, edgeitems=3)
+        return f"{self._name}: {self._value}, shape {self.shape}, {values}"
+
     def __getitem__(self, index: Any) -> Any:
         self._report(index, "read")
         return self._load(index)

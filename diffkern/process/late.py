@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = [
     "ARRAY", "ARRAY_AT", "ARRAY_FROM_DATA", "ARRAY_OF_STRUCTS", "CONVERTED", "CUDA_KERNEL", "ELEMENTWISE", "EVALUATE",
-    "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GPU", "GRAPH", "INDEXED_ARRAY", "LINEAR_OPERATOR",
+    "EXTREME", "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GPU", "GRAPH", "INDEXED_ARRAY", "LINEAR_OPERATOR",
     "NUMBA_TYPE", "OPERATED", "OUTLINE", "SPARSE_AXPY", "SPARSE_COPY", "SPARSE_OPERATOR", "SPARSE_PRECONDITIONER",
     "SPARSE_PRODUCT", "SPARSE_SCALE", "SPARSE_SUM", "SPARSE_TRANSPOSED", "SPARSE_VECTOR", "TOTAL", "Late",
 ]  # fmt: skip
@@ -104,6 +104,9 @@ SPARSE_VECTOR = Late("diffkern.sparse.products:bsr_mv")
 
 TOTAL = Late("diffkern.utils.sums:total")
 """The sum of an array, for its methods."""
+
+EXTREME = Late("diffkern.utils.sums:extreme")
+"""Its least or greatest element, for the same."""
 
 CONVERTED = Late("diffkern.utils.sums:converted")
 """A copy of an array with elements of another type, for its methods."""

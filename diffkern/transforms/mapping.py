@@ -36,6 +36,7 @@ from diffkern.runtime.arrays.create import empty
 from diffkern.runtime.arrays.foreign import adopt
 from diffkern.runtime.arrays.indexed import SeenThrough
 from diffkern.runtime.records.launch import launch
+from diffkern.transforms.operators import OPERATORS
 
 __all__ = ["executed", "map_arrays", "mapped", "operated"]
 
@@ -109,10 +110,11 @@ def map_arrays(
     return mapped(func, inputs, out, return_kernel, block_dim, device, NATIVE)
 
 
+@brief
 def operated(name: str, operands: Sequence[Any], out: Any) -> Any:
-    """Apply a built-in to the elements of arrays, for an operator of arrays: in Warp's dialect where one is in it."""
+    """Apply an operator or a built-in to the elements of arrays: in Warp's dialect where one of them is in it."""
     dialect = WARP if any(getattr(one, "in_warps_dialect", False) for one in operands) else NATIVE
-    return mapped(INTRINSICS[name], operands, out, False, None, None, dialect)
+    return mapped(OPERATORS.get(name) or INTRINSICS[name], operands, out, False, None, None, dialect)
 
 
 def mapped(
@@ -175,7 +177,10 @@ def _as_array(value: Any) -> Any:
     value = _whole(value)
     if isinstance(value, array) or element_of_value(value) is not None:
         return value
-    return (adopt(value, None) or value) if hasattr(value, "shape") and hasattr(value, "dtype") else value
+    if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+        return value
+    found = adopt(value, None)
+    return value if found is None else found
 
 
 def _typed(given: Sequence[Any], arrays: Sequence[array]) -> list[Any]:

@@ -37,6 +37,52 @@ def sum_of_axis(values, out):  # type: ignore[no-untyped-def]
 
 
 @Kernel
+def greatest_of_chunks(values, out, chunk: int):  # type: ignore[no-untyped-def]
+    i = tid()
+    start = i * chunk
+    s = values[start]
+    for k in range(start + 1, least(start + chunk, values.shape[0])):
+        v = values[k]
+        if v > s or v != v:  # a NaN stays
+            s = v
+    out[i] = s
+
+
+@Kernel
+def least_of_chunks(values, out, chunk: int):  # type: ignore[no-untyped-def]
+    i = tid()
+    start = i * chunk
+    s = values[start]
+    for k in range(start + 1, least(start + chunk, values.shape[0])):
+        v = values[k]
+        if v < s or v != v:
+            s = v
+    out[i] = s
+
+
+@Kernel
+def greatest_of_axis(values, out):  # type: ignore[no-untyped-def]
+    i, j = tid()
+    s = values[i, 0, j]
+    for k in range(1, values.shape[1]):
+        v = values[i, k, j]
+        if v > s or v != v:
+            s = v
+    out[i, j] = s
+
+
+@Kernel
+def least_of_axis(values, out):  # type: ignore[no-untyped-def]
+    i, j = tid()
+    s = values[i, 0, j]
+    for k in range(1, values.shape[1]):
+        v = values[i, k, j]
+        if v < s or v != v:
+            s = v
+    out[i, j] = s
+
+
+@Kernel
 def products(a, b, out):  # type: ignore[no-untyped-def]
     i = tid()
     out[i] = a[i] * b[i]

@@ -7,7 +7,8 @@ from typing import Any
 
 from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import Struct, carries_gradient
-from diffkern.ir.types import FLOAT64, Scalar, scalar_of
+from diffkern.ir.types import BOOL, FLOAT64, Scalar, scalar_of
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.convert import component_shape
@@ -188,6 +189,30 @@ def total(values: array, axis: int | None) -> array:
     return result
 
 
+def extreme(values: array, axis: int | None, greatest: bool) -> array:
+    """The greatest or the least element, or those along an axis, which stays with the extent 1; recorded on a tape.
+
+    Raises
+    ------
+    LaunchError
+        If the elements have no order, or there are none.
+    """
+    name = "max" if greatest else "min"
+    if not isinstance(values._element, Scalar) or values._element == BOOL:
+        raise LaunchError(
+            f"{name}() is for arrays of numbers, not for {described(values)}",
+            remedy="write any() or all() of bools; take one field or component of others",
+        )
+    extents = (values.size,) if axis is None else _first_along(values, axis, None).shape
+    if not extents[axis or 0]:
+        raise LaunchError(f"{described(values)} has no element to be the {name}", remedy="ask for its size first")
+    if axis is not None:
+        return _along(values, axis, None, kernels.greatest_of_axis if greatest else kernels.least_of_axis)
+    result = like(values, (1,), values._element)
+    _total(_first(values, None), result, kernels.greatest_of_chunks if greatest else kernels.least_of_chunks)
+    return result
+
+
 def converted(values: array, dtype: Any) -> array:
     """A new array of the same shape with elements of another type; recorded on a tape.
 
@@ -246,16 +271,16 @@ def _result(values: array, element: Any, shape: tuple[int, ...], out: array | No
     return out
 
 
-def _total(flat: array, out: array) -> None:
-    """Add up in chunks, one thread each, and the sums of the chunks likewise."""
+def _total(flat: array, out: array, kernel: Kernel = kernels.sum_of_chunks) -> None:
+    """Add up in chunks, one thread each, and the sums of the chunks likewise; or what else a kernel does with them."""
     # A tree of sums rounds less than one running sum, and its order does not depend on the number of threads.
     while flat.size > _CHUNK:
         chunks = -(-flat.size // _CHUNK)
         partial = like(flat, (chunks,), flat._element)
-        launch(kernels.sum_of_chunks, dim=chunks, inputs=[flat, partial, _CHUNK])
+        launch(kernel, dim=chunks, inputs=[flat, partial, _CHUNK])
         flat = partial
     if flat.size:
-        launch(kernels.sum_of_chunks, dim=1, inputs=[flat, out, _CHUNK])
+        launch(kernel, dim=1, inputs=[flat, out, _CHUNK])
     else:
         out.zero_()
 
@@ -275,7 +300,7 @@ def _first_along(values: array, axis: int, count: int | None) -> array:
     return first
 
 
-def _along(values: array, axis: int, out: array | None) -> array:
+def _along(values: array, axis: int, out: array | None, kernel: Kernel = kernels.sum_of_axis) -> array:
     axis %= values.ndim
     shape = tuple(1 if k == axis else extent for k, extent in enumerate(values.shape))
     result = _result(values, values._element, shape, out)
@@ -287,7 +312,7 @@ def _along(values: array, axis: int, out: array | None) -> array:
     if values.shape[axis] and result.size:
         # A copy only where the array is not contiguous; either is recorded.
         solid = values.contiguous().reshape((outer, values.shape[axis], inner))
-        launch(kernels.sum_of_axis, dim=(outer, inner), inputs=[solid, result.reshape((outer, inner))])
+        launch(kernel, dim=(outer, inner), inputs=[solid, result.reshape((outer, inner))])
     else:
         result.zero_()
     return result

@@ -324,6 +324,12 @@ def convert(cx: Context, term: Term, to: T.Element, node: ast.AST, what: str) ->
         remedy = same if str(to).startswith("tile<") else tile_remedy(term)
         cx.type_error(node, f"{what} takes {to}, not {term.type}", remedy)
     if T.with_scalar(term.type, T.BOOL) != T.with_scalar(to, T.BOOL):
+        if T.is_complex(term.type) and isinstance(to, T.Scalar):
+            cx.type_error(
+                node,
+                f"{what} takes {to}, not {term.type}: the result of this expression is a complex number",
+                "take a part of it, z.real or z.imag, or abs(z); or make the array of dk.complex64",
+            )
         cx.type_error(node, f"{what} takes {to}, not {term.type}", _constructor_hint(to))
     source, target = T.scalar_of(term.type), T.scalar_of(to)
     # A value computed from literals alone still gives way, unless a fraction or a truth value would be lost.

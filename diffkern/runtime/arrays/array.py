@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import builtins
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -24,7 +23,7 @@ from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.structs import resolve_type
 from diffkern.lang.values import CompositeValue
 from diffkern.process.late import ARRAY_AT, ARRAY_FROM_DATA, ARRAY_OF_STRUCTS, GPU
-from diffkern.process.tracebacks import Entrance
+from diffkern.process.tracebacks import Entrance, warn
 from diffkern.runtime.arrays.addresses import note
 from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.arrays.array_copy import copy as copy_elements
@@ -303,9 +302,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             self._grad = self._parent = None
         elif self.grad is None:
             if not carries_gradient(self._type):
-                warnings.warn(
-                    f"elements of type {self._element} have no gradient: requires_grad has no effect", stacklevel=3
-                )
+                warn(f"elements of type {self._element} have no gradient: requires_grad has no effect", UserWarning)
                 return
             self._grad = new(self.shape, self._element, True, self._memory.device)
             self._grad._memory.warp_dialect = self._memory.warp_dialect

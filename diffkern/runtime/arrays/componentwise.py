@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from diffkern.process.late import OPERATED
+from diffkern.runtime.arrays.compared import Compared
 
 __all__ = ["Componentwise"]
 
@@ -29,8 +30,8 @@ _REFLECTED: Final[Mapping[Any, str]] = {
 }  # fmt: skip
 
 
-class Componentwise:
-    """The arithmetic operators of arrays."""
+class Componentwise(Compared):
+    """The arithmetic operators of arrays, and their comparisons."""
 
     __slots__ = ()
 

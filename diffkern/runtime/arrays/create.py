@@ -14,6 +14,7 @@ from diffkern.ir.types import Scalar
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.intrinsics import in_kernels
 from diffkern.lang.structs import resolve_type
+from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.convert import as_numpy, as_shape
 from diffkern.runtime.arrays.foreign import adopt
@@ -38,6 +39,7 @@ Shape = int | Sequence[int]
 
 
 @in_kernels("own_zeros")
+@brief
 def zeros(
     shape: Shape | None = None,
     dtype: Any = float,
@@ -81,6 +83,7 @@ def zeros(
 
 
 @in_kernels("own_empty")
+@brief
 def empty(
     shape: Shape | None = None,
     dtype: Any = float,
@@ -119,6 +122,7 @@ def empty(
 
 
 @in_kernels("own_full")
+@brief
 def full(
     shape: Shape | None = None,
     value: Any = 0,
@@ -167,6 +171,7 @@ def full(
 
 
 @in_kernels("own_ones")
+@brief
 def ones(
     shape: Shape | None = None,
     dtype: Any = float,

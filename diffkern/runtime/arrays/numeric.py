@@ -1,7 +1,8 @@
 """NumPy-like conversions: ``float(a)``, ``a.item()``, ``a.sum()``, ``a.astype(dk.float64)``.
 
-They give Python numbers or new arrays. Sums and conversions are launches, which tapes and sequences record, so that
-gradients flow through them.
+They give Python numbers or new arrays. Sums, means, extremes and conversions are launches, which tapes and sequences
+record, so that gradients flow through them. What gives a Python value (``item``, ``all``, ``argmax``, a text) reads the
+elements: no gradient flows through it, and a recording refuses it for what its steps write.
 """
 
 from __future__ import annotations
@@ -9,8 +10,14 @@ from __future__ import annotations
 import operator
 from typing import TYPE_CHECKING, Any
 
-from diffkern.errors import described
-from diffkern.process.late import CONVERTED, TOTAL
+import numpy as np
+
+from diffkern.errors import LaunchError, described
+from diffkern.ir.structs import Stored, Struct
+from diffkern.ir.types import FLOAT64, Scalar, scalar_of
+from diffkern.process.late import CONVERTED, EXTREME, TOTAL
+from diffkern.process.tracebacks import brief
+from diffkern.runtime.arrays.array_text import values_of
 
 __all__ = ["Numeric"]
 
@@ -25,6 +32,7 @@ class Numeric:
 
     if TYPE_CHECKING:
         shape: tuple[int, ...]
+        _element: Stored
 
         @property
         def ndim(self) -> int: ...
@@ -32,7 +40,9 @@ class Numeric:
         def size(self) -> int: ...
         def __getitem__(self, key: Any) -> Any: ...
         def _nested(self) -> builtins.list[Any]: ...
+        def _host(self) -> np.ndarray[Any, Any]: ...
 
+    @brief
     def item(self, *index: int) -> Any:
         """Return one element as a Python value.
 
@@ -74,13 +84,34 @@ class Numeric:
     def __int__(self) -> int:
         return int(self._number("int"))
 
-    def _number(self, wanted: str) -> Any:
-        value = self.item() if self.size == 1 else None
-        if not isinstance(value, (bool, int, float)):
+    def __complex__(self) -> complex:
+        return complex(self._number("complex", (bool, int, float, complex)))
+
+    def __index__(self) -> int:
+        return operator.index(self._number("an index", (int,)))
+
+    def __format__(self, spec: str) -> str:
+        if not spec:
+            return str(self)
+        if self.size != 1:
             raise TypeError(
-                f"{wanted}() is for arrays of one number, not for {described(self)}; take one with item(index)"
+                f"the format {spec!r} is for one number, not for {described(self)}; take one with item(index), or "
+                "write {a} for all"
+            )
+        return format(self.item(), spec)
+
+    def _number(self, wanted: str, kinds: tuple[type, ...] = (bool, int, float)) -> Any:
+        value = self.item() if self.size == 1 else None
+        if not isinstance(value, kinds):
+            called = wanted if " " in wanted else f"{wanted}()"
+            raise TypeError(
+                f"{called} is for arrays of one number, not for {described(self)}; take one with item(index)"
             )
         return value
+
+    def tolist(self) -> builtins.list[Any]:
+        """Return the elements as nested Python lists, also in Warp's dialect, where :meth:`list` gives a flat one."""
+        return self._nested()
 
     def sum(self, axis: int | None = None) -> Any:
         """Add up the elements, all of them or along an axis; tapes record it.
@@ -101,10 +132,140 @@ class Numeric:
         LaunchError
             If there is no such axis.
         """
-        added = TOTAL(self, axis)
+        return self._without(axis, TOTAL(self, axis))
+
+    def _without(self, axis: int | None, reduced: Any) -> Any:
+        """Return what was reduced along an axis in a shape without that axis."""
         if axis is None or self.ndim == 1:
-            return added
-        return added.reshape(tuple(n for k, n in enumerate(self.shape) if k != axis % self.ndim))
+            return reduced
+        return reduced.reshape(tuple(n for k, n in enumerate(self.shape) if k != axis % self.ndim))
+
+    def mean(self, axis: int | None = None) -> Any:
+        """Return the mean of the elements, of all of them or along an axis; tapes record it.
+
+        Parameters
+        ----------
+        axis : int, optional
+            The axis along which the mean is taken.
+
+        Returns
+        -------
+        array
+            As of :meth:`sum`; of integers and bools it is float64, and of no elements NaN.
+
+        Raises
+        ------
+        LaunchError
+            If there is no such axis, or the elements are structs.
+        """
+        element = self._element
+        if isinstance(element, Struct):
+            raise LaunchError(
+                f"mean() is for arrays of numbers, not for {described(self)}", remedy="take a field, as in a.field('x')"
+            )
+        whole = isinstance(element, Scalar) and not element.is_float
+        added = (self.astype(np.float64) if whole else self).sum(axis)
+        count = self.size if axis is None else self.shape[axis]
+        return added / (np.float64(count) if whole or scalar_of(element) == FLOAT64 else float(count))
+
+    def max(self, axis: int | None = None) -> Any:
+        """Return the greatest element, of all or along an axis; tapes record it.
+
+        Parameters
+        ----------
+        axis : int, optional
+            The axis along which elements are compared.
+
+        Returns
+        -------
+        array
+            As of :meth:`sum`. A NaN among the elements is the result. The gradient goes to the element that was
+            found: of equal ones to the first.
+
+        Raises
+        ------
+        LaunchError
+            If there is no such axis, no element, or no order of them.
+        """
+        return self._without(axis, EXTREME(self, axis, True))
+
+    def min(self, axis: int | None = None) -> Any:
+        """Return the least element, of all or along an axis, as :meth:`max` does; tapes record it.
+
+        Parameters
+        ----------
+        axis : int, optional
+            The axis along which elements are compared.
+
+        Returns
+        -------
+        array
+            As of :meth:`max`.
+
+        Raises
+        ------
+        LaunchError
+            If there is no such axis, no element, or no order of them.
+        """
+        return self._without(axis, EXTREME(self, axis, False))
+
+    def argmax(self) -> int:
+        """Return the place of the greatest element, counted along the flattened array; of equal ones the first.
+
+        Raises
+        ------
+        ValueError
+            If there is no element.
+        LaunchError
+            If the elements have no order, or a recording that is open has written them.
+        """
+        return int(self._place("argmax"))
+
+    def argmin(self) -> int:
+        """Return the place of the least element, as :meth:`argmax` does.
+
+        Raises
+        ------
+        ValueError
+            If there is no element.
+        LaunchError
+            If the elements have no order, or a recording that is open has written them.
+        """
+        return int(self._place("argmin"))
+
+    def all(self) -> bool:
+        """Return whether no element is False or zero.
+
+        Raises
+        ------
+        LaunchError
+            If the elements are no numbers, or a recording that is open has written them.
+        """
+        return bool(np.all(self._numbers("all")))
+
+    def any(self) -> bool:
+        """Return whether an element is neither False nor zero.
+
+        Raises
+        ------
+        LaunchError
+            If the elements are no numbers, or a recording that is open has written them.
+        """
+        return bool(np.any(self._numbers("any")))
+
+    def _place(self, wanted: str) -> Any:
+        if not self.size:
+            raise ValueError(f"{wanted}() of {described(self)}: it has no element")
+        return getattr(np, wanted)(self._numbers(wanted))
+
+    def _numbers(self, wanted: str) -> np.ndarray[Any, Any]:
+        """Return the elements on the host, read for a method that is named."""
+        if not isinstance(self._element, Scalar):
+            raise LaunchError(
+                f"{wanted}() is for arrays of numbers, not for {described(self)}",
+                remedy="take one field or component, or compute with .numpy()",
+            )
+        return values_of(self._host(), self._element)
 
     def astype(self, dtype: Any) -> Any:
         """Return a copy with elements of another type; tapes record it.

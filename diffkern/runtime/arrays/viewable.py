@@ -52,13 +52,13 @@ class Viewable:
         def contiguous(self) -> array: ...
 
     def __getitem__(self, index: Any) -> Any:
-        """Return a view for integers, slices and an ellipsis; a value where no axis is left.
+        """Return a view for integers, slices and an ellipsis; a value where no axis is left. None is a new axis.
 
         Arrays of integers, with slices and integers for other axes, give an indexed array.
         """
         parts: tuple[Any, ...] = index if isinstance(index, tuple) else (index,)
         if any(isinstance(part, Viewable) for part in parts):
-            if any(part is Ellipsis for part in parts):
+            if any(part is Ellipsis or part is None for part in parts):
                 raise TypeError(
                     f"an array is indexed by index arrays, slices and integers together, not by {described(parts)}"
                 )
@@ -68,12 +68,13 @@ class Viewable:
             along = [part for part in parts if not isinstance(part, (int, np.integer))]
             return INDEXED_ARRAY(view, [part if isinstance(part, Viewable) else None for part in along])
         for part in parts:
-            if isinstance(part, bool) or not (isinstance(part, (int, np.integer, slice)) or part is Ellipsis):
+            known = isinstance(part, (int, np.integer, slice)) or part is Ellipsis or part is None
+            if isinstance(part, bool) or not known:
                 raise TypeError(
-                    f"an array is indexed by integers, slices and '...', not {described(part)}; use .numpy()"
+                    f"an array is indexed by integers, slices, None and '...', not {described(part)}; use .numpy()"
                 )
         # Components are not elements, so the index must not reach into them.
-        if len(parts) - sum(part is Ellipsis for part in parts) > self.ndim:
+        if len(parts) - sum(part is Ellipsis or part is None for part in parts) > self.ndim:
             raise IndexError(f"too many indices for an array of {self.ndim} axes")
         full = parts if any(part is Ellipsis for part in parts) else (*parts, Ellipsis)
         full = (*full, *(slice(None),) * len(component_shape(self._element)))
@@ -223,6 +224,11 @@ class Viewable:
 
     def _item_bytes(self) -> int:
         return stored_type(self._element).itemsize * math.prod(component_shape(self._element))
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of the elements, as NumPy calls them."""
+        return self.capacity
 
     @property
     def capacity(self) -> int:

@@ -28,6 +28,7 @@ from diffkern.ir.types import (
     BOOL,
     FLOAT32,
     FLOAT64,
+    INT32,
     NULL,
     STORAGE_ONLY,
     Array,
@@ -239,7 +240,7 @@ class Parameter:
             t = value_type(t)
         if isinstance(annotation, ArrayAnnotation):
             if not isinstance(t, (Array, StructArray, IndexedArray)) or not annotation.accepts(t):
-                raise self.error(f"takes {annotation}, not {_type_text(t)}", "pass an array of this dtype and ndim")
+                raise self.error(f"takes {annotation}, not {_type_text(t)}", _fitting(annotation, t))
         elif annotation is not None and declared(t) != annotation:
             raise self.error(
                 f"takes {_named(annotation)} by value, not {_type_text(t)}", f"pass {_named(annotation)}, or convert it"
@@ -399,6 +400,18 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
 
 def _named(t: ArrayAnnotation | Stored) -> str:
     return t.name if isinstance(t, Struct) else str(t)
+
+
+def _fitting(annotation: ArrayAnnotation, t: Argument) -> str:
+    """Return what to pass for an array parameter in place of an argument of some type."""
+    wanted, remedy = annotation.element, "pass an array of this dtype and ndim"
+    if not (isinstance(t, Array) and isinstance(wanted, Scalar) and isinstance(t.dtype, Scalar)):
+        return remedy
+    if t.dtype == wanted or t.ndim != annotation.ndim:
+        return remedy
+    # Lists of numbers become float64 and int64 as in NumPy, where an annotation's float and int have 32 bits.
+    name = {FLOAT32: "float", INT32: "int"}.get(wanted, f"dk.{wanted.name}")
+    return f"make the array with dtype={name}, as in dk.array(values, dtype={name}), or convert it: a.astype({name})"
 
 
 def _type_text(t: Argument) -> str:
