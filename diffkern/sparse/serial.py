@@ -8,7 +8,7 @@ from typing import Any, Final
 from diffkern.ir.types import FLOAT32, STORAGE_ONLY, UINT32
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import will_replay
 from diffkern.runtime.native.pool import num_threads
 from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch import launch
@@ -85,7 +85,7 @@ def is_serial(matrix: BsrMatrix, gain: int) -> bool:
 
     Otherwise all threads sort, which takes about `gain` times as much of their time.
     """
-    if not matrix.values._memory.device.is_cpu or current.recorder is not None:
+    if not matrix.values._memory.device.is_cpu or will_replay():
         return False
     return matrix.nnz <= _MANY or num_threads() <= gain
 

@@ -20,7 +20,7 @@ from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.operation import Copy, submit
 from diffkern.runtime.launch.resources import Content, Resource
 from diffkern.runtime.memory.device import Device, get_device
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import will_replay
 from diffkern.runtime.records.launch import launch
 from diffkern.spatial import tree_kernels as kernels
 
@@ -148,7 +148,7 @@ class Bvh(Uncopied):
         # shared.
         if is_kept:
             boxes, item_boxes = self._of(boxes.size, FLOAT32), self._of(item_boxes.size, FLOAT32)
-        if is_kept or current.recorder is not None:  # when a recording runs, it may lie elsewhere
+        if is_kept or will_replay():  # when a recording runs, it may lie elsewhere
             self._lead_to((order, links, table, boxes, item_boxes))
         self._resource.times_built += 1
         given = [self.lowers, self.uppers, order, links]

@@ -21,7 +21,7 @@ from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.create import full
 from diffkern.runtime.effects.no_grad import no_grad
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import check_not_replayed
 from diffkern.runtime.records.launch import launch
 from diffkern.spatial import kernels, net_kernels, surface_kernels
 from diffkern.spatial.cube_cases import CUBE_CORNER_OFFSETS, EDGES_OF_FACES, LOWER_NODES, loop_table, triangle_table
@@ -445,11 +445,10 @@ def scanned(counts: array, split: int, most: int) -> tuple[int, int]:
     LaunchError
         If the sums are no int32, or work is recorded.
     """
-    if current.recorder is not None:
-        raise LaunchError(
-            "how many vertices a surface has depends on the field, and a recording has the same sizes in each replay",
-            remedy="find the surface outside of the recorded block",
-        )
+    check_not_replayed(
+        "how many vertices a surface has depends on the field, and a recording has the same sizes in each replay",
+        "find the surface outside of the recorded block",
+    )
     device = counts._memory.device
     # A sum that is too large is looked for only where there may be one.
     if most > _MOST and (total := int(counts.numpy().sum(dtype=np.int64))) > _MOST:

@@ -19,7 +19,7 @@ from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.launch.resources import Content, Key, Resource
 from diffkern.runtime.memory.device import Device, get_device
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import will_replay
 from diffkern.runtime.records.launch import launch
 from diffkern.spatial import mesh_kernels as kernels
 from diffkern.spatial.bvh import Bvh, checked
@@ -219,7 +219,7 @@ def _indices(given: Any, points: array) -> array:
         )
     # Queries read the vertices in compiled code, without looking. In a recording the indices may be written later, and
     # a GPU would have to be waited for.
-    if found._memory.is_host and current.recorder is None:
+    if found._memory.is_host and not will_replay():
         _check_range(found._elements(), points.size)
     return found
 

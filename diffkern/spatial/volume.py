@@ -23,7 +23,7 @@ from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import copy
 from diffkern.runtime.launch.resources import Content, Key, Resource
 from diffkern.runtime.memory.device import Device, get_device
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import check_not_replayed
 from diffkern.spatial.nanovdb import TYPE_NAMES, VoxelGrid, grid_from_bytes, grid_to_bytes, grids_from_bytes
 from diffkern.spatial.nanovdb_file import read_file, write_file
 from diffkern.spatial.volume_arguments import (
@@ -689,11 +689,10 @@ class Volume(Uncopied):
                 "this Volume cannot be built again: it has no room for other tiles",
                 remedy="allocate it with rebuildable=True",
             )
-        if current.recorder is not None:
-            raise LaunchError(
-                "a Volume is rebuilt while launches are recorded, and the host does that",
-                remedy="rebuild it before, and record what follows",
-            )
+        check_not_replayed(
+            "a Volume is rebuilt while launches are recorded, and the host does that",
+            "rebuild it before, and record what follows",
+        )
         voxels = voxels_at(points, "points", point_mask, self._grid.map)
         self._fill(voxels, status, len(points))
         return status

@@ -23,7 +23,7 @@ from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.arrays.create import zeros_like
 from diffkern.runtime.effects.custom_operation import custom_operation
 from diffkern.runtime.effects.no_grad import no_grad
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import is_handled
 from diffkern.transforms.gmres import Numbers, gmres
 from diffkern.transforms.higher import jvp, vjp
 
@@ -123,7 +123,7 @@ def apply_implicitly(solve: Function, equation: Equation, x0: array, theta: Sequ
 
     def forward(x0: array, *theta: Any) -> array:
         found: array = solve(x0, *theta)
-        if current.tape is not None:
+        if is_handled():
             probe.take(found, theta)
         return found
 

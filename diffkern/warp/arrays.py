@@ -16,7 +16,7 @@ from diffkern.runtime.arrays.array import array as NativeArray
 from diffkern.runtime.arrays.array_copy import copy as native_copy
 from diffkern.runtime.arrays.convert import wrapped as to_type
 from diffkern.runtime.arrays.placeholder import Placeholder
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import is_handled
 from diffkern.runtime.memory.stream import Stream
 from diffkern.transforms.indexed import indexedarray
 
@@ -207,7 +207,7 @@ def copy(
         count = count or src.size - src_offset
     native_copy(dest, src, dest_offset, src_offset, count, stream)
     # Under a tape the gradient of the copy is recorded, and copying it here would count it twice.
-    if current.tape is None and dest.grad is not None and src.grad is not None:
+    if not is_handled() and dest.grad is not None and src.grad is not None:
         native_copy(dest.grad, src.grad, dest_offset, src_offset, count, stream)
 
 

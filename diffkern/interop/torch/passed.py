@@ -18,7 +18,7 @@ from diffkern.interop.torch.place import order_around_launch, order_before
 from diffkern.ir.structs import Stored
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import handler_now, is_taken
 
 __all__ = ["as_argument", "as_place"]
 
@@ -143,7 +143,7 @@ class _Followed:
 
 def as_argument(t: torch.Tensor, element: Stored | None) -> array:
     """Return a tensor that is passed to a launch as an array; under a tape with the tensor's gradient."""
-    tape = current.tape
+    tape = handler_now()
     check_observers(t)
     if t.grad_fn is not None and t.requires_grad and (tape is not None or torch.is_grad_enabled()):
         as_array(t, element)  # what is wrong with it as an array is said first
@@ -154,7 +154,7 @@ def as_argument(t: torch.Tensor, element: Stored | None) -> array:
     follower = None if tape is None else tape.follower
     if follower is not None:
         return _in_order(follower.followed(t, _Followed).over(element))
-    if tape is not None or current.recorder is not None:
+    if is_taken():
         return _in_order(as_array(t, element))
     return _in_order(_known(t, element))
 

@@ -7,9 +7,8 @@ have derivatives themselves.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,8 +23,8 @@ from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import zeros_like
 from diffkern.runtime.effects.custom_operation import custom_operation
 from diffkern.runtime.effects.no_grad import no_grad
-from diffkern.runtime.memory.scope import put
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.scope import under
+from diffkern.runtime.memory.state import is_handled, will_replay
 from diffkern.transforms.higher import jvp, vjp
 from diffkern.transforms.implicit import length_of, numbers_of
 
@@ -126,10 +125,11 @@ def _solution(system: _LinearSystem, b: array, x0: array, first: Solver | None =
     def forward(b: array, *parameters: array) -> array:
         A = system.A._with(parameters)
         # Of what the product reads all is looked at here, once.
-        if current.tape is not None:
+        if is_handled():
             A._times(b)
             probe.take(A, b)
-        with _unobserved():
+        # An iteration has no derivative, and preconditioners are constants.
+        with under(None):
             x = clone(x0, requires_grad=False)
             (first or system.solver)(system.name, A, b, x, system.M)
         return x
@@ -234,7 +234,7 @@ class _ProductProbe:
 
     def take(self, A: LinearOperator, b: array) -> None:
         """Store it; in a recorded sequence numbers are constants, and the product is always what it was."""
-        if not A._recordable and current.recorder is None:
+        if not A._recordable and not will_replay():
             self._known = self._product(A, b)
 
     def check(self, parameters: Sequence[array], b: array) -> None:
@@ -258,17 +258,6 @@ class _ProductProbe:
         return np.asarray(A._times(vector).numpy(), np.float64)
 
 
-@contextlib.contextmanager
-def _unobserved() -> Iterator[None]:
-    """Run a block without whatever takes derivatives: an iteration has none, and preconditioners are constants."""
-    tape = current.tape
-    put("tape", None)
-    try:
-        yield
-    finally:
-        put("tape", tape)
-
-
 def converge(make: Make, name: str, wanted: float, most: int) -> Callable[..., None]:
     """Return what solves a system in place, or raises unless the residual itself is as small as it shall be.
 
@@ -285,7 +274,7 @@ def converge(make: Make, name: str, wanted: float, most: int) -> Callable[..., N
     """
 
     def solve(system: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
-        if current.recorder is not None:
+        if will_replay():
             _solve_recorded(make, name, wanted, most, system, Operands(A, b, x, M))
             return
         offsets = None if A.batch_offsets is None else A.batch_offsets.numpy()
@@ -420,7 +409,7 @@ def solve_on_tape(state: Any, given: Operands) -> Any:
     own = type(state).__name__.lower()
 
     def first(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
-        if current.recorder is not None:
+        if will_replay():
             if state._check_every or not state._relative:
                 raise LaunchError(
                     f"{own} is recorded within a tape, and looks at residuals on the host",
@@ -433,7 +422,7 @@ def solve_on_tape(state: Any, given: Operands) -> Any:
         outcome.append((*again(), norm_of(b), (again._squares, again._tolerances)))
 
     def solver(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
-        if current.recorder is not None:
+        if will_replay():
             # In each replay, before the system of the derivative.
             _, squares, tolerances = outcome[-1]
             on_host(f"the convergence of {own}", lambda: _check_converged(own, squares, tolerances), outcome[-1])
@@ -449,7 +438,7 @@ def solve_on_tape(state: Any, given: Operands) -> Any:
 
     found = solution(own, solver, given.A, given.b, given.x, given.M, first, state._is_for_symmetric)
     _store(given, found)
-    if current.recorder is not None:
+    if will_replay():
         return outcome[-1]
     count, norm, tolerance, _, squares = outcome[-1]
     if state._check_every:

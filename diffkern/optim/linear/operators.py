@@ -18,7 +18,7 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import zeros_like
 from diffkern.runtime.memory.device import get_device
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.scope import read_by
 from diffkern.runtime.records.launch import launch
 
 __all__ = ["FunctionOperator", "LinearOperator", "aslinearoperator", "batches_of", "has_floats"]
@@ -241,14 +241,8 @@ def aslinearoperator(A: Any, batch_offsets: array | None = None, max_batch_lengt
 def batches_of(A: LinearOperator) -> Any:
     """Return the offsets of a batch as NumPy's; a recorded solve has the batches that there are when it is recorded."""
     assert A.batch_offsets is not None
-    recorder = current.recorder
-    if recorder is None:
+    with read_by(None):
         return A.batch_offsets.numpy()
-    reader, recorder.reader = recorder.reader, None
-    try:
-        return A.batch_offsets.numpy()
-    finally:
-        recorder.reader = reader
 
 
 def has_floats(held: array) -> bool:

@@ -15,8 +15,8 @@ from diffkern.optim.linear import kernels
 from diffkern.optim.linear.operators import LinearOperator, aslinearoperator
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.effects.no_grad import no_grad
-from diffkern.runtime.memory.scope import put
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.scope import unrecorded
+from diffkern.runtime.memory.state import will_replay
 from diffkern.runtime.records.launch import launch
 
 __all__ = ["as_it_is_now", "preconditioner"]
@@ -93,16 +93,11 @@ def as_it_is_now(read: list[array], make: Callable[[], LinearOperator]) -> Linea
     LaunchError
         If the recording writes one of the arrays that are read.
     """
-    recorder = current.recorder
-    if recorder is None:
+    if will_replay():
+        for held in read:
+            held.numpy()
+    with unrecorded():
         return make()
-    for held in read:
-        held.numpy()
-    put("recorder", None)
-    try:
-        return make()
-    finally:
-        put("recorder", recorder)
 
 
 def _inverse_diagonal(a: Any, ptype: str) -> array:

@@ -13,8 +13,8 @@ from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Operation, submit
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.scope import put
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.scope import under, unrecorded
+from diffkern.runtime.memory.state import will_replay
 from diffkern.runtime.native.replay import Steps
 
 __all__ = ["on_host"]
@@ -32,10 +32,10 @@ def on_host(name: str, function: Callable[[], None], reads: Sequence[array], wri
     reads, writes : sequence of array
         These arrays.
     """
-    if current.recorder is None:
-        function()
-    else:
+    if will_replay():
         submit(_HostStep(name, function, reads, writes))
+    else:
+        function()
 
 
 class _HostStep(Uncopied, Operation):
@@ -66,14 +66,8 @@ class _HostStep(Uncopied, Operation):
                 f"{self._name} happens on the host, which a graph of a GPU does not wait for",
                 remedy="replay the recorded sequence instead of capturing it",
             )
-        recorder, tape = current.recorder, current.tape
-        put("recorder", None)
-        put("tape", None)
-        try:
+        with unrecorded(), under(None):
             self._function()
-        finally:
-            put("tape", tape)
-            put("recorder", recorder)
 
     def reads(self) -> Sequence[array]:
         """Return the arrays that it reads."""

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.errors import LaunchError, MisuseError, described
+from diffkern.errors import MisuseError, described
 from diffkern.ir.types import FLOAT16, FLOAT32, FLOAT64
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.dtypes import SCALARS
@@ -30,7 +30,7 @@ from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.convert import component_shape
 from diffkern.runtime.arrays.create import zeros, zeros_like
 from diffkern.runtime.memory.memory import overlaps
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import check_not_replayed, is_handled, will_replay
 from diffkern.runtime.records.graph import Graph, capture_while
 from diffkern.runtime.records.launch import launch
 from diffkern.runtime.records.sequence import record
@@ -199,7 +199,7 @@ class LinearSolverState:
         """Return the step ``z = alpha * A @ x + beta * y``."""
         run = partial(operator.matvec, x.whole, (z if y is None else y).whole, z.whole, alpha, beta)
         # What a user's function does besides launches would be lost in a record.
-        if not self._packs or not operator._recordable or current.recorder is not None:
+        if not self._packs or not operator._recordable or will_replay():
             return run
         with record(run=False) as sequence:
             run()
@@ -256,7 +256,7 @@ class LinearSolverState:
             own.A if A is None else A, own.b if b is None else b, own.x if x is None else x, own.M if M is None else M
         )
         self._check_compatible(given)
-        return self._run(given) if current.tape is None else solve_on_tape(self, given)
+        return solve_on_tape(self, given) if is_handled() else self._run(given)
 
     def _check_compatible(self, given: Operands) -> None:
         own = self._own
@@ -283,17 +283,16 @@ class LinearSolverState:
         begin, cycle = self._steps_of(given)
         if self._check_every == 0:
             return self._run_on_device(begin, cycle)
-        if current.recorder is not None:
-            raise LaunchError(
-                "a solver that looks at residuals on the host is recorded: each replay would make as many iterations",
-                remedy="pass check_every=0, with which the residuals are looked at in each replay",
-            )
+        check_not_replayed(
+            "a solver that looks at residuals on the host is recorded: each replay would make as many iterations",
+            "pass check_every=0, with which the residuals are looked at in each replay",
+        )
         return self._run_on_host(begin, cycle)
 
     def _steps_of(self, given: Operands) -> tuple[list[Step], list[Step]]:
         kept = self._steps
         same = kept is not None and all(getattr(kept[0], name) is getattr(given, name) for name in ("A", "b", "x", "M"))
-        if kept is None or not same or current.recorder is not None:
+        if kept is None or not same or will_replay():
             # What runs once is not worth being packed.
             self._packs = False
             begin = self._begin(given)
@@ -363,7 +362,7 @@ class LinearSolverState:
     def _may_keep(self) -> bool:
         """Return whether the record of an iteration serves the next call too: a user's function may do more."""
         steps_of = self._steps
-        if steps_of is None or current.recorder is not None:
+        if steps_of is None or will_replay():
             return False
         return all(operator is None or operator._recordable for operator in (steps_of[0].A, steps_of[0].M))
 

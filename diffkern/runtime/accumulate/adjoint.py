@@ -29,7 +29,7 @@ from diffkern.runtime.launch.race_checks import Gathering
 from diffkern.runtime.launch.resources import check_no_stores, check_not_given
 from diffkern.runtime.launch.stamps import with_one_writer
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import runs_at_once, will_replay
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.native.slow_path import slow_path_flags
@@ -109,7 +109,7 @@ class AdjointLaunch(Operation):
             _check_elements(launch, cotangents)
         # Stamps proved only that the threads of this very launch do not race. A recorded adjoint would be replayed for
         # other data, about which nothing was proved.
-        if launch.stamped and not kernel.race_free and (current.recorder is not None or launch.device.is_capturing):
+        if launch.stamped and not kernel.race_free and (will_replay() or launch.device.is_capturing):
             raise _only_now(launch)
         if program.races is not None:
             program.races.check(kernel.name, launch.dims, launch.parts.__getitem__)
@@ -162,7 +162,7 @@ class AdjointLaunch(Operation):
             return
         # Only a launch that runs at once tells what memory holds now; a recorded or queued one runs later, or
         # repeatedly.
-        if not slow_path_flags.word[0] or (current.recorder is None and current.stream is None and not current.streams):
+        if not slow_path_flags.word[0] or runs_at_once():
             self._note_zero(whole)
 
     def _note_zero(self, whole: Sequence[tuple[int, int]]) -> None:

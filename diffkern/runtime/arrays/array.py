@@ -51,7 +51,7 @@ from diffkern.runtime.arrays.viewable import Viewable
 from diffkern.runtime.memory.allocations import noted, tracker
 from diffkern.runtime.memory.device import CPU, Device, get_device
 from diffkern.runtime.memory.memory import Memory, byte_range, expose, memory_of, overwrite
-from diffkern.runtime.memory.state import current, note_read
+from diffkern.runtime.memory.state import is_handled, note_read, runs_at_once
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.native.slow_path import slow_path_flags
 
@@ -176,7 +176,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             made.retain_grad = True
         # A copy of an array is differentiable like an assignment. The elements are copied a second time, as an
         # operation that the tape records.
-        if current.tape is not None and copy and isinstance(data, array) and made._is_like(data):
+        if copy and is_handled() and isinstance(data, array) and made._is_like(data):
             copy_elements(made, data)
         return made
 
@@ -451,9 +451,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             self._overwrite(0)
         # The mark lets later launches skip clearing this memory again. Under a recorder or on a stream the fill has not
         # run yet, or runs again later, and says nothing about what the memory holds now.
-        if data.nbytes == memory.nbytes and (
-            alone or (current.recorder is None and current.stream is None and not current.streams)
-        ):
+        if data.nbytes == memory.nbytes and (alone or runs_at_once()):
             memory.zero_version = memory.now
 
     def _overwrite(self, values: Any) -> None:

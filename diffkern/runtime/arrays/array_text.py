@@ -15,7 +15,7 @@ from diffkern.ir.types import BFLOAT16, scalar_of
 from diffkern.lang.dtypes import bfloat16_values
 from diffkern.runtime.arrays.complexes import shown
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import can_look
 from diffkern.runtime.memory.stream import drain
 
 if TYPE_CHECKING:
@@ -62,11 +62,8 @@ def _has_values(a: array) -> bool:
     """Return whether values can be read: they are not addresses, and no work on the GPU is being captured."""
     if isinstance(a._element, Struct) and holds_arrays(a._element):
         return False
-    if a.device is CPU:
-        return True
-    recorder = current.recorder
     # While a capture or a recorder that only records is active, the work that fills the array has not run.
-    return not a.device.is_capturing and (recorder is None or recorder.runs)
+    return can_look(a.device)
 
 
 def _ends(a: array, ends: int) -> np.ndarray[Any, Any]:

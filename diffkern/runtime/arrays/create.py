@@ -19,7 +19,7 @@ from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.convert import as_numpy, as_shape
 from diffkern.runtime.arrays.foreign import adopt
 from diffkern.runtime.memory.device import get_device
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import is_repeated, will_replay
 
 __all__ = [
     "Untyped",
@@ -348,11 +348,10 @@ def _extents(shape: Shape | None, n: int | None) -> Shape:
 
 def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool, pinned: bool) -> array:
     # What is not initialized would be other numbers when a step runs again, which is compared with what it did before.
-    is_repeated = current.tape is not None and current.tape.repeats
-    made = new(as_shape(shape), resolve_type(dtype), zero or is_repeated, get_device(device), pinned)
+    made = new(as_shape(shape), resolve_type(dtype), zero or is_repeated(), get_device(device), pinned)
     if requires_grad:
         made.requires_grad = True  # before a tape meets it
-    if zero and current.recorder is not None:
+    if zero and will_replay():
         made.zero_()  # a replay begins with zeros as well
     return made
 

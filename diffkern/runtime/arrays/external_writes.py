@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.digest import digest
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import can_look, will_replay
 from diffkern.runtime.memory.stream import drain
 
 __all__ = ["Exposures", "Place", "place_of"]
@@ -45,7 +45,7 @@ class Exposures:
 
         While a sequence is recorded nothing is looked at: its replays are meant for other contents.
         """
-        if current.recorder is not None or held._memory not in self.seen:
+        if held._memory not in self.seen or will_replay():
             return set()
         # Queued launches may still write to the memory; their results are the tape's own doing.
         drain()
@@ -54,14 +54,14 @@ class Exposures:
 
     def note(self, held: array) -> None:
         """Store the digest of an array if others may write to its memory and none is stored yet."""
-        if held._memory.is_open and current.recorder is None:
+        if held._memory.is_open:
             self.note_now(held)
 
     def note_now(self, held: array) -> None:
-        """Store the digest of an array if none is stored yet."""
+        """Store the digest of an array if none is stored yet, and it can be looked at."""
         seen = self.seen.setdefault(held._memory, {})
         place = place_of(held)
-        if place not in seen:
+        if place not in seen and can_look(held._memory.device):
             drain()
             seen[place] = held, digest(held)
 

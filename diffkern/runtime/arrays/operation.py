@@ -18,6 +18,7 @@ from diffkern.errors import LaunchError
 from diffkern.ir.structs import Struct
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import Memory, bytewise
+from diffkern.runtime.memory.scope import under
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream, drain
 from diffkern.runtime.native.replay import Steps
@@ -231,11 +232,8 @@ def submit(operation: Operation, stream: Stream | None = None) -> None:
         if current.recorder is not None:
             current.recorder.check_parts(operation)
         # Handlers that took it have taken its parts with it.
-        here, current.tape = current.tape, None
-        try:
+        with under(None):
             operation.execute()
-        finally:
-            current.tape = here
         return
     # The block of no_grad() has left a tape, which has to learn of changes to what it relies on.
     if current.left is not None:

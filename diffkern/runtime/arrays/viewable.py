@@ -22,7 +22,7 @@ from diffkern.runtime.arrays.array_copy import copy
 from diffkern.runtime.arrays.convert import as_shape, component_shape, stored_type
 from diffkern.runtime.arrays.recast import Recast, are_same_numbers
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.state import current, note_read
+from diffkern.runtime.memory.state import is_handled, note_read
 from diffkern.runtime.memory.stream import drain
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class Viewable:
                 return
             # Broadcasting goes through the host, which a tape would take for a constant: the gradient would be lost
             # silently.
-            if current.tape is not None and carries_gradient(value._element):
+            if is_handled() and carries_gradient(value._element):
                 raise ValueError(
                     f"under a tape {described(value)} cannot be assigned to a part of shape {destination.shape}: "
                     "only a copy between equal shapes and types is recorded; write a kernel that stores what you want"

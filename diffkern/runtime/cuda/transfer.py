@@ -24,7 +24,7 @@ from diffkern.runtime.cuda.memory import DeviceMemory, DeviceView
 from diffkern.runtime.cuda.stream import CudaEvent, CudaStream
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import overlaps
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import can_look
 from diffkern.runtime.memory.stream import drain_queues, on_its_way
 from diffkern.runtime.native.device import copy_step, fill_step
 from diffkern.runtime.native.replay import Steps
@@ -292,8 +292,7 @@ def download(device: CudaDevice, view: Any) -> np.ndarray[Any, Any]:
     out = np.empty(view.shape, view.dtype)
     if not out.size:
         return out
-    recorder = current.recorder
-    if device.is_capturing or (recorder is not None and not recorder.runs):
+    if not can_look(device):
         raise LaunchError(
             f"an array on {device} is read while work for it is captured, and what it will hold is not computed yet",
             remedy="read it after the graph has run",

@@ -49,6 +49,10 @@ class Collector(Scope):
     def check_parts(self, operation: Operation) -> None:
         """Do nothing: a sweep with calls of functions is not compiled."""
 
+    def settle(self, launch: Any, leaves: frozenset[int]) -> bool:
+        """Return False: nobody sets the numbers of launches of a sweep."""
+        return False
+
     def take(self, operation: Operation, stream: Stream | None = None) -> None:
         """Collect an operation."""
         self.operations.append(operation)

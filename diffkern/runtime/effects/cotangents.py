@@ -15,7 +15,7 @@ from diffkern.runtime.arrays.operation import Assign, Copy, Operation, submit
 from diffkern.runtime.effects.kept import Rooms
 from diffkern.runtime.effects.tangent_map import Beside
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import will_replay
 
 if TYPE_CHECKING:
     from diffkern.runtime.effects.residuals import Needs
@@ -72,7 +72,7 @@ class Cotangents:
             Performs the operations for that.
         """
         # Outside of a recording the temporaries are new, and zero from their allocation.
-        if current.recorder is None:
+        if not will_replay():
             return
         for whole in self._temporary.values():
             act(Assign(whole, 0))
@@ -147,7 +147,7 @@ class Cotangents:
 def may_differ_from_zero(grad: array) -> bool:
     """Return whether a gradient may hold anything but zeros."""
     # What is known now need not hold when a sequence that is being recorded is replayed.
-    return current.recorder is not None or not grad._memory.is_zero
+    return will_replay() or not grad._memory.is_zero
 
 
 def take(grad: array) -> array:

@@ -7,9 +7,8 @@ takes derivatives of derivatives, so that one which calls the operation again ha
 
 from __future__ import annotations
 
-import contextlib
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +33,8 @@ from diffkern.runtime.effects.inside import Inside
 from diffkern.runtime.effects.unchanged import DigestOfArray, Unchanged
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import births
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.scope import read_by, under
+from diffkern.runtime.memory.state import handler_now, is_taken
 
 __all__ = ["CustomOperation", "custom_operation"]
 
@@ -84,26 +84,25 @@ class CustomOperation:
             Where derivatives are taken, if the function reads an array with a derivative that is no argument, writes
             to an array that it has not made, or returns anything but arrays that it has made.
         """
-        handler = current.tape
-        if handler is None and current.recorder is None:
+        if not is_taken():
             return self.forward(*args)
+        handler = handler_now()
         given, began = [arg for arg in args if isinstance(arg, array)], births()
         constants: Sequence[array] = ()
         if handler is None:
-            with _read_by(repr(self)):
+            with read_by(repr(self)):
                 found = self.forward(*args)
             results = self._checked_results(found, began)
         else:
             inside, unchanged, results = Inside(handler, self.name, given, began), Unchanged(given), ()
             _check_tensors(self, args)
-            current.tape = inside
             handler.begin_derivative(None)
             try:
-                with _read_by(repr(self)):
-                    found = self.forward(*args)
-                results = self._checked_results(found, began)
+                with under(inside):
+                    with read_by(repr(self)):
+                        found = self.forward(*args)
+                    results = self._checked_results(found, began)
             finally:
-                current.tape = handler
                 handler.end_derivative()
                 # Also behind an error: what was made is no constant.
                 handler.hide(began, births(), results, f"the custom operation {self.name!r}")
@@ -225,7 +224,7 @@ class _Application(Composite):
 
     def _call(self, name: str, function: Rule, args: Sequence[Any], results: Sequence[array], along: Any) -> Any:
         """Return what a derivative returns, which must not write to what the operation has read and written."""
-        called, handler = f"{name} of {self._rule!r}", current.tape
+        called, handler = f"{name} of {self._rule!r}", handler_now()
         self._check_constants(called)
         # A cotangent is zero afterwards, so that a vjp may work in it; a tangent belongs to the argument.
         unchanged = Unchanged(
@@ -234,7 +233,7 @@ class _Application(Composite):
         if handler is not None:
             handler.begin_derivative(called)
         try:
-            with _read_by(called):
+            with read_by(called):
                 found = function(tuple(args), tuple(results), along)
         finally:
             if handler is not None:
@@ -274,7 +273,7 @@ class _Application(Composite):
                     remedy="return an array of the same type and shape, on the same device, or None where it is zero",
                 )
             pairs.append((goal, value))
-        if (handler := current.tape) is not None:
+        if (handler := handler_now()) is not None:
             # Derivatives of this derivative would miss what went through the host.
             returned = [value for _, value in pairs if value is not None]
             handler.check_not_read(returned, f"{function} of {self._rule!r} returned")
@@ -285,20 +284,6 @@ class _Application(Composite):
             f"{self._rule!r} has no derivative in {mode} mode, which is asked for",
             remedy=f"give it one: dk.custom_operation(forward, {name}=...)",
         )
-
-
-@contextlib.contextmanager
-def _read_by(name: str) -> Iterator[None]:
-    """Tell a sequence that is being recorded who reads arrays on the host in the block."""
-    recorder = current.recorder
-    if recorder is None:
-        yield
-        return
-    before, recorder.reader = recorder.reader, name
-    try:
-        yield
-    finally:
-        recorder.reader = before
 
 
 def _writes(called: str, held: array) -> LaunchError:

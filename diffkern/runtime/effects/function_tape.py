@@ -19,8 +19,8 @@ from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.effects.tape_steps import carry_out
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import Handler, current
+from diffkern.runtime.memory.scope import Scope, under
+from diffkern.runtime.memory.state import Handler, handler_now
 from diffkern.runtime.memory.stream import Stream, drain
 
 __all__ = ["FunctionTape"]
@@ -45,7 +45,7 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
             self._own.made(held)
 
     def _begin(self) -> tuple[str, FunctionTape, FunctionTape]:
-        self._around = current.tape
+        self._around = handler_now()
         # The reverse sweep is differentiated by the tape around it, and so reads inputs that a plain sweep would not
         # need.
         self.keeps_inputs = self._around is not None
@@ -137,14 +137,11 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
 
     def _perform(self, operation: Operation, stream: Stream | None = None) -> None:
         # While the operation runs, the surrounding tape is the current one: it takes what this tape has taken.
-        here, current.tape = current.tape, self._around
-        try:
+        with under(self._around):
             if self._around is not None and isinstance(operation, PackedLaunch) and _logs_values(operation):
                 submit(on_copies(operation))
                 operation = operation.without_log()  # the tape around has a log of its own
             perform(operation, stream)
-        finally:
-            current.tape = here
 
     # -- the reverse sweep -------------------------------------------------------------------------------------------
 

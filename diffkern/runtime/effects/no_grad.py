@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 
 from diffkern.runtime.memory.scope import put
-from diffkern.runtime.memory.state import Handler, current
+from diffkern.runtime.memory.state import Handler, current, handler_now
 
 __all__ = ["no_grad"]
 
@@ -18,7 +18,7 @@ class no_grad:
     """
 
     def __enter__(self) -> no_grad:
-        self._tape: Handler | None = current.tape
+        self._tape: Handler | None = handler_now()
         self._left: Handler | None = current.left
         # Inside of a custom operation nothing is recorded, and what it reads is looked at.
         if self._tape is not None and not self._tape.records:

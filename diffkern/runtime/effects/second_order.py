@@ -28,7 +28,7 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, joined
 from diffkern.runtime.launch.resources import given_to
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import will_replay
 
 __all__ = ["AdjointStep", "Again", "check_constant_objects", "check_repeatable", "inputs_of", "on_copies"]
 
@@ -138,7 +138,7 @@ class Again:
         self._of, self._inputs = launch, inputs
         self._room = (rooms or Rooms().of_step()).room
         # Which parts a launch touches is not known where its numbers can be set, in a sequence.
-        self._is_settled = current.recorder is None or not launch.executable.regions.arguments
+        self._is_settled = not will_replay() or not launch.executable.regions.arguments
         self._saved: dict[int, array] = {}
         writes = launch.executable.writes
         made: dict[int, array] = {}

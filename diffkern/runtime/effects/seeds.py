@@ -18,7 +18,7 @@ from diffkern.runtime.arrays.convert import as_numpy
 from diffkern.runtime.arrays.foreign import adopt, is_foreign_tensor, place_of
 from diffkern.runtime.arrays.recast import is_injective
 from diffkern.runtime.memory.memory import Memory, overlaps
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import will_replay
 
 __all__ = ["Seeds", "check_disjoint", "seeds_of"]
 
@@ -125,7 +125,7 @@ def _ours(value: Any) -> Any:
 def _values(goal: Any, value: Any) -> Any:
     """Return a gradient as elements in host memory; as an array if it is on a GPU, and for a sequence."""
     if isinstance(value, array):
-        if value._memory.is_host and (current.recorder is None or not isinstance(goal, array)):
+        if value._memory.is_host and not (will_replay() and isinstance(goal, array)):
             return value._data
         _check_type(goal, value)  # its elements are copied, in a sequence whenever that is replayed
         return value

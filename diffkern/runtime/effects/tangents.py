@@ -28,8 +28,8 @@ from diffkern.runtime.launch.nested_arrays import check_constant
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.resources import Resource, given_to, led_along, looked_at
 from diffkern.runtime.memory.memory import Memory, births, watch
-from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import Handler, current
+from diffkern.runtime.memory.scope import Scope, under
+from diffkern.runtime.memory.state import Handler, handler_now, will_replay
 from diffkern.runtime.memory.stream import Stream
 
 __all__ = ["Tangents"]
@@ -93,7 +93,7 @@ class Tangents(Influence, Scope, Uncopied):
         self._note(held)
 
     def _begin(self) -> tuple[str, Tangents, Tangents]:
-        self.around = current.tape
+        self.around = handler_now()
         return "tape", self, self
 
     @property
@@ -199,7 +199,7 @@ class Tangents(Influence, Scope, Uncopied):
         if held._memory not in self._found.pairs:
             self._found.made(held)
             root, tangent = self._found.pairs[held._memory]
-            if current.recorder is not None:
+            if will_replay():
                 submit(Assign(tangent, 0))  # whatever an earlier replay has left in it
             # Outer tapes differentiate with respect to a tangent where they do so for its array.
             tangent.requires_grad = root.requires_grad
@@ -239,7 +239,7 @@ class Tangents(Influence, Scope, Uncopied):
 
     def before_exposure(self, memory: Memory) -> None:
         """Store a digest of an array with a tangent whose memory is about to be given away."""
-        if memory in self._found.pairs and self._versions.get(memory) == memory.now and current.recorder is None:
+        if memory in self._found.pairs and self._versions.get(memory) == memory.now:
             self._exposures.note_now(self._found.pairs[memory][0])
 
     def _note(self, held: array) -> None:
@@ -273,11 +273,8 @@ class Tangents(Influence, Scope, Uncopied):
 
     def _outside(self, act: Callable[..., object], *args: Any) -> None:
         """Perform something that an outer tape may record."""
-        here, current.tape = current.tape, self.around
-        try:
+        with under(self.around):
             act(*args)
-        finally:
-            current.tape = here
 
     def take(self, operation: Operation, stream: Stream | None = None) -> None:
         """Perform an operation, and its derivative along the tangents."""

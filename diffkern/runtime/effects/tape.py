@@ -28,8 +28,8 @@ from diffkern.runtime.effects.tape_steps import FuncStep, LaunchStep, carry_out
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.scope import Scope, under
+from diffkern.runtime.memory.state import current, handler_now, will_replay
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.observe.spans import span, watched
 
@@ -55,12 +55,12 @@ class Tape(TapeRecording, Scope, Uncopied):
         self._repeats = True
 
     def _begin(self) -> tuple[str, Tape, Tape]:
-        if isinstance(current.tape, Inside):
+        if isinstance(handler := handler_now(), Inside):
             raise LaunchError(
-                f"a dk.Tape is entered in {current.tape.name}, which a derivative is taken of",
+                f"a dk.Tape is entered in {handler.name}, which a derivative is taken of",
                 remedy="take the gradient with dk.grad or dk.vjp there",
             )
-        if current.tape is not None:
+        if handler is not None:
             raise RuntimeError("a tape is recording already; leave its block before entering another")
         return "tape", self, self
 
@@ -90,48 +90,41 @@ class Tape(TapeRecording, Scope, Uncopied):
         KernelError
             If a kernel on the way cannot be differentiated.
         """
-        outer = current.tape
         try:
             if self._unfinished is not None:
                 raise _interrupted(*self._unfinished)
             # Before the versions and digests are compared: pending work still writes.
             drain()
             # The sweep launches adjoints and fills, which the tape must not record.
-            current.tape = None
-            seeds = seeds_of(loss, grads, self._versions)
-            self._take_new_gradients()
-            if self._versions:
-                self._check_influence(seeds)
-            # A change by others that was found now ends the validity of a compiled sweep.
-            if self._exposures.seen and self._verify():
-                self._swept = self._again = None
-            if self._repeat(seeds):
-                return
-            if watched.observers:
-                with span("backward", "tape.backward", launches=self._launches):
+            with under(None):
+                seeds = seeds_of(loss, grads, self._versions)
+                self._take_new_gradients()
+                if self._versions:
+                    self._check_influence(seeds)
+                # A change by others that was found now ends the validity of a compiled sweep.
+                if self._exposures.seen and self._verify():
+                    self._swept = self._again = None
+                if self._repeat(seeds):
+                    return
+                if watched.observers:
+                    with span("backward", "tape.backward", launches=self._launches):
+                        self._backward(seeds)
+                else:
                     self._backward(seeds)
-            else:
-                self._backward(seeds)
         except KernelError as error:
             shorten(error)
             raise
-        finally:
-            current.tape = outer
 
     def zero(self) -> None:
         """Set the gradients of all recorded arrays to zero."""
-        outer, current.tape = current.tape, None
-        is_recorded = current.recorder is not None
-        try:
+        with under(None):
             if self._followed:
                 self._follow(False)
             for owner in self._owners.values():
                 grad = owner.grad
-                # What is known now need not hold when what is being recorded or captured runs.
-                if grad is not None and (is_recorded or not grad._memory.is_zero or _is_captured(grad)):
+                # What is known now need not hold when what is being captured, by another library even, runs.
+                if grad is not None and (may_differ_from_zero(grad) or _is_captured(grad)):
                     grad.zero_()
-        finally:
-            current.tape = outer
 
     def reset(self) -> None:
         """Set the gradients to zero and forget everything that was recorded."""
@@ -178,12 +171,12 @@ class Tape(TapeRecording, Scope, Uncopied):
         LaunchError
             If one of them has no gradient, or in a step of :func:`checkpoint`.
         """
-        if isinstance(current.tape, Inside):
+        if isinstance(handler := handler_now(), Inside):
             raise LaunchError(
-                f"{backward!r} is recorded in {current.tape.name}, of which a tape records nothing",
+                f"{backward!r} is recorded in {handler.name}, of which a tape records nothing",
                 remedy="give the custom operation a vjp",
             )
-        if current.tape is not None and current.tape is not self:
+        if handler is not None and handler is not self:
             raise LaunchError(
                 f"{backward!r} is recorded in a step of dk.checkpoint, which records it again whenever the step runs",
                 remedy="give a func that kernels call a derivative of its own, or leave dk.checkpoint out",
@@ -338,7 +331,7 @@ class Tape(TapeRecording, Scope, Uncopied):
     def _repeat(self, seeds: Seeds | None) -> bool:
         """Run a sweep that ran before as one native call; return whether that was possible."""
         # Everything here is a reason why operations must be performed one by one: to be recorded, queued or observed.
-        if seeds is None or current.recorder is not None or current.stream is not None or watched.observers:
+        if seeds is None or will_replay() or current.stream is not None or watched.observers:
             return False
         retained = [id(memory) for memory in self._owners if memory.retains]
         # Ids are enough for a first comparison; `fits` compares the arrays themselves.
@@ -422,7 +415,7 @@ class Tape(TapeRecording, Scope, Uncopied):
         written = [memory for memory in self._owners if memory in self._written]
         left = [grad for memory in written if (grad := self._left_over(memory)) is not None]
         # Seeds may be gradients of other arrays, which are set as well.
-        if len(begun) == 1 and not left and current.recorder is None and not isinstance(seeds[0][1], array):
+        if len(begun) == 1 and not left and not will_replay() and not isinstance(seeds[0][1], array):
             begun[0]._overwrite(begun[0]._stored(seeds[0][1]))  # before anything else may change the values
             carry_out(work)
             return

@@ -23,7 +23,7 @@ from diffkern.runtime.effects.step import Barrier, TapeStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory, watch
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import will_replay
 
 __all__ = ["Followed", "TapeMemory"]
 
@@ -211,11 +211,9 @@ class TapeMemory(CustomOperationsMet):
 
     def before_exposure(self, memory: Memory) -> None:
         """Store digests of what the tape relies on in memory that is about to be given away."""
-        # Unknown contents need no digest. Replays of a recorded sequence are meant for other contents anyway.
-        if self._versions.get(memory) != memory.now or current.recorder is not None:
-            return
-        for held in self._used(memory):
-            self._exposures.note_now(held)
+        if self._versions.get(memory) == memory.now:  # else its contents are unknown anyway
+            for held in self._used(memory):
+                self._exposures.note_now(held)
 
     def _used(self, memory: Memory) -> list[array]:
         """Return the arrays of a block whose contents take part in gradients."""
@@ -229,7 +227,7 @@ class TapeMemory(CustomOperationsMet):
     def _verify(self) -> bool:
         """Check whether others changed what gradients need, and return whether they did."""
         found = False
-        if self._exposures.seen and current.recorder is None:
+        if self._exposures.seen and not will_replay():  # whose replays are meant for other contents
             for memory in list(self._exposures.seen):
                 places = {place_of(need.held) for need in self._needs.get(memory, ()) if need.is_wanted}
                 changed = self._exposures.verify(memory, places)

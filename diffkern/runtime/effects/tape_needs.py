@@ -16,7 +16,7 @@ from diffkern.runtime.effects.tape_memory import TapeMemory
 from diffkern.runtime.effects.tape_steps import LaunchStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, meet
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import recorder_now, will_replay
 from diffkern.runtime.memory.stream import Stream
 
 __all__ = ["TapeNeeds"]
@@ -62,7 +62,7 @@ class TapeNeeds(TapeMemory):
             if (held := launch.arrays[index]) is None:
                 continue
             region = step.read_before(index)
-            if region is not None and (current.recorder is None or self._may_rest(*step.settled_by(), held)):
+            if region is not None and (not will_replay() or self._may_rest(*step.settled_by(), held)):
                 # The launch writes to other parts: the array still has what the adjoint needs, until a later step
                 # overwrites it.
                 if not any(meet(held, region, other, part) for other, part in written):
@@ -93,17 +93,13 @@ class TapeNeeds(TapeMemory):
 
         In a sequence they can be set until copies of the array have become many; from then on they cannot.
         """
-        recorder = current.recorder
+        recorder = recorder_now()
         if recorder is None or not arguments:
             return True
         if self.keeps_inputs or not self._kept_copies.are_many(held):
             return False
-        settle = getattr(recorder, "settle", None)
-        if settle is None:
-            return False
         # The parts that are copied from now on hold for these values only, so that others are refused.
-        settle(launch, arguments)
-        return True
+        return recorder.settle(launch, arguments)
 
     def _before_overwrite(self, held: array, region: Region = None, launch: PackedLaunch | None = None) -> None:
         """Copy the elements that earlier adjoints need and that are about to change."""

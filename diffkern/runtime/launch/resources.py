@@ -26,7 +26,7 @@ from diffkern.runtime.arrays.external_writes import Exposures
 from diffkern.runtime.arrays.operation import Assign, Copy, Operation, submit
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory, watch
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import check_not_replayed, recorder_now, will_replay
 from diffkern.runtime.memory.stream import drain
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ class Content:
 
     def before_exposure(self, memory: Memory) -> None:
         """Store digests of arrays whose memory is about to be given away."""
-        if self.uses and current.recorder is None:
+        if self.uses:
             for held in self.arrays:
                 if held._memory is memory:
                     self._exposures.note_now(held)
@@ -212,17 +212,17 @@ class Resource:
         self._values[1:] = values
         submit(Assign(self._words, self._values))
         key = self._values.tobytes()
-        if current.recorder is None:
+        if (recorder := recorder_now()) is None:
             self._direct, self._known, self._leader = (key, content), self._words._memory.now, None
         else:
-            self._leader = weakref.ref(current.recorder)
+            self._leader = weakref.ref(recorder)
             # A recording changes the words when it runs and not now; -1 makes the next look read them.
             self._recorded[key], self._known = content, -1
 
     @property
     def content(self) -> Content:
         """The content that the words lead to; while something is recorded, the one they lead to there."""
-        if self._recorded and current.recorder is None and self._words._memory.now != self._known:
+        if self._recorded and not will_replay() and self._words._memory.now != self._known:
             self._follow()
         return self._content
 
@@ -242,7 +242,7 @@ class Resource:
     @property
     def is_from_without(self) -> bool:
         """True if something is recorded that has not led the words itself: replays find whatever is there then."""
-        recorder = current.recorder
+        recorder = recorder_now()
         return recorder is not None and (self._leader is None or self._leader() is not recorder)
 
     @property
@@ -429,11 +429,11 @@ class Use:
 
     def _check_recorded(self, what: str) -> None:
         """Raise if an adjoint in a recording needs an object as it was before, which replays do not find so."""
-        if self._is_from_without and current.recorder is not None:
-            raise LaunchError(
+        if self._is_from_without:
+            check_not_replayed(
                 f"{what} looks by an id at an object that was built before this recording, which builds it again: a "
                 "replay would find another one than the gradient was recorded for",
-                remedy="build the object in the recording before it is looked at, or use another one",
+                "build the object in the recording before it is looked at, or use another one",
             )
 
     def _with_derived(self, remade: MutableMapping[Resource, Remade]) -> tuple[list[Operation], np.ndarray]:

@@ -36,7 +36,7 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.race_checks import number_in
 from diffkern.runtime.memory.device import CPU
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import will_replay
 
 __all__ = ["checked_by_stamps", "with_one_writer"]
 
@@ -137,7 +137,7 @@ def _can_look(launch: PackedLaunch) -> bool:
     """Return whether the launch can be checked: not if it is repeated, and may do other things then, nor if it writes
     through addresses that lie in memory, where no copy takes its place.
     """
-    is_repeated = current.recorder is not None or launch.device.is_capturing
+    is_repeated = will_replay() or launch.device.is_capturing
     executable = launch.executable
     return not (is_repeated or executable.changes or executable.manifest.pointing)
 

@@ -20,7 +20,8 @@ from diffkern.ir.types import INT64, Scalar, parse_type
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.operation import Assign, Operation, submit
 from diffkern.runtime.memory.device import Device
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.scope import unrecorded
+from diffkern.runtime.memory.state import is_postponed, will_replay
 
 if TYPE_CHECKING:
     from diffkern.runtime.launch.packed import PackedLaunch
@@ -69,7 +70,7 @@ def new_log(launch: PackedLaunch, logged: PackedLaunch, log: Log) -> tuple[array
         )
     # Layout: thread t owns the slots from begins[t] on, as in the row pointers of a CSR matrix.
     begins = new((threads,), INT64, True, device)
-    if current.recorder is not None:
+    if will_replay():
         room = _capacity(launch, log)
         submit(Count(logged, log, begins))
         return new((room,), element, True, device), begins
@@ -87,8 +88,7 @@ def _count(launch: PackedLaunch, log: Log, begins: array, act: Callable[[Operati
 def _capacity(launch: PackedLaunch, log: Log) -> int:
     """Return the number of slots of a recorded launch: twice as many as now if contents of arrays decide it."""
     reads = bool(launch.counting(log)[0].executable.reads)
-    recorder = current.recorder
-    if reads and recorder is not None and not recorder.runs:
+    if reads and is_postponed():
         raise LaunchError(
             f"kernel {launch.kernel.name!r}: its gradient needs {log.what}, and how often a thread comes there depends "
             "on what arrays hold, which is not computed while the adjoint of a sequence is put together",
@@ -97,11 +97,8 @@ def _capacity(launch: PackedLaunch, log: Log) -> int:
         )
     # The count runs now, on its own buffer, and must not become a step of the sequence.
     begins = new((math.prod(launch.dims),), INT64, True, launch.device)
-    current.recorder = None
-    try:
+    with unrecorded():
         found = _count(launch, log, begins, submit)
-    finally:
-        current.recorder = recorder
     # Later replays may need more slots as the arrays change. Doubling leaves room, and `Count` raises if it is
     # exceeded.
     return 2 * found if reads else found

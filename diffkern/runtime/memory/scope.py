@@ -9,19 +9,20 @@ block. Where there is no native code for the platform (Windows), Python does the
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any
 
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import Handler, current
 from diffkern.runtime.native import pool
 from diffkern.runtime.native.slow_path import slow_path_flags
 
-__all__ = ["Scope", "put", "put_at_import"]
+__all__ = ["Scope", "put", "put_at_import", "read_by", "under", "unrecorded"]
 
 
 _UNCOUNTED = sys.intern("device")
@@ -116,3 +117,34 @@ class Scope(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         """Clean up after the block."""
+
+
+class under(Scope):
+    """Hand what is done in a block to another handler than the current one, None for none."""
+
+    def __init__(self, handler: Handler | None) -> None:
+        self._handler = handler
+
+    def _begin(self) -> tuple[str, Handler | None, Handler | None]:
+        return "tape", self._handler, self._handler
+
+
+class unrecorded(Scope):
+    """Run a block now: it is no part of the sequence that is being recorded."""
+
+    def _begin(self) -> tuple[str, None, None]:
+        return "recorder", None, None
+
+
+@contextlib.contextmanager
+def read_by(name: str | None) -> Iterator[None]:
+    """Tell a sequence that is being recorded who reads arrays on the host in a block, None for diffkern itself."""
+    recorder = current.recorder
+    if recorder is None:
+        yield
+        return
+    before, recorder.reader = recorder.reader, name
+    try:
+        yield
+    finally:
+        recorder.reader = before

@@ -1,5 +1,10 @@
 """The one owner of thread state: the current tape, recorder, streams and device that take launches.
 
+Operations are handed to :func:`diffkern.runtime.arrays.operation.perform`, which decides who takes them. What does
+something else where a tape or a sequence listens asks one of the questions here, so that no other module looks at the
+tape or the recorder itself; to put another one in their place there are the blocks of
+:mod:`diffkern.runtime.memory.scope`.
+
 While anything is current in any thread the word of :mod:`diffkern.runtime.native.slow_path` is not 0, so that prepared
 launches turn to Python.
 """
@@ -10,6 +15,7 @@ import threading
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
+from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.native.slow_path import slow_path_flags
 
@@ -17,7 +23,11 @@ if TYPE_CHECKING:
     from diffkern.runtime.memory.device import Device
     from diffkern.runtime.memory.stream import Stream
 
-__all__ = ["Handler", "RecorderProtocol", "current", "is_recorded", "is_taken", "note_read"]
+__all__ = [
+    "Handler", "RecorderProtocol", "can_look", "check_not_replayed", "current", "handler_now", "is_handled",
+    "is_postponed", "is_recorded", "is_repeated", "is_taken", "note_read", "recorder_now", "runs_at_once",
+    "slow_path_reasons", "will_replay",
+]  # fmt: skip
 
 
 class Handler(Protocol):
@@ -101,6 +111,10 @@ class RecorderProtocol(Protocol):
         """Raise if the host may not read an array."""
         ...
 
+    def settle(self, launch: Any, leaves: frozenset[int]) -> bool:
+        """Refuse other numbers for some leaves of a launch, and return True; False if it cannot."""
+        ...
+
 
 class _Current(threading.local):
     """State of each thread; a tape entered in one thread does not record what another launches."""
@@ -120,6 +134,19 @@ class _Current(threading.local):
 current = _Current()
 
 
+# -- questions ---------------------------------------------------------------------------------------------------------
+
+
+def is_handled() -> bool:
+    """Return whether a handler takes what is done now: a tape, tangents, a roll-out, or a custom operation in one."""
+    return current.tape is not None
+
+
+def is_repeated() -> bool:
+    """Return whether a handler does what is done now again later, and compares the two."""
+    return current.tape is not None and current.tape.repeats
+
+
 def is_recorded() -> bool:
     """Return whether what is done now is recorded: for derivatives, or for a sequence to be replayed."""
     return (current.tape is not None and current.tape.records) or current.recorder is not None
@@ -131,6 +158,53 @@ def is_taken() -> bool:
     What repeats several steps in one call does them one by one then.
     """
     return current.tape is not None or current.recorder is not None
+
+
+def will_replay() -> bool:
+    """Return whether what is done now belongs to a sequence: replays of it find other contents than there are now."""
+    return current.recorder is not None
+
+
+def is_postponed() -> bool:
+    """Return whether what is done now runs in replays alone, so that nobody knows yet what arrays will hold."""
+    return current.recorder is not None and not current.recorder.runs
+
+
+def can_look(device: Device) -> bool:
+    """Return whether the host can look at memory of a device: not while work for it is captured, or postponed."""
+    return device.is_cpu or not (device.is_capturing or is_postponed())
+
+
+def runs_at_once() -> bool:
+    """Return whether an operation has run, once, when it has been submitted: in no sequence, and on no stream."""
+    return current.recorder is None and current.stream is None and not current.streams
+
+
+def check_not_replayed(what: str, remedy: str) -> None:
+    """Raise if what is done now belongs to a sequence, with what is wrong with that.
+
+    Raises
+    ------
+    LaunchError
+        If a sequence or a graph is recorded.
+    """
+    if current.recorder is not None:
+        raise LaunchError(what, remedy=remedy)
+
+
+def handler_now() -> Handler | None:
+    """Return what takes operations for derivatives, for another handler that takes its place and passes them on."""
+    return current.tape
+
+
+def recorder_now() -> RecorderProtocol | None:
+    """Return what records, for what belongs to one recording and to no other."""
+    return current.recorder
+
+
+def slow_path_reasons() -> int:
+    """Return how many objects of this thread make launches ask Python."""
+    return sum(x is not None for x in (current.tape, current.recorder, current.stream, current.observed))
 
 
 # -- reads by the host -------------------------------------------------------------------------------------------------

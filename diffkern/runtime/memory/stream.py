@@ -20,7 +20,7 @@ from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.memory.device import CPU, Device, get_device
 from diffkern.runtime.memory.queue import Awaited, Mark, Queue, drain, drain_queues, forget_work_after_fork, on_its_way
 from diffkern.runtime.memory.scope import Scope, put
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import current, slow_path_reasons
 from diffkern.runtime.native.slow_path import slow_path_flags
 
 __all__ = [
@@ -390,9 +390,7 @@ atexit.register(drain)
 def _after_fork() -> None:
     # Of the threads the child has only the one that forked; the work of the others belongs to the parent.
     forget_work_after_fork()
-    slow_path_flags.restart(
-        sum(x is not None for x in (current.tape, current.recorder, current.stream, current.observed))
-    )
+    slow_path_flags.restart(slow_path_reasons())
     current.streams = None  # the driver's streams do not go through a fork
 
 

@@ -22,8 +22,8 @@ from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Operation, perform
 from diffkern.runtime.memory.device import CPU, Device, get_device
-from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.scope import Scope, unrecorded
+from diffkern.runtime.memory.state import is_handled, recorder_now, will_replay
 from diffkern.runtime.memory.stream import ScopedStream, Stream
 from diffkern.runtime.native.replay import NativeBranch, Plan, Steps
 from diffkern.runtime.records.captured import Captured
@@ -131,7 +131,7 @@ def capture_end(device: Any = None, stream: Stream | None = None) -> Graph:
     RuntimeError
         If no capture has begun in this thread.
     """
-    recorder = current.recorder
+    recorder = recorder_now()
     if not isinstance(recorder, _Capture):
         raise RuntimeError("no capture has begun in this thread")
     recorder.__exit__(None, None, None)
@@ -370,9 +370,8 @@ def capture_while(
     LaunchError
         If a recording or capture is differentiated at the same time: the number of rounds is not known then.
     """
-    flag = _checked(condition)
-    # A tape needs the steps that have really run, so that the host decides.
-    if current.tape is not None:
+    flag, is_for_host = _checked(condition)
+    if is_for_host:
         with ScopedStream(stream):
             while _is_set(flag):
                 _run(while_body, kwargs)
@@ -404,8 +403,8 @@ def capture_if(
     LaunchError
         If a recording or capture is differentiated at the same time: which of the two will run is not known then.
     """
-    flag = _checked(condition)
-    if current.tape is not None:
+    flag, is_for_host = _checked(condition)
+    if is_for_host:
         side = on_true if _is_set(flag) else on_false
         with ScopedStream(stream):
             if side is not None:
@@ -416,16 +415,21 @@ def capture_if(
         perform(Conditional(flag, first, second), stream)
 
 
-def _checked(condition: Any) -> array:
-    """Return a condition with one axis; raise unless it is valid and no recording of it is differentiated."""
+def _checked(condition: Any) -> tuple[array, bool]:
+    """Return a condition with one axis, and whether the host decides by it.
+
+    A tape needs the steps that have really run. Raise unless the condition is valid and no recording of it is
+    differentiated.
+    """
     if not isinstance(condition, array) or condition._element != INT32 or condition.size != 1:
         raise MisuseError(
             f"a condition is an array of one int32, not {described(condition)}",
             remedy="write condition = dk.zeros(1, dtype=dk.int32), which a kernel sets",
         )
-    if current.recorder is not None and current.tape is not None:
+    is_for_host = is_handled()
+    if is_for_host and will_replay():
         raise _no_adjoint()
-    return condition.flatten()
+    return condition.flatten(), is_for_host
 
 
 def _is_set(flag: array) -> bool:
@@ -459,14 +463,11 @@ def _recorded(body: Any, kwargs: dict[str, Any]) -> Recorded:
         return body.sequence
     _callable(body)
     # The outer recorder is set aside: what the side does belongs to the side and not to the recording around it.
-    outer, current.recorder = current.recorder, None
+    outer = recorder_now()
     made = outer.inside() if isinstance(outer, Recorder) else Recorder(runs=False)
-    try:
-        with made as recorder:
-            body(**kwargs)
-    finally:
-        current.recorder = outer
-    return Recorded(recorder.items)
+    with unrecorded(), made:
+        body(**kwargs)
+    return Recorded(made.items)
 
 
 def _callable(body: Any) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from diffkern.runtime.arrays.operation import Copy, Operation, perform, run, sub
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import current, is_handled, recorder_now, will_replay
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import Steps
 from diffkern.runtime.records.launch_record import LaunchRecord
@@ -74,22 +74,21 @@ class Item:
             launch, so
             that the two go on to share their arguments.
         """
-        operation, tape = self.operation, current.tape
+        operation, recorder = self.operation, recorder_now()
         if isinstance(operation, PackedLaunch):
-            if tape is not None and operation.logged is not None:
+            if operation.logged is not None and is_handled():
                 _log_anew(operation)
                 return
             made = copies[operation] = operation.copy()
             dispatch(made)
-            recorder = current.recorder
             if isinstance(recorder, Recorder) and self.prepared is not None and self.prepared.fixed:
                 recorder.fix(made)
                 recorder.settle(made, self.prepared.settled)
             return
         if isinstance(operation, AdjointLaunch):
             launch = copies.setdefault(operation.launch, operation.launch.copy())
-            if isinstance(current.recorder, Recorder) and self.prepared is not None:
-                current.recorder.settle(launch, self.prepared.settled)
+            if recorder is not None and self.prepared is not None:
+                recorder.settle(launch, self.prepared.settled)
             cotangents, saved, contents = operation.cotangents, operation.saved, operation.contents
             again = AdjointLaunch(launch, cotangents, saved, contents, of_sweep=operation.of_sweep)
             again.launch_by_hand()
@@ -158,7 +157,7 @@ class Recorder(Scope):
             operation.touch()
 
     def _record(self, operation: Operation, stream: Stream | None) -> None:
-        item = Item(operation, stream or current.stream, current.tape is not None)
+        item = Item(operation, stream or current.stream, is_handled())
         self.items.append(item)
         label = operation.label
         for a in operation.writes():
@@ -171,15 +170,16 @@ class Recorder(Scope):
             if (settled := self._settled.get(id(item.prepared.launch))) is not None:
                 item.prepared.settle(settled[1])
 
-    def settle(self, launch: PackedLaunch, leaves: frozenset[int]) -> None:
+    def settle(self, launch: PackedLaunch, leaves: frozenset[int]) -> bool:
         """Refuse other numbers for some leaves of a launch: copies were made, or left out, for these."""
         if not leaves:
-            return
+            return True
         _, known = self._settled.get(id(launch), (launch, frozenset()))
         # The launch is kept with its id, which could otherwise be given to another one.
         self._settled[id(launch)] = launch, known | leaves
         for prepared in self._prepared.get(id(launch), ()):
             prepared.settle(leaves)
+        return True
 
     def check_read(self, held: array) -> None:
         """Raise if the host reads what was recorded to be written: a replay would not read it again.
@@ -216,6 +216,6 @@ class Recorder(Scope):
             prepared.fix()
 
     def _begin(self) -> tuple[str, Recorder, Recorder]:
-        if current.recorder is not None:
+        if will_replay():
             raise RuntimeError("a sequence is being recorded already; leave its block before entering another")
         return "recorder", self, self

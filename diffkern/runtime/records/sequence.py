@@ -24,7 +24,7 @@ from diffkern.runtime.effects.tape import Tape
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.value_bytes import unpacked
 from diffkern.runtime.memory.scope import Scope
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import is_handled
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.records.compiled_sequence import CompiledSequence
 from diffkern.runtime.records.hazards import waits
@@ -194,7 +194,7 @@ class Sequence(Uncopied):
                 "the sequence contains adjoints already, and they have no gradient",
                 remedy="record the forward launches alone, and take their adjoint",
             )
-        if current.tape is not None:
+        if is_handled():
             raise LaunchError(
                 "the adjoint of a sequence is not built inside a tape; leave its block first",
                 remedy="build it behind the with block",

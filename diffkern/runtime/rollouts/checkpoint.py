@@ -13,10 +13,10 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from diffkern.errors import LaunchError, MisuseError
+from diffkern.errors import MisuseError
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.effects.tape_recording import TapeRecording
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import check_not_replayed, handler_now
 from diffkern.runtime.rollouts.progress import Bar
 from diffkern.runtime.rollouts.rollout import Rollout
 from diffkern.runtime.rollouts.rollout_along import StepsAlong, tangents_on_a_tape
@@ -107,7 +107,7 @@ Step = Callable[[int], object]
 
 def _run(step: Step, rollout: Callable[[TapeRecording, Step], Rollout], steps: int, bar: Bar) -> None:
     """Run all steps, as a roll-out if a tape records them."""
-    tape: object = current.tape
+    tape: object = handler_now()
     along = tangents_on_a_tape(tape)
     # Tangents of a tape around it are carried along with the primal steps, so that the tape below them is the one to
     # ask.
@@ -121,9 +121,8 @@ def _run(step: Step, rollout: Callable[[TapeRecording, Step], Rollout], steps: i
             step(number)
             bar.update()
         return
-    if current.recorder is not None:
-        raise LaunchError(
-            "dk.checkpoint on a tape is not recorded in a sequence: its backward runs the steps by way of Python",
-            remedy="record what one step does, and launch that sequence in the step",
-        )
+    check_not_replayed(
+        "dk.checkpoint on a tape is not recorded in a sequence: its backward runs the steps by way of Python",
+        "record what one step does, and launch that sequence in the step",
+    )
     rollout(tape, step).run(steps, bar)

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from diffkern.runtime.effects.tangents import Tangents
 from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.memory.memory import Memory, births
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.scope import under
+from diffkern.runtime.memory.state import handler_now
 
 __all__ = ["StepsAlong", "tangents_on_a_tape"]
 
@@ -45,20 +46,20 @@ class StepsAlong:
 
     def __call__(self, number: int) -> None:
         """Run a step, on the current tape, which is the roll-out."""
-        here, began = current.tape, births()
+        began = births()
         outermost = self._tangents[-1]
         # The outermost block hands its launches to the roll-out for the time of the step, instead of the tape around.
-        around, outermost.around = outermost.around, here
+        around, outermost.around = outermost.around, handler_now()
         for one, known, before in zip(self._tangents, self._known, self._before, strict=True):
             if number == len(before):
                 before.append(len(known))
             # Arrays that get a tangent in a later step have none here, although they do by now.
             one.resume(known[: before[number]])
-        current.tape = self._tangents[0]
         try:
-            self._step(number)
+            with under(self._tangents[0]):
+                self._step(number)
         finally:
-            current.tape, outermost.around = here, around
+            outermost.around = around
             for one, known in zip(self._tangents, self._known, strict=True):
                 one.suspend(began)
                 known += [memory for memory in one.varying if memory not in known]
