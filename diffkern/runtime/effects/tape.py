@@ -117,13 +117,18 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     def zero(self) -> None:
         """Set the gradients of all recorded arrays to zero."""
-        with under(None):
-            if self._followed:
+        if self._followed:
+            with under(None):
                 self._follow(False)
-            for owner in self._owners.values():
-                grad = owner.grad
-                # What is known now need not hold when what is being captured, by another library even, runs.
-                if grad is not None and (may_differ_from_zero(grad) or _is_captured(grad)):
+        is_replayed, set_to_zero = will_replay(), []
+        for owner in self._owners.values():
+            grad = owner.grad
+            # What is known now need not hold when what is being recorded or captured runs.
+            if grad is not None and (is_replayed or not grad._memory.is_zero or _is_captured(grad)):
+                set_to_zero.append(grad)
+        if set_to_zero:
+            with under(None):
+                for grad in set_to_zero:
                     grad.zero_()
 
     def reset(self) -> None:
