@@ -77,7 +77,8 @@ ROWS: Final = (
         "y[i] = dk.smoothstep(0.0, 1.0, x[i])", "0 at the bounds and outside of them.", family=SCALARS,
         host=_smoothstep),
     FunctionRow("where", "cond : bool; value_if_true, value_if_false : number, vector, matrix, quaternion or struct",
-        "value_if_true where the condition holds, else value_if_false; only the chosen one is evaluated.",
+        "value_if_true where the condition holds, else value_if_false; only the chosen one is evaluated. Of a tile of "
+        "conditions, element by element, with both evaluated; they may be tiles of its shape.",
         "Of the type of the two.", "1 with respect to the chosen one, exactly 0 with respect to the other.",
         "y[i] = dk.where(x[i] > 0.5, x[i], 0.0)", _UNTAKEN, family=SCALARS, host=lambda c, a, b: a if c else b),
     FunctionRow("select", "cond : bool; value_if_false, value_if_true : number, vector, matrix, quaternion or struct",

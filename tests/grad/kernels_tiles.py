@@ -146,6 +146,24 @@ def a_branch_not_taken(x: f1, y: f1):
     dk.tile_store(y, dk.tile_map(root_or_zero, dk.tile_load(x, shape=4)))
 
 
+@case(1, x=apart(2, 4), y=apart(4, 2), s=scalar(0.4), z=zeros(2, 4))
+def choices(x: f2, y: f2, s: float, z: f2):
+    a = dk.tile_load(x, shape=(2, 4)) - 1.0
+    b = dk.tile_transpose(dk.tile_load(y, shape=(4, 2))) - 1.2
+    smaller = a < b
+    near = ~(smaller & (a < 0.05)) ^ (b >= 0.35)
+    t = dk.where(near, a * b, s * s)
+    t += dk.select(smaller, b * b, a * 0.5) * dk.tile_map(dk.where, near | smaller, b, a)
+    t[1] = dk.where(dk.tile_arange(8) % 3 == 1, 0.0, dk.tile_reshape(t, shape=8))[::2] * a[0] + t[1]
+    dk.tile_store(z, t)
+
+
+@case(1, x=lambda rng: as32([0.0, 4.0, -1.0, 1.0]), y=zeros(4), numeric=False, expect={"x": [0.0, 0.25, 0.0, 0.5]})
+def a_choice_not_taken(x: f1, y: f1):
+    t = dk.tile_load(x, shape=4)
+    dk.tile_store(y, dk.where(t > 0.0, dk.tile_map(dk.sqrt, t), 0.0))
+
+
 @case(2, x=signed(8, 3), y=zeros(8, 3), s=scalar(0.3))
 def vectors(x: v1, y: v1, s: float):
     i = dk.tid()

@@ -29,6 +29,8 @@ from diffkern.frontend.statements import arguments, branch
 from diffkern.frontend.terms import arith, coerce, views
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import WEAK_FLOAT, Const, RecView, Static, Term, Tup, Val, View, describe
+from diffkern.frontend.tiles.tile_maps import map_any
+from diffkern.frontend.tiles.tile_terms import is_tile
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.ir.ops.scalar import QUESTIONS
@@ -78,6 +80,8 @@ def apply(cx: Context, key: str, name: str, terms: Sequence[Term], node: ast.Cal
         return composed.apply(cx, COMPOSED[key], name, terms, node)
     if (found := composed.of_complex(cx, key, name, terms, node)) is not None:
         return found
+    if key in _TRUE_SIDE and len(terms) == 3:
+        return _chosen(cx, terms, node, name, _TRUE_SIDE[key])
     row = _TABLE.get(key) or vector.TABLE.get(key)
     if row is None or (row[0] is not None and row[0] != len(terms)):
         cx.type_error(node, f"{name} cannot be applied to {len(terms)} values here", "call it in a @dk.func")
@@ -354,19 +358,33 @@ _TABLE: Final[Mapping[str, _Row]] = {
 # -- built-ins that look at the syntax ---------------------------------------------------------------------------------
 
 
-def _where(cx: Context, name: str, node: ast.Call, then_at: int = 1) -> Term:
+_TRUE_SIDE: Final = {"where": 1, "select": 2}
+"""Which argument is the one that is taken where the condition holds."""
+
+
+def _where(cx: Context, name: str, node: ast.Call, then_at: int = _TRUE_SIDE["where"]) -> Term:
     if len(node.args) != 3 or node.keywords:
         cx.type_error(
             node,
             f"{name} takes 3 arguments, not {len(node.args) + len(node.keywords)}",
             "pass the condition and two values",
         )
-    cond, then, orelse = node.args[0], node.args[then_at], node.args[3 - then_at]
-    return branch.choose(cx, cx.expr(cond), lambda: cx.expr(then), lambda: cx.expr(orelse), node, name)
+    then, orelse = node.args[then_at], node.args[3 - then_at]
+    cond = cx.expr(node.args[0])
+    if is_tile(cond):
+        # Both sides are needed: each is taken for some elements.
+        sides = [cx.expr(arg) for arg in node.args[1:]]
+        return map_any(cx, (cond, *sides), lambda terms: _chosen(cx, terms, node, name, then_at), node, name)
+    return branch.choose(cx, cond, lambda: cx.expr(then), lambda: cx.expr(orelse), node, name)
+
+
+def _chosen(cx: Context, terms: Sequence[Term], node: ast.Call, name: str, then_at: int) -> Term:
+    """Return one of two values that are lowered already."""
+    return branch.choose(cx, terms[0], lambda: terms[then_at], lambda: terms[3 - then_at], node, name)
 
 
 def _select(cx: Context, name: str, node: ast.Call) -> Term:
-    return _where(cx, name, node, then_at=2)
+    return _where(cx, name, node, _TRUE_SIDE["select"])
 
 
 def _range(cx: Context, name: str, node: ast.Call) -> Term:

@@ -67,11 +67,10 @@ def _refuse_mixed(cx: Context, a: Term, b: Term, node: ast.AST, what: str) -> No
     """Raise the error of two sides of a choice that have no common type."""
     if isinstance(a, Rec) and isinstance(b, Rec) and a.struct == b.struct:
         cx.type_error(node, f"{what} has a struct with different arrays on its sides", "choose single elements instead")
-    cx.type_error(
-        node,
-        f"{what} is {describe(a)} on one side and {describe(b)} on the other",
-        "convert one of them, as in float(i)",
-    )
+    remedy = "convert one of them, as in float(i)"
+    if any(isinstance(x, Val) and isinstance(x.value.type, T.Tile) for x in (a, b)):
+        remedy = "give tiles of one shape and dtype on both sides, as from dk.tile_full or dk.tile_astype"
+    cx.type_error(node, f"{what} is {describe(a)} on one side and {describe(b)} on the other", remedy)
 
 
 def _changed(cx: Context, *ends: Mapping[str, Binding]) -> list[str]:

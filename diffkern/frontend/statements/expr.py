@@ -263,6 +263,8 @@ def _unary(cx: Context, node: ast.UnaryOp) -> Term:
     if is_tile(operand):
         if isinstance(node.op, ast.USub):
             return tile_math.negate(cx, operand, node)
+        if isinstance(node.op, ast.Invert):
+            return tile_math.invert(cx, operand, node)
         cx.type_error(node, f"this operator on {describe(operand)}", "use dk.tile_map with a function of its elements")
     if isinstance(node.op, ast.USub):
         return arith.negate(cx, operand, node)

@@ -419,6 +419,8 @@ def as_bool(cx: Context, term: Term, node: ast.AST) -> Const | Val:
         return Val(cx.b.one("points", term.base, *outer, wrap=wrap))
     if not isinstance(term, Val) or not isinstance(term.type, T.Scalar):
         remedy = tile_remedy(term, "compare numbers, as in x[i] > 0.0")
+        if isinstance(term, Val) and isinstance(term.value.type, T.Tile) and term.value.type.size > 1:
+            remedy = f"{remedy}; dk.where(tile, a, b) chooses for each, and & | ~ combine tiles of conditions"
         cx.type_error(node, f"{describe(term)} is used as a condition", remedy)
     if term.type == T.BOOL:
         return term

@@ -1,14 +1,12 @@
 """Element by element, and linear algebra: the functions of tiles that compute.
 
-A call, or an operator with a tile on one side, becomes an op. What works element by element is a region over the
-elements, lowered once by the very code that lowers numbers.
+A call, or an operator with a tile on one side, becomes an op; what works element by element is a map (``tile_maps``).
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from diffkern.frontend.builtins import library
@@ -16,8 +14,8 @@ from diffkern.frontend.statements import inline, nested
 from diffkern.frontend.syntax.local_functions import Local
 from diffkern.frontend.terms import arith, coerce
 from diffkern.frontend.terms.context import Context
-from diffkern.frontend.terms.terms import Const, Rec, Static, Term, TileStruct, Val, describe
-from diffkern.frontend.tiles.tile_fields import built
+from diffkern.frontend.terms.terms import Const, Rec, Static, Term, Val, describe
+from diffkern.frontend.tiles.tile_maps import map_any, map_terms
 from diffkern.frontend.tiles.tile_terms import (
     Call,
     TileCall,
@@ -28,129 +26,18 @@ from diffkern.frontend.tiles.tile_terms import (
     shape_text,
     tile_argument,
     tile_type,
-    tiles_in,
     update,
     word,
 )
 from diffkern.ir import types as T
-from diffkern.ir.clone import defined_in, substitute
-from diffkern.ir.nodes import Region, Value, walk
-from diffkern.ir.ops.memory import ELEMENTS
+from diffkern.ir.nodes import Region, Value
 from diffkern.lang import Func
 from diffkern.lang.intrinsics import lowering_key
 
-__all__ = ["CALLS", "apply", "binary", "compare", "map_any", "map_terms", "negate", "storage_dtype"]
+__all__ = ["CALLS", "apply", "binary", "compare", "invert", "negate"]
 
 
 # -- element by element ------------------------------------------------------------------------------------------------
-
-
-def storage_dtype(operands: Sequence[Term], result: T.Element) -> T.Element:
-    """Return the type in which the elements of a result are stored: that of the operands if it is
-    float16 or bfloat16.
-    """
-    dtypes = {tile_type(x.value).dtype for x in operands if isinstance(x, Val) and is_tile(x)}
-    # Operands of two dtypes have no common narrow one.
-    if len(dtypes) == 1:
-        (dtype,) = dtypes
-        if T.value_type(dtype) == result:
-            return dtype
-    return result
-
-
-def map_terms(
-    cx: Context, operands: Sequence[Term], body: Callable[[list[Term]], Term], node: ast.AST, what: str
-) -> Val:
-    """Return a tile whose elements are a function of the elements of tiles, and of values that are the same for all."""
-    made = map_any(cx, operands, body, node, what)
-    if not isinstance(made, Val):
-        cx.type_error(node, f"{what} makes {describe(made)}", "return a number or a vector")
-    return made
-
-
-@contextlib.contextmanager
-def _inside_map(cx: Context, node: ast.AST) -> Iterator[None]:
-    """Refuse tiles in a block: a function of elements runs in each thread for itself, and a tile takes a block."""
-    if cx.in_map:
-        cx.type_error(node, "a tile inside the function of a map", "compute the tile before, and pass its elements")
-    cx.in_map = True
-    try:
-        yield
-    finally:
-        cx.in_map = False
-
-
-def map_any(
-    cx: Context, operands: Sequence[Term], body: Callable[[list[Term]], Term], node: ast.AST, what: str
-) -> Term:
-    """Return the same where elements may be structs."""
-    tiles = [v for x in operands for v in tiles_in(x) if isinstance(v.type, T.Tile)]
-    _check_shapes(cx, tiles, node, what)
-    values: list[Value] = []
-    params: list[Value] = []
-
-    def element(x: Term) -> Term:
-        # A struct becomes one of elements: its tiles are parameters, one for each field.
-        if isinstance(x, Rec):
-            struct = x.struct.element if isinstance(x.struct, TileStruct) else x.struct
-            return Rec(struct, tuple(map(element, x.items)))
-        if not isinstance(x, Val):
-            return x
-        t = x.value.type
-        # Numbers are passed as parameters too, so that the region reads nothing from outside.
-        params.append(Value(T.value_type(t.dtype) if isinstance(t, T.Tile) else t, x.value.name))
-        values.append(x.value)
-        return Val(params[-1])
-
-    terms = list(map(element, operands))
-    region = Region(tuple(params))
-    with _inside_map(cx, node), cx.b.into(region):
-        result = body(terms)
-        parts = _parts(cx, result, node, what) if isinstance(result, Rec) else [(coerce.value(cx, result, node), None)]
-    region.yields = tuple(value for value, _ in parts)
-    if any(op.name.startswith("tile") or op.name in ELEMENTS for op in walk(region)):
-        cx.type_error(node, f"{what}: the function uses more than its arguments", "pass what it needs as arguments")
-    # A local function may read numbers around it.
-    values += _closed(region)
-    # A field's declared type says how it is stored; else that of the operands does.
-    dtypes = tuple(t or storage_dtype(operands, value.type) for value, t in parts)  # type: ignore[arg-type]
-    shape = tile_type(tiles[0]).shape
-    made = iter(cx.b.op("tile_map", *values, shape=shape, dtypes=dtypes, body=region, indexed=False))
-    return built(result.struct, map(Val, made)) if isinstance(result, Rec) else Val(next(made))
-
-
-def _check_shapes(cx: Context, tiles: Sequence[Value], node: ast.AST, what: str) -> None:
-    for other in tiles[1:]:
-        if tile_type(other).shape != tile_type(tiles[0]).shape:
-            # The likeliest mistake with one element: it is meant as a number.
-            remedy = "shapes must be equal; extend one with dk.tile_broadcast(tile, shape=…)"
-            if 1 in (tile_type(other).size, tile_type(tiles[0]).size):
-                remedy += ", or take the number out of the tile that has one, as in tile[0]"
-            mismatch(cx, f"{what} of tiles of two shapes", tiles[0], other, node, remedy)
-
-
-def _parts(cx: Context, result: Rec, node: ast.AST, what: str) -> list[tuple[Value, T.Element | None]]:
-    """Return the fields of an element, and the types in which they are stored."""
-    found: list[tuple[Value, T.Element | None]] = []
-    for item, (name, t) in zip(result.items, result.struct.fields, strict=True):
-        if isinstance(item, Rec):
-            found += _parts(cx, item, node, what)
-        elif isinstance(item, Val) and isinstance(t, (T.Scalar, T.Vec, T.Mat)):
-            found.append((item.value, t))
-        else:
-            cx.type_error(node, f"{what} makes structs with the array {name}", "return a struct without arrays")
-    return found
-
-
-def _closed(region: Region) -> list[Value]:
-    """Return the numbers around a function of elements that a local function reads; they become parameters of it."""
-    ops, known = list(walk(region)), defined_in(region)
-    used = [v for op in ops for v in (*op.operands, *(y for r in op.regions for y in r.yields))]
-    free = list(dict.fromkeys(v for v in (*used, *region.yields) if v not in known))
-    inner = [Value(v.type, v.name) for v in free]
-    substitute(region, dict(zip(free, inner, strict=True)))
-    region.params = (*region.params, *inner)
-    return free
 
 
 def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
@@ -177,6 +64,11 @@ def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Val:
 def negate(cx: Context, a: Term, node: ast.AST) -> Val:
     """Lower ``-a`` of a tile."""
     return map_terms(cx, (a,), lambda x: arith.negate(cx, x[0], node), node, "-")
+
+
+def invert(cx: Context, a: Term, node: ast.AST) -> Val:
+    """Lower ``~a`` of a tile."""
+    return map_terms(cx, (a,), lambda x: arith.invert(cx, x[0], node), node, "~")
 
 
 def apply(cx: Context, function: Term, terms: Sequence[Term], node: ast.Call) -> Term:

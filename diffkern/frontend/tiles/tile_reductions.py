@@ -14,7 +14,8 @@ from diffkern.frontend.builtins import library
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Static, Term, Val, describe
 from diffkern.frontend.tiles.tile_fields import each, leaves, like
-from diffkern.frontend.tiles.tile_math import apply, map_any
+from diffkern.frontend.tiles.tile_maps import map_any
+from diffkern.frontend.tiles.tile_math import apply
 from diffkern.frontend.tiles.tile_terms import (
     Call,
     TileCall,
