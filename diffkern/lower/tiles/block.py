@@ -126,6 +126,8 @@ def _share(fn: Function, made: Sequence[Op], limit: int) -> int:
 class _Lowering(Lowering):
     """The lowering for one thread, of its own arrays alone."""
 
+    widens = False
+
     def takes(self, t: Type) -> bool:
         return isinstance(t, Tile) and t.own
 

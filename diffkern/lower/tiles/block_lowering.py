@@ -34,6 +34,7 @@ class BlockLowering(Lowering):
     """The lowering for one thread, with the work distributed over the threads of a block."""
 
     m: Together
+    widens = False
     made_twice = 16
 
     def __init__(

@@ -3,25 +3,28 @@
 Each function takes the lowering (:mod:`lowering`) and an op, and emits loops in the current region, and memory that
 holds the result.
 
-The length is factorised, with 4 as often as possible. A stage for each factor r turns interleaved transforms of length
-n, s of them, into r times as many of length n / r (Stockham's arrangement: stages alternate between two buffers, and
-the result is in order). An element is a sum over r others times roots of unity, which the program holds as a table in
-the elements' type. So a length with large prime factors is slower, in the limit as slow as a plain sum.
+The length is factorised, with 8 and 4 as often as possible. A stage for each factor r turns interleaved transforms of
+length n, s of them, into r times as many of length n / r (Stockham's arrangement: stages alternate between two buffers,
+and the result is in order). An element is a sum over r others times roots of unity, which the program holds as a table.
+So a length with large prime factors is slower, in the limit as slow as a plain sum.
+
+Between stages real and imaginary parts lie in two planes, which vectors of neighbours are read from; on one thread they
+are float64, so that the result is the exact one but for its own rounding and that of the input.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
-from diffkern.ir.types import INT64, Array, Buffer, Scalar, Vec
+from diffkern.ir.types import FLOAT64, INT64, Buffer, Scalar, Vec
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import elements
 
@@ -34,43 +37,69 @@ Complex = Sequence[Value]
 """Real and imaginary part."""
 
 
-def factors(n: int) -> Iterator[int]:
-    """Iterate over numbers whose product is n, each of them 4 or a prime."""
-    r = 4
+def factors(n: int) -> list[int]:
+    """Return numbers whose product is n: 8, 4, one 2 at most, and primes; those that are no sum written out last."""
+    twos, found = 0, []
+    while n % 2 == 0:
+        twos, n = twos + 1, n // 2
+    # 16 is 4 * 4 rather than 8 * 2: the same number of stages, and less work.
+    fours = {0: 0, 1: 2, 2: 1}[twos % 3] if twos > 1 else 0
+    found += [8] * ((twos - 2 * fours) // 3) + [4] * fours + [2] * (twos == 1)
+    r = 3
     while n > 1:
-        while n % r:
-            r = {4: 2, 2: 3}.get(r, r + 2)
-            # Beyond the square root only the number itself can be a factor.
-            if r > 4 and r * r > n:
-                r = n
-        yield r
-        n //= r
+        # Beyond the square root only the number itself can be a factor.
+        r = n if r * r > n else r
+        while n % r == 0:
+            found.append(r)
+            n //= r
+        r += 2
+    # Large ones first, since inner loops of a stage are as long as the product of the factors before it.
+    return sorted(found, key=lambda f: f if f > _UNROLLED else -f)
 
 
 def _fft(low: Lowering, op: Op) -> None:
     source, borrowed = low.stored(op.operands[0])
-    target, n = low.fresh(op.result), source.shape[-1]
+    n, total = source.shape[-1], elements(source.shape)
+    steps = factors(n) or [1]
+    # With two stages, the last one writes when the source has been read.
+    reused = low.reuse(op.result, [op.operands[0]]) if len(steps) > 1 and borrowed is None else None
+    target = reused or low.fresh(op.result)
+    assert isinstance(source.dtype, Vec)
+    number = FLOAT64 if low.widens else source.dtype.dtype
     sign = 1.0 if op.attrs["inverse"] else -1.0
-    table = _roots(low, source.dtype, n)
-    steps = list(factors(n)) or [1]
-    # Two buffers alternate; with a single stage the source is only read, and no second one is needed.
-    spare = low.allocate(source.dtype, elements(source.shape)) if len(steps) > 1 else target.buffer
-    held, left = source.buffer, n
+    spares = [low.allocate(number, 2 * total) for _ in range(min(len(steps) - 1, 2))]
+    parts = _tables(n, steps)
+    roots = np.concatenate(parts).astype(number.name)
+    table = low.table(number, roots, "roots") if len(roots) else None
+    held: _Pairs | _Planes = _Pairs(low, source.buffer, number)
+    left, begin = n, 0
     for k, r in enumerate(steps):
-        # The last stage has to write the target, so the alternation is counted from the end.
-        place = target.buffer if (len(steps) - k) % 2 else spare
-        _stage(low, (held, place, table), elements(source.shape[:-1]), n, left, r, sign)
-        held, left = place, left // r
-    if spare is not target.buffer:
+        last = k == len(steps) - 1
+        place = _Pairs(low, target.buffer, number) if last else _Planes(low, spares[k % 2], total)
+        stage = _Stage(
+            low, held, place, (table, begin), elements(source.shape[:-1]), n, n // left, left // r, r, sign, number
+        )
+        stage.emit()
+        held, left, begin = place, left // r, begin + len(parts[k])
+    for spare in spares:
         low.release(spare)
     low.give_back(borrowed)
 
 
-def _roots(low: Lowering, dtype: object, n: int) -> Value:
-    """Return the powers of the n-th root of unity, as an array of cosines and sines."""
-    assert isinstance(dtype, Vec)
-    numbers = np.array([_on_circle(k, n) for k in range(n)], dtype.dtype.name)
-    return low.table(dtype.dtype, numbers, "roots")
+def _tables(n: int, steps: Sequence[int]) -> list[npt.NDArray[Any]]:
+    """Return the roots of unity of each stage: cosines in the order in which loops read them, then sines."""
+    roots = np.array([_on_circle(k, n) for k in range(n)])
+    found, left = [], n
+    for r in steps:
+        if r > _UNROLLED:
+            taken = np.arange(n)
+        else:
+            # In the last stage all twiddle factors are 1.
+            groups = left // r if left > r else 0
+            taken = np.outer(np.arange(1, r), np.arange(groups)).ravel() * (n // left)
+        found.append(roots[taken].T.ravel())
+        left //= r
+    return found
 
 
 def _on_circle(k: int, n: int) -> tuple[float, float]:
@@ -81,15 +110,48 @@ def _on_circle(k: int, n: int) -> tuple[float, float]:
     return ((x, y), (-y, x), (-x, -y), (y, -x))[quarter]
 
 
-def _stage(
-    low: Lowering, buffers: tuple[Value, Value, Value], rows: int, n: int, length: int, r: int, sign: float
-) -> None:
-    """Emit a stage from transforms of a length to r times as many shorter ones."""
-    form = _Stage(low, *buffers, rows, n, n // length, length // r, r, sign)
-    if r <= _UNROLLED:
-        low.m.grid((rows, form.groups, form.several), form.butterfly, ungrouped=True)
-    else:
-        low.m.grid((rows, form.groups, r, form.several), form.element, ungrouped=True)
+@dataclass(frozen=True)
+class _Pairs:
+    """The numbers of a tile, in memory as pairs."""
+
+    low: Lowering
+    buffer: Value
+    number: Scalar
+
+    def read(self, at: Value) -> Complex:
+        b = self.low.b
+        return [_converted(b, part, self.number) for part in b.components(b.one("buffer_get", self.buffer, at))]
+
+    def write(self, at: Value, x: Complex) -> None:
+        b, t = self.low.b, self.buffer.type
+        assert isinstance(t, Buffer)
+        assert isinstance(t.dtype, Vec)
+        parts = [_converted(b, part, t.dtype.dtype) for part in x]
+        b.op("buffer_set", self.buffer, at, b.construct(t.dtype, parts))
+
+
+@dataclass(frozen=True)
+class _Planes:
+    """The numbers between two stages: real parts, then imaginary parts."""
+
+    low: Lowering
+    buffer: Value
+    total: int
+
+    def read(self, at: Value) -> Complex:
+        b = self.low.b
+        return [b.one("buffer_get", self.buffer, place) for place in self._places(at)]
+
+    def write(self, at: Value, x: Complex) -> None:
+        for place, part in zip(self._places(at), x, strict=True):
+            self.low.b.op("buffer_set", self.buffer, place, part)
+
+    def _places(self, at: Value) -> tuple[Value, Value]:
+        return at, self.low.b.add(at, self.low.m.i64(self.total))
+
+
+def _converted(b: Builder, v: Value, t: Scalar) -> Value:
+    return v if v.type == t else b.cast(v, t)
 
 
 @dataclass(frozen=True)
@@ -97,27 +159,36 @@ class _Stage:
     """A stage for a factor r, of `several` interleaved transforms; each reads r elements `groups` apart."""
 
     low: Lowering
-    held: Value
-    place: Value
-    table: Value
+    held: _Pairs | _Planes
+    place: _Pairs | _Planes
+    table: tuple[Value | None, int]
     rows: int
     n: int
     several: int
     groups: int
     r: int
     sign: float
+    number: Scalar
+
+    def emit(self) -> None:
+        """Emit the loops over all elements."""
+        if self.r <= _UNROLLED:
+            self.low.m.grid((self.rows, self.groups, self.several), self.butterfly, ungrouped=True)
+        else:
+            self.low.m.grid((self.rows, self.groups, self.r, self.several), self.element, ungrouped=True)
 
     def butterfly(self, index: list[Value]) -> None:
         """Emit all r elements that are computed from the same r ones."""
         row, group, lane = index
         m, b = self.low.m, self.low.b
         start = self.start(row, group, lane)
-        taken = [self.read(start, m.i64(j * self.groups * self.several)) for j in range(self.r)]
+        taken = [self.held.read(b.add(start, m.i64(j * self.groups * self.several))) for j in range(self.r)]
         for k, made in enumerate(_transformed(b, taken, self.sign)):
             turned = made
             # The twiddle factor; for k = 0 and for the last stage it is 1.
             if k and self.groups > 1:
-                turned = _product(b, made, self.root(b.mul(group, m.i64(k * self.several))))
+                at = b.add(group, m.i64((k - 1) * self.groups))
+                turned = _turned(b, made, self.root(at, (self.r - 1) * self.groups), self.sign)
             self.write([row, group, m.i64(k), lane], turned)
 
     def element(self, index: list[Value]) -> None:
@@ -129,41 +200,28 @@ class _Stage:
         def term(j: Value, so_far: list[Value]) -> Sequence[Value]:
             # The index of the root is kept modulo r and n by selections, since an integer division per term is slow.
             *total, turns = so_far
-            x = self.read(start, b.mul(j, m.i64(self.groups * self.several)))
-            w = self.root(self.modulo(b.add(first, b.mul(turns, m.i64(self.n // self.r))), self.n))
-            return *_sum(b, total, _product(b, x, w)), self.modulo(b.add(turns, k), self.r)
+            x = self.held.read(b.add(start, b.mul(j, m.i64(self.groups * self.several))))
+            w = self.root(self.modulo(b.add(first, b.mul(turns, m.i64(self.n // self.r))), self.n), self.n)
+            return *_sum(b, total, _turned(b, x, w, self.sign)), self.modulo(b.add(turns, k), self.r)
 
         zero = b.zero(self.number)
         *found, _ = m.loop(0, self.r, term, (zero, zero, b.const(0, INT64)))
         self.write(index, found)
-
-    @property
-    def number(self) -> Scalar:
-        """The type of a real number."""
-        t = self.table.type
-        assert isinstance(t, Array)
-        assert isinstance(t.dtype, Scalar)
-        return t.dtype
 
     def start(self, row: Value, group: Value, lane: Value) -> Value:
         """Return the position of the first element that a group reads."""
         m, b = self.low.m, self.low.b
         return b.add(b.mul(row, m.i64(self.n)), b.add(b.mul(group, m.i64(self.several)), lane))
 
-    def read(self, start: Value, step: Value) -> Complex:
-        b = self.low.b
-        return b.components(b.one("buffer_get", self.held, b.add(start, step)))
-
     def write(self, index: list[Value], x: Complex) -> None:
-        low, t = self.low, self.place.type
-        assert isinstance(t, Buffer)
-        place = low.m.flat(index, (self.rows, self.groups, self.r, self.several))
-        low.b.op("buffer_set", self.place, place, low.b.construct(t.dtype, x))
+        self.place.write(self.low.m.flat(index, (self.rows, self.groups, self.r, self.several)), x)
 
-    def root(self, k: Value) -> Complex:
+    def root(self, k: Value, sines: int) -> Complex:
+        """Return a cosine of the stage's table, and the sine that stands `sines` places after it."""
         m, b = self.low.m, self.low.b
-        cosine, sine = (b.one("load", self.table, k, m.i64(part), wrap=(False, False)) for part in (0, 1))
-        return [cosine, sine if self.sign > 0.0 else b.neg(sine)]
+        table, begin = self.table
+        assert table is not None
+        return [b.one("load", table, b.add(k, m.i64(begin + to)), wrap=(False,)) for to in (0, sines)]
 
     def modulo(self, v: Value, n: int) -> Value:
         """Return a number below 2n modulo n."""
@@ -176,28 +234,45 @@ def _transformed(b: Builder, x: Sequence[Complex], sign: float) -> list[Complex]
     r = len(x)
     if r == 1:
         return [x[0]]
+    if r % 2:
+        return _of_odd(b, x, sign)
     # Cooley and Tukey: the transforms of the even and odd elements, the odd ones turned.
-    if r % 2 == 0:
-        halves = (_transformed(b, x[0::2], sign), _transformed(b, x[1::2], sign))
-        turned = [_times(b, y, k, r, sign) for k, y in enumerate(halves[1])]
-        pairs = list(zip(halves[0], turned, strict=True))
-        return [_sum(b, *pair) for pair in pairs] + [
-            [b.sub(*parts) for parts in zip(*pair, strict=True)] for pair in pairs
-        ]
-    return [reduce(partial(_sum, b), [_times(b, y, j * k % r, r, sign) for j, y in enumerate(x)]) for k in range(r)]
+    halves = (_transformed(b, x[0::2], sign), _transformed(b, x[1::2], sign))
+    pairs = [(y, _by_root(b, z, k, r, sign)) for k, (y, z) in enumerate(zip(*halves, strict=True))]
+    return [_sum(b, *pair) for pair in pairs] + [_difference(b, *pair) for pair in pairs]
 
 
-def _times(b: Builder, x: Complex, k: int, n: int, sign: float) -> Complex:
-    """Return a number turned by k n-ths of a turn, where k < n."""
-    if 4 * k % n:
-        (cosine, sine), t = _on_circle(k, n), x[0].type
-        assert isinstance(t, Scalar)
-        w = [b.const(float(part), t) for part in (cosine, sign * sine)]
-        return _product(b, x, w)
-    # Quarter turns only exchange and negate the parts.
+def _of_odd(b: Builder, x: Sequence[Complex], sign: float) -> list[Complex]:
+    """Return the transform of an odd number of numbers: terms of j and r - j share cosines, and sines but for signs."""
+    r = len(x)
+    sums = [_sum(b, x[j], x[r - j]) for j in range(1, r // 2 + 1)]
+    differences = [_difference(b, x[j], x[r - j]) for j in range(1, r // 2 + 1)]
+    total = x[0]
+    for y in sums:
+        total = _sum(b, total, y)
+    found, mirrored = [total], []
+    for k in range(1, r // 2 + 1):
+        even, odd = x[0], None
+        for j, (y, z) in enumerate(zip(sums, differences, strict=True), 1):
+            cosine, sine = _on_circle(j * k % r, r)
+            even, term = _sum(b, even, _scaled(b, y, cosine)), _scaled(b, z, sign * sine)
+            odd = term if odd is None else _sum(b, odd, term)
+        assert odd is not None
+        # Plus and minus i times the odd part.
+        found.append([b.sub(even[0], odd[1]), b.add(even[1], odd[0])])
+        mirrored.append([b.add(even[0], odd[1]), b.sub(even[1], odd[0])])
+    return found + mirrored[::-1]
+
+
+def _by_root(b: Builder, x: Complex, k: int, r: int, sign: float) -> Complex:
+    """Return a number turned by k r-ths of a turn, where r is 2, 4 or 8."""
     real, imaginary = x
-    quarters = 4 * k // n if sign > 0.0 else -4 * k // n % 4
-    match quarters:
+    eighths = (8 * k // r) * (1 if sign > 0.0 else -1) % 8
+    if eighths % 2:
+        x = _scaled(b, [b.sub(real, imaginary), b.add(real, imaginary)], math.sqrt(0.5))
+        real, imaginary = x
+    # Quarter turns only exchange and negate the parts.
+    match eighths // 2:
         case 0:
             return [real, imaginary]
         case 1:
@@ -208,15 +283,28 @@ def _times(b: Builder, x: Complex, k: int, n: int, sign: float) -> Complex:
             return [imaginary, b.neg(real)]
 
 
-def _product(b: Builder, x: Complex, y: Complex) -> Complex:
-    return [
-        b.sub(b.mul(x[0], y[0]), b.mul(x[1], y[1])),
-        b.add(b.mul(x[0], y[1]), b.mul(x[1], y[0])),
-    ]
+def _scaled(b: Builder, x: Complex, factor: float) -> Complex:
+    t = x[0].type
+    assert isinstance(t, Scalar)
+    number = b.const(factor, t)
+    return [b.mul(part, number) for part in x]
+
+
+def _turned(b: Builder, x: Complex, w: Complex, sign: float) -> Complex:
+    """Return a number times a root of unity, or its conjugate if the sign is negative."""
+    real, imaginary = (b.mul(part, w[0]) for part in x)
+    across = [b.mul(part, w[1]) for part in x]
+    if sign > 0.0:
+        return [b.sub(real, across[1]), b.add(imaginary, across[0])]
+    return [b.add(real, across[1]), b.sub(imaginary, across[0])]
 
 
 def _sum(b: Builder, x: Complex, y: Complex) -> Complex:
     return [b.add(*pair) for pair in zip(x, y, strict=True)]
+
+
+def _difference(b: Builder, x: Complex, y: Complex) -> Complex:
+    return [b.sub(*pair) for pair in zip(x, y, strict=True)]
 
 
 OPS: Final[Mapping[str, Callable[[Lowering, Op], None]]] = {"tile_fft": _fft}

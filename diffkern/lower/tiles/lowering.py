@@ -47,6 +47,8 @@ class Lowering(Cloner):
         The function that lowers each operation on tiles.
     """
 
+    widens = True
+    """Whether transforms of float32 are computed in float64, for which a GPU has few units."""
     made_twice = -1
     """The most operations of an element whose computation is duplicated on two paths that write it."""
 

@@ -9,6 +9,7 @@ order, and keys that are not a number come last.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -29,6 +30,8 @@ _RUN: Final = 32
 """Keys of a run that is sorted by counting."""
 _KEYS_PER_DIGIT: Final = 64
 """So many keys, for each digit of 8 bits that a key has, are sorted by digits."""
+_SCANNED: Final = 8
+"""Neighbours that are scanned together."""
 _SIDE_BY_SIDE: Final = 16
 """Extrema that are kept side by side, which is one vector of 512 bits: more would be a loop, and not in registers."""
 
@@ -246,13 +249,32 @@ def _scan(low: Lowering, op: Op) -> None:
     target, m, kind = low.fresh(op.result), low.m, op.attrs.get("kind", "add")
     exclusive, backwards = op.attrs["exclusive"], op.attrs["backwards"]
 
-    def one(i: Value, so_far: list[Value]) -> Sequence[Value]:
-        total = low.b.one(kind, so_far[0], source.element_at(m, i))
-        low.b.op("buffer_set", target.buffer, i, so_far[0] if exclusive else total)
-        return (total,)
+    size, b = elements(source.shape), low.b
+    start = neutral(b, kind, source.dtype)
 
-    start = neutral(low.b, kind, source.dtype)
-    m.alone(lambda: void(m.loop(0, elements(source.shape), one, (start,), down=backwards, in_turn=True)))
+    def several(first: Value, count: int, before: Value) -> Value:
+        """Scan neighbours: only the last step waits for what stands before them."""
+        order = range(count)[::-1] if backwards else range(count)
+        places = [b.add(first, m.i64(k)) for k in order]
+        own = list(itertools.accumulate((source.element_at(m, i) for i in places), partial(b.one, kind)))
+        totals = [before, *(b.one(kind, before, x) for x in own)]
+        for i, total in zip(places, totals if exclusive else totals[1:], strict=False):
+            b.op("buffer_set", target.buffer, i, total)
+        return totals[-1]
+
+    def group(i: Value, so_far: list[Value]) -> Sequence[Value]:
+        return (several(b.mul(i, m.i64(_SCANNED)), _SCANNED, so_far[0]),)
+
+    def scan() -> None:
+        groups, rest = divmod(size, _SCANNED)
+        total = start
+        if rest and backwards:
+            total = several(m.i64(groups * _SCANNED), rest, total)
+        (total,) = m.loop(0, groups, group, (total,), down=backwards, in_turn=True)
+        if rest and not backwards:
+            several(m.i64(groups * _SCANNED), rest, total)
+
+    m.alone(scan)
     low.give_back(borrowed)
 
 
