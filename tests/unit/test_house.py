@@ -315,6 +315,27 @@ def test_names(found: dict[str, Measure]) -> None:
     assert {place.split(maxsplit=1)[1] for place in found["tests-others"].places} == {"name != 'mul'", "'add' | 'mul'"}
 
 
+def test_what_is_current(tmp_path: Path) -> None:
+    state = tmp_path / "made" / "runtime" / "memory" / "state.py"
+    state.parent.mkdir(parents=True)
+    for folder in (tmp_path / "made", tmp_path / "made" / "runtime", state.parent):
+        (folder / "__init__.py").write_text("")
+    state.write_text("def is_taken():\n    return current.tape or current.recorder\n\n\ndef told(): ...\n")
+    text = """
+        from made.runtime.memory.state import current, is_taken as asked, told
+        def is_taken(): ...
+        def begin():
+            put("tape", None), put("stream", None)
+            if current.stream or asked() or asked():
+                told(is_taken())
+            here, current.recorder = current.recorder, None
+        """
+    (tmp_path / "made" / "one.py").write_text(dedent(text).lstrip())
+    package = Package(tmp_path / "made")
+    assert counts.reads_of_current(package) == ["made.one:4", "made.one:7", "made.runtime.memory.state:2"]
+    assert counts.questions_about_current(package) == ["made.one:5  asked"]
+
+
 def test_texts(found: dict[str, Measure]) -> None:
     assert found["docstrings-in"].places == ["made.entry:1"]
     assert found["docstrings-what"].number == 3

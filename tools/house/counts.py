@@ -1,4 +1,7 @@
-"""What is counted file by file: lines, comments, functions, docstrings, hooks, names of classes and of operations."""
+"""What is counted file by file.
+
+Lines, comments, functions, docstrings, hooks, questions about what is current, names of classes and of operations.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +23,8 @@ _NO_CODE = frozenset({
     tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER, tokenize.ENCODING,
 })  # fmt: skip
 _OPERATION_FOLDERS = ("ir.ops", "lang")
+_STATE = "runtime.memory.state"
+_TAKERS = ("tape", "recorder")
 
 
 def small_files(package: Package) -> list[str]:
@@ -157,6 +162,53 @@ def _is_setter(module: Module, name: str) -> bool:
                 for inner in node.body
             )  # fmt: skip
     return False
+
+
+# -- what is current ---------------------------------------------------------------------------------------------------
+
+
+def reads_of_current(package: Package) -> list[str]:
+    """Return the lines that read or set the current tape or recorder themselves."""
+    return [f"{module.name}:{line}" for module in package.modules.values() for line in _reads_of_current(module)]
+
+
+def questions_about_current(package: Package) -> list[str]:
+    """Return the lines that call a function of the state's own module which reads the current tape or recorder."""
+    assert package.imports is not None
+    state = f"{package.root.name}.{_STATE}"
+    if state not in package.modules:
+        return []
+    asked = {(state, name) for name in _questions(package.modules[state])}
+    found: list[str] = []
+    for module in package.modules.values():
+        lines = {
+            f"{module.name}:{node.lineno}  {node.func.id}"
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+            and module.names.get(node.func.id) in asked
+        }  # fmt: skip
+        found += sorted(lines, key=lambda line: int(line.split()[0].rpartition(":")[2]))
+    return found
+
+
+def _questions(state: Module) -> Iterator[str]:
+    for node in state.tree.body:
+        if isinstance(node, ast.FunctionDef) and any(map(_is_read_of_current, ast.walk(node))):
+            yield node.name
+
+
+def _reads_of_current(module: Module) -> list[int]:
+    return sorted({node.lineno for node in ast.walk(module.tree) if _is_read_of_current(node)})  # type: ignore[attr-defined]
+
+
+def _is_read_of_current(node: ast.AST) -> bool:
+    """Whether a node is ``current.tape``, or a call of ``put("tape", …)``."""
+    if isinstance(node, ast.Attribute):
+        return node.attr in _TAKERS and isinstance(node.value, ast.Name) and node.value.id == "current"
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name) or node.func.id != "put" or not node.args:
+        return False
+    first = node.args[0]
+    return isinstance(first, ast.Constant) and first.value in _TAKERS
 
 
 # -- names of operations -----------------------------------------------------------------------------------------------
