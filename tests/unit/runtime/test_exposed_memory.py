@@ -263,3 +263,28 @@ def test_views_and_tapes_of_several_threads():
     finally:
         sys.setswitchinterval(interval)
     assert not errors
+
+
+def test_a_view_made_while_a_sequence_is_recorded(recorded):
+    tape, x, y = recorded
+    with dk.record():
+        view = x.numpy()
+    view[:] = 100.0
+    with pytest.raises(dk.LaunchError, match="was changed outside the tape"):
+        tape.backward(grads={y: dk.ones_like(y)})
+
+
+def test_a_tape_in_a_sequence_notices_what_a_view_writes_and_replays_take_it():
+    x, y = dk.array(np.float32([1, 2, 3]), requires_grad=True), dk.zeros(3, requires_grad=True)
+    view = x.numpy()
+    with dk.record() as sequence:
+        with dk.Tape() as tape:
+            dk.launch(square, dim=3, inputs=[x], outputs=[y])
+        tape.backward(grads={y: dk.ones_like(y)})
+    view[:] = 10.0
+    x.grad.zero_()
+    sequence.replay()
+    np.testing.assert_array_equal(x.grad.numpy(), [20, 20, 20])
+    view[:] = 100.0
+    with pytest.raises(dk.LaunchError, match="was changed"):
+        tape.backward(grads={y: dk.ones_like(y)})
