@@ -13,13 +13,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
+import re
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeAlias
 from unittest import mock
 
-import diffkern.runtime.records.graph  # noqa: F401 - all operations are to be known
+import diffkern
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Operation
 from diffkern.runtime.cuda.context import CudaDevice
@@ -35,8 +38,9 @@ from diffkern.runtime.native import pool
 from diffkern.runtime.records.captured import Captured
 from diffkern.runtime.records.compiled_sequence import CompiledSequence
 
-__all__ = ["Trace", "operations", "traced"]
+__all__ = ["Trace", "operations_of_package", "traced"]
 
+_DERIVED = re.compile(r"^class \w+\((\w+, )*(Operation|Composite|FunctionCall|Assign|Copy|Add)\)", re.MULTILINE)
 _THREADS = 2
 _COLUMN = 34
 _Part: TypeAlias = "tuple[Memory, int, int]"
@@ -239,11 +243,20 @@ def _parts(arrays: Iterable[array]) -> list[_Part]:
 
 
 def operations(of: type[Operation] = Operation) -> Iterator[type[Operation]]:
-    """Yield all kinds of operations that execute in a way of their own."""
+    """Yield all kinds of operations that execute in a way of their own, of modules that are imported."""
     for kind in of.__subclasses__():
         if "execute" in vars(kind):
             yield kind
         yield from operations(kind)
+
+
+def operations_of_package() -> set[str]:
+    """Return the names of all kinds of the package's operations that execute in a way of their own."""
+    root = Path(diffkern.__file__).parent
+    for path in root.rglob("*.py"):
+        if _DERIVED.search(path.read_text(encoding="utf-8")):
+            importlib.import_module(".".join(("diffkern", *path.relative_to(root).with_suffix("").parts)))
+    return {kind.__name__ for kind in operations() if kind.__module__.startswith("diffkern.")}
 
 
 def _hooks(trace: Trace) -> Iterator[tuple[type, str, Callable[..., Any]]]:

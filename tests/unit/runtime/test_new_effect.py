@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.traces import traced
 
 import diffkern as dk
 from diffkern.errors import LaunchError
@@ -62,6 +63,19 @@ def test_tapes_take_it(loss: Any) -> None:
         x.grad.zero_()
         tape.backward(s)
         np.testing.assert_allclose(x.grad.numpy(), GRADIENT)
+
+
+def test_its_trace(scale: Any) -> None:
+    x, y = doubles(X, True), doubles(X, True)
+    with traced() as trace:
+        trace.arrays(x=x, y=y)
+        with dk.Tape() as tape:
+            scale(y, x, 2.0)
+        tape.backward(grads={y: dk.ones_like(y)})
+    assert [" ".join(line.split()) for line in trace.text.splitlines()] == [
+        "scaled reads x writes y", "fill writes t1", "fill writes y.grad", "scaled reads y.grad writes t2",
+        "fill writes y.grad", "add reads x.grad, t2 writes x.grad",
+    ]  # fmt: skip
 
 
 def test_functions_take_it_in_both_modes_and_any_order(loss: Any) -> None:
