@@ -250,13 +250,13 @@ def operations(of: type[Operation] = Operation) -> Iterator[type[Operation]]:
         yield from operations(kind)
 
 
-def operations_of_package() -> set[str]:
-    """Return the names of all kinds of the package's operations that execute in a way of their own."""
+def operations_of_package() -> dict[str, type[Operation]]:
+    """Return all kinds of the package's operations that execute in a way of their own, by their names."""
     root = Path(diffkern.__file__).parent
     for path in root.rglob("*.py"):
         if _DERIVED.search(path.read_text(encoding="utf-8")):
             importlib.import_module(".".join(("diffkern", *path.relative_to(root).with_suffix("").parts)))
-    return {kind.__name__ for kind in operations() if kind.__module__.startswith("diffkern.")}
+    return {kind.__name__: kind for kind in operations() if kind.__module__.startswith("diffkern.")}
 
 
 def _hooks(trace: Trace) -> Iterator[tuple[type, str, Callable[..., Any]]]:
