@@ -126,7 +126,7 @@ DERIVATIVES = [
           edit(influence, "Influence.note_read", "self._insides", "False"),
           (f"{_MISTAKES}::test_an_array_that_is_made_inside_and_read_on_the_host",)),
     Fault("a recorded derivative reads on the host",
-          edit(custom_operation, "_read_by", "recorder is None", "True"),
+          edit(custom_operation, "_Application._call", "read_by(called)", "read_by(None)"),
           (f"{_MISTAKES}::test_a_recorded_derivative_reads_nothing_on_the_host",)),
     # functions that change their arguments
     Fault("a derivative is taken where the function has left its argument",

@@ -59,7 +59,7 @@ EFFECTS = [
           edit(given_cotangents, "check_not_lost", "if leaf not in cotangents:", "if False:"),
           ("tests/unit/runtime/test_records.py::test_an_array_without_a_gradient_does_not_take_the_place_of_one_with",)),
     Fault("a refused parameter of a sequence has changed some launches",
-          edit(sequence, "Sequence._set_params", "prepared.check(own_values)", "pass"),
+          edit(sequence, "Sequence._set_params", "record.check(own_values)", "pass"),
           (f"{_SEQUENCES}::test_a_refused_parameter_changes_no_launch",)),
     Fault("a number lets an adjoint race when some launches have it",
           edit(launch_record, "LaunchRecord.check", "member.check_races(leaf, parts)", "pass"),

@@ -74,7 +74,7 @@ TRAJECTORIES = [
           edit(launch_record, "LaunchRecord._check_settled", "leaf in self.settled", "False"),
           (f"{_TRAJECTORIES}::test_numbers_on_which_copies_depend_are_settled",)),
     Fault("what is settled before a launch is taken is forgotten",
-          edit(recorder, "Recorder._record", "item.prepared.settle(settled[1])", "pass"),
+          edit(recorder, "Recorder._record", "item.record.settle(settled[1])", "pass"),
           (f"{_TRAJECTORIES}::test_numbers_on_which_copies_depend_are_settled",)),
     Fault("sequences keep parts while numbers can be set",
           edit(tape_needs, "TapeNeeds._may_rest", "settle(launch, arguments)", "pass"),

@@ -125,7 +125,7 @@ class Captured:
         # Read before the parameters: a change that comes meanwhile makes another stamp.
         stamps = [(stamp, stamp.value) for stamp, _ in self._stamps]
         # A stamp is also renewed by setting a parameter to the value it had: comparing the values avoids a new capture.
-        if not all(_state_of(prepared) == state for prepared, state in self._state):
+        if not all(_state_of(record) == state for record, state in self._state):
             return False
         self._stamps = stamps
         self._plan_anew()
@@ -179,7 +179,7 @@ class Captured:
         finally:
             driver.graph_destroy(graph)
         self._kept, self._streams = kept, []
-        self._state = [(prepared, _copied(_state_of(prepared))) for prepared in self._launches_within()]
+        self._state = [(record, _copied(_state_of(record))) for record in self._launches_within()]
         written = memories(a for item in self._items for a in item.operation.writes())
         self._counted = [memory for memory in written if memory.is_counted]
         self._count_for([memory for memory in written if not memory.is_counted])
@@ -189,12 +189,12 @@ class Captured:
 
     def _launches_within(self) -> list[LaunchRecord]:
         """Return the launches of the graph, also those in loops and branches."""
-        return [prepared for item in self._items for prepared in item.launches()]
+        return [record for item in self._items for record in item.launches()]
 
     def _watch(self) -> list[tuple[Stamp, int]]:
         """Return the stamps that changes of parameters renew, each once, with their current values."""
         own = Stamp()
-        found = dict.fromkeys(prepared.watched(own) for prepared in self._launches_within())
+        found = dict.fromkeys(record.watched(own) for record in self._launches_within())
         return [(stamp, stamp.value) for stamp in found]
 
     def _count_for(self, written: list[Memory]) -> None:
@@ -260,8 +260,8 @@ def _abandon(device: CudaDevice, stream: CudaStream) -> None:
         device.driver.graph_destroy(device.driver.capture_end(stream.cuda_stream))
 
 
-def _state_of(prepared: LaunchRecord) -> Any:
-    return prepared._compiled.block or prepared.launch.parts
+def _state_of(record: LaunchRecord) -> Any:
+    return record._compiled.block or record.launch.parts
 
 
 def _copied(state: Any) -> Any:

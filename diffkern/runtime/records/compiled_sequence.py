@@ -41,8 +41,8 @@ class CompiledSequence:
 
     def _watch(self, user: CompiledSequence | Quick) -> None:
         for item in self.items:
-            for prepared in item.launches():
-                prepared.watch(user)
+            for record in item.launches():
+                record.watch(user)
 
     def _compile(self) -> Plan:
         # Runs of native items of one device are plans; what is not native stands by itself.
@@ -106,7 +106,7 @@ class CompiledSequence:
     @property
     def leaves_out(self) -> bool:
         """True if a replay skips work whose absence launches of other arrays might observe."""
-        parts = [part._program for item in self.items if item.prepared is None for part in item.operation.sequences]
+        parts = [part._program for item in self.items if item.record is None for part in item.operation.sequences]
         return self._is_folded or self.quick is not None or any(part.leaves_out for part in parts)
 
     def replayed(self) -> Callable[..., None]:

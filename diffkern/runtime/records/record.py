@@ -91,12 +91,12 @@ class Launch(Uncopied):
         Whether the adjoint runs.
     """
 
-    __slots__ = ("__weakref__", "_by_hand", "_record", "launch", "set_param_at_index")
+    __slots__ = ("__weakref__", "_open", "_packed_record", "launch", "set_param_at_index")
 
     launch: Callable[..., None]
     set_param_at_index: Callable[..., None]
-    _by_hand: OpenLaunch | None
-    _record: LaunchRecord | None
+    _open: OpenLaunch | None
+    _packed_record: LaunchRecord | None
 
     @brief
     def __init__(
@@ -113,9 +113,9 @@ class Launch(Uncopied):
         fwd_args: None = None,
         adj_args: None = None,
     ) -> None:
-        self._record = self._by_hand = None
+        self._packed_record = self._open = None
         if isinstance(kernel, LaunchRecord):
-            self._record = kernel
+            self._packed_record = kernel
             # Both attributes are native built-ins that fall back to the Python functions where these are needed.
             self.launch = kernel.plan.call(kernel.run)
             self.set_param_at_index = kernel.setter.call(kernel.set_param)
@@ -128,41 +128,42 @@ class Launch(Uncopied):
         self._take(OpenLaunch(kernel, place, blocks, adjoint, params))
 
     @classmethod
-    def _of(cls, by_hand: OpenLaunch) -> Launch:
+    def _of(cls, launch: OpenLaunch) -> Launch:
         made = object.__new__(cls)
-        made._record = None
-        made._take(by_hand)
+        made._packed_record = None
+        made._take(launch)
         return made
 
-    def _take(self, by_hand: OpenLaunch) -> None:
-        self._by_hand = by_hand
-        self.launch, self.set_param_at_index = by_hand.run, by_hand.set
+    def _take(self, launch: OpenLaunch) -> None:
+        self._open = launch
+        self.launch, self.set_param_at_index = launch.run, launch.set
 
     @property
-    def _prepared(self) -> LaunchRecord:
-        if self._record is None:
-            assert self._by_hand is not None
-            return LaunchRecord(self._by_hand.packed())
-        return self._record
+    def _record(self) -> LaunchRecord:
+        """The record; of an open launch one of what it is now."""
+        if self._packed_record is None:
+            assert self._open is not None
+            return LaunchRecord(self._open.packed())
+        return self._packed_record
 
     # -- description -------------------------------------------------------------------------------------------------
 
     @property
     def kernel(self) -> KernelProtocol:
         """The kernel."""
-        return self._prepared.launch.kernel if self._by_hand is None else self._by_hand.kernel
+        return self._record.launch.kernel if self._open is None else self._open.kernel
 
     @property
     def device(self) -> Device:
         """The device that it runs on."""
-        return self._prepared.launch.device
+        return self._record.launch.device
 
     @property
     def dim(self) -> tuple[int, ...]:
         """The dimensions."""
-        if self._by_hand is not None:
-            return self._by_hand.dim if isinstance(self._by_hand.dim, tuple) else (self._by_hand.dim,)
-        return self._prepared.launch.dims
+        if self._open is not None:
+            return self._open.dim if isinstance(self._open.dim, tuple) else (self._open.dim,)
+        return self._record.launch.dims
 
     @property
     def bounds(self) -> Bounds:
@@ -172,34 +173,34 @@ class Launch(Uncopied):
     @property
     def is_adjoint(self) -> bool:
         """True if it runs the adjoint."""
-        return self._prepared.adjoint is not None if self._by_hand is None else self._by_hand.adjoint
+        return self._record.adjoint is not None if self._open is None else self._open.adjoint
 
     @property
     def params(self) -> tuple[Any, ...]:
         """The arguments of a launch put together by hand."""
-        if self._by_hand is None:
+        if self._open is None:
             raise MisuseError("the arguments of a record are packed", remedy="ask for record.arrays")
-        return tuple(self._by_hand.values)
+        return tuple(self._open.values)
 
     @property
     def stream(self) -> Stream | None:
         """The stream it was recorded with, None for the current one of each launch."""
-        return self._prepared.stream
+        return self._record.stream
 
     @property
     def arrays(self) -> dict[str, array]:
         """The arrays it points to, by parameter (``s.x`` for a field); gradients as ``adj_name``."""
-        prepared = self._prepared
-        names = [leaf.name for leaf in prepared.launch.leaves]
-        held = {name: a for name, a in zip(names, prepared.launch.arrays, strict=True) if a is not None}
-        if prepared.adjoint is not None:
-            held |= {f"adj_{names[i]}": ct for i, ct in prepared.adjoint.cotangents.items()}
+        record = self._record
+        names = [leaf.name for leaf in record.launch.leaves]
+        held = {name: a for name, a in zip(names, record.launch.arrays, strict=True) if a is not None}
+        if record.adjoint is not None:
+            held |= {f"adj_{names[i]}": ct for i, ct in record.adjoint.cotangents.items()}
         return held
 
     def __repr__(self) -> str:
-        if self._by_hand is not None:
+        if self._open is not None:
             return f"<dk.Launch of {self.kernel.name}, put together by hand>"
-        if self._prepared.released:
+        if self._record.released:
             return "<dk.Launch released>"
         what = "adjoint of " if self.is_adjoint else ""
         return f"<dk.Launch {what}{self.kernel.name} dim={self.dim}>"
@@ -220,17 +221,17 @@ class Launch(Uncopied):
         """Set a parameter by value to a number, or an array of numbers, of :mod:`ctypes`, of exactly its type."""
         if isinstance(value, ArrayC):
             self.set_param_at_index(index, value.array, adjoint)
-        elif self._by_hand is not None:
+        elif self._open is not None:
             annotation = self.kernel.parameters[index].annotation
             if isinstance(annotation, (Scalar, Vec, Mat)):
                 value = from_ctype(value, value_type(annotation))
             self.set_param_at_index(index, value, adjoint)
         else:
-            self._prepared.set(index, self._from_ctype(index, value, adjoint))
+            self._record.set(index, self._from_ctype(index, value, adjoint))
 
     def _index_of(self, name: str) -> int:
-        if self._by_hand is None:
-            return self._prepared.index_of(name)
+        if self._open is None:
+            return self._record.index_of(name)
         names = [p.name for p in self.kernel.parameters]
         if name not in names:
             raise LaunchError(
@@ -240,11 +241,11 @@ class Launch(Uncopied):
         return names.index(name)
 
     def _from_ctype(self, index: int, value: Any, adjoint: bool = False) -> Any:
-        index = self._prepared.check_index(index)
+        index = self._record.check_index(index)
         parameter = self.kernel.parameters[index]
         if adjoint:
             raise parameter.error("a gradient is an array, not a value of ctypes", "use set_param_at_index")
-        launch = self._prepared.launch
+        launch = self._record.launch
         leaf = launch.leaves[launch.span(index).start]
         if leaf.path:
             raise parameter.error("a struct is not set from ctypes", "pass the struct")
@@ -283,19 +284,19 @@ class Launch(Uncopied):
         for given in (values, adj_values):
             if given is not None and len(given) != len(parameters):
                 raise wrong_count(self.kernel.name, parameters, len(given))
-        if self._by_hand is not None:
+        if self._open is not None:
             for index, value in enumerate(values or ()):
-                self._by_hand.set(index, value)
+                self._open.set(index, value)
             for index, value in enumerate(adj_values or ()):
-                self._by_hand.set(index, value, adjoint=True)
+                self._open.set(index, value, adjoint=True)
             return
-        prepared = self._prepared
-        prepared.check_alive()
+        record = self._record
+        record.check_alive()
         forward = (
             {} if values is None else {p.index: p.convert_leaves(v) for p, v in zip(parameters, values, strict=True)}
         )
-        gradients = {} if adj_values is None else prepared.gradients(dict(enumerate(adj_values)), False)
-        prepared.change(forward, gradients)
+        gradients = {} if adj_values is None else record.gradients(dict(enumerate(adj_values)), False)
+        record.change(forward, gradients)
 
     @brief
     def set_params_from_ctypes(self, values: Sequence[Any]) -> None:
@@ -305,15 +306,15 @@ class Launch(Uncopied):
         # Converted before the first is set: an error leaves the record as it was.
         numbers = [self._from_ctype(index, value) for index, value in enumerate(values)]
         for index, number in enumerate(numbers):
-            self._prepared.set(index, number)
+            self._record.set(index, number)
 
     @brief
     def set_dim(self, dim: int | Sequence[int]) -> None:
         """Set the dimensions."""
-        if self._by_hand is None:
-            self._prepared.set_dim(dim)
+        if self._open is None:
+            self._record.set_dim(dim)
         else:
-            self._by_hand.dim = several(dim)
+            self._open.dim = several(dim)
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
@@ -326,26 +327,26 @@ class Launch(Uncopied):
         adj_values : mapping of str to array, optional
             Gradients by the names of the parameters; the arguments' own for the others.
         """
-        prepared = self._prepared
-        prepared.check_alive()
-        if prepared.adjoint is not None:
+        record = self._record
+        record.check_alive()
+        if record.adjoint is not None:
             raise LaunchError(
                 "this record runs an adjoint already; there is no adjoint of it",
                 remedy="take the adjoint of the record of the forward launch",
             )
-        packed = prepared.launch.copy()
+        packed = record.launch.copy()
         by_argument: list[Any] = [None] * len(packed.keys)
         for name, value in (adj_values or {}).items():
-            by_argument[prepared.index_of(name)] = value
+            by_argument[record.index_of(name)] = value
         leaves = enumerate(values_by_leaf(packed, by_argument))
         given = [None if value is None else cotangent(packed, leaf, value) for leaf, value in leaves]
         adjoint = AdjointLaunch(packed, with_default_gradients(packed, given))
-        return Launch(LaunchRecord(packed, adjoint, given, prepared.stream))
+        return Launch(LaunchRecord(packed, adjoint, given, record.stream))
 
     @brief
     def release(self) -> None:
         """Release the arrays, when launches in progress have ended. The record cannot be used any more."""
-        self._prepared.release()
+        self._record.release()
 
     def __enter__(self) -> Launch:
         return self

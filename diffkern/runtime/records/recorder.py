@@ -1,6 +1,6 @@
 """Recording of the steps of a sequence while arrays change.
 
-Operations on arrays become :class:`Item` values, launches among them prepared for repetition, which a sequence
+Operations on arrays become :class:`Item` values, launches among them records, which a sequence
 compiles.
 """
 
@@ -24,41 +24,41 @@ __all__ = ["Item", "Recorder"]
 
 
 class Item:
-    """One step: an operation, prepared if it is a launch."""
+    """One step: an operation, or the record of a launch."""
 
-    __slots__ = ("_operation", "prepared", "stream")
+    __slots__ = ("_operation", "record", "stream")
 
     def __init__(self, operation: Operation, stream: Stream | None, fixed: bool) -> None:
-        self.prepared: LaunchRecord | None = None
+        self.record: LaunchRecord | None = None
         self.stream = stream
         self._operation: Operation | None = None
         if isinstance(operation, AdjointLaunch):
-            self.prepared = LaunchRecord(operation.launch, operation, fixed=True)
+            self.record = LaunchRecord(operation.launch, operation, fixed=True)
         elif isinstance(operation, PackedLaunch):
-            self.prepared = LaunchRecord(operation, fixed=fixed)
+            self.record = LaunchRecord(operation, fixed=fixed)
         else:
             self._operation = operation
 
     @property
     def operation(self) -> Operation:
         """The operation of the step."""
-        prepared = self.prepared
-        if prepared is not None:
-            if prepared.released:
-                prepared.check_alive()
-            return prepared.operation
+        record = self.record
+        if record is not None:
+            if record.released:
+                record.check_alive()
+            return record.operation
         assert self._operation is not None
         return self._operation
 
     @property
     def steps(self) -> Steps | None:
         """Its native steps."""
-        return self.operation.steps() if self.prepared is None else self.prepared.steps
+        return self.operation.steps() if self.record is None else self.record.steps
 
     def launches(self) -> Iterator[LaunchRecord]:
-        """Yield the prepared launches of the step: its own, or those of the sequences that are parts of it."""
-        if self.prepared is not None:
-            yield self.prepared
+        """Yield the launches of the step: its own, or those of the sequences that are parts of it."""
+        if self.record is not None:
+            yield self.record
             return
         for part in self.operation.sequences:
             for item in part._program.items:
@@ -81,14 +81,14 @@ class Item:
                 return
             made = copies[operation] = operation.copy()
             dispatch(made)
-            if isinstance(recorder, Recorder) and self.prepared is not None and self.prepared.fixed:
+            if isinstance(recorder, Recorder) and self.record is not None and self.record.fixed:
                 recorder.fix(made)
-                recorder.settle(made, self.prepared.settled)
+                recorder.settle(made, self.record.settled)
             return
         if isinstance(operation, AdjointLaunch):
             launch = copies.setdefault(operation.launch, operation.launch.copy())
-            if recorder is not None and self.prepared is not None:
-                recorder.settle(launch, self.prepared.settled)
+            if recorder is not None and self.record is not None:
+                recorder.settle(launch, self.record.settled)
             cotangents, saved, contents = operation.cotangents, operation.saved, operation.contents
             again = AdjointLaunch(launch, cotangents, saved, contents, of_sweep=operation.of_sweep)
             again.launch_by_hand()
@@ -134,7 +134,7 @@ class Recorder(Scope):
         self.written = dict(written or {})
         self._allow_reads, self._is_capture = allow_reads, is_capture
         self.reader: str | None = None  # the custom operation that runs, or its derivative
-        self._prepared: dict[int, list[LaunchRecord]] = {}
+        self._records: dict[int, list[LaunchRecord]] = {}
         # Launches some of whose integer arguments are settled, and these; also those that are yet to be taken.
         self._settled: dict[int, tuple[PackedLaunch, frozenset[int]]] = {}
 
@@ -162,13 +162,13 @@ class Recorder(Scope):
         label = operation.label
         for a in operation.writes():
             self.written[a._memory] = label
-        if item.prepared is not None:
+        if item.record is not None:
             # A launch and its adjoint share the arguments by value, and change them together.
-            family = self._prepared.setdefault(id(item.prepared.launch), [])
-            family.append(item.prepared)
-            item.prepared.join(family)
-            if (settled := self._settled.get(id(item.prepared.launch))) is not None:
-                item.prepared.settle(settled[1])
+            family = self._records.setdefault(id(item.record.launch), [])
+            family.append(item.record)
+            item.record.join(family)
+            if (settled := self._settled.get(id(item.record.launch))) is not None:
+                item.record.settle(settled[1])
 
     def settle(self, launch: PackedLaunch, leaves: frozenset[int]) -> bool:
         """Refuse other numbers for some leaves of a launch: copies were made, or left out, for these."""
@@ -177,8 +177,8 @@ class Recorder(Scope):
         _, known = self._settled.get(id(launch), (launch, frozenset()))
         # The launch is kept with its id, which could otherwise be given to another one.
         self._settled[id(launch)] = launch, known | leaves
-        for prepared in self._prepared.get(id(launch), ()):
-            prepared.settle(leaves)
+        for record in self._records.get(id(launch), ()):
+            record.settle(leaves)
         return True
 
     def check_read(self, held: array) -> None:
@@ -212,8 +212,8 @@ class Recorder(Scope):
 
     def fix(self, launch: PackedLaunch) -> None:
         """Refuse other arrays and dimensions for a launch that was taken: a gradient was built for them."""
-        for prepared in self._prepared.get(id(launch), ()):
-            prepared.fix()
+        for record in self._records.get(id(launch), ()):
+            record.fix()
 
     def _begin(self) -> tuple[str, Recorder, Recorder]:
         if will_replay():

@@ -74,16 +74,16 @@ class Sequence(Uncopied):
         if isinstance(index, slice):
             return Sequence(self._program.items[index])
         item = self._program.items[index]
-        if item.prepared is None:
+        if item.record is None:
             raise LaunchError(
                 f"step {index} is a {item.operation.label}, not a launch; it has no parameters",
                 remedy="launches are the steps that have a kernel",
             )
-        return Launch(item.prepared)
+        return Launch(item.record)
 
     def __iter__(self) -> Iterator[Launch]:
         """Iterate over the records of the launches."""
-        return iter([Launch(item.prepared) for item in self._program.items if item.prepared is not None])
+        return iter([Launch(item.record) for item in self._program.items if item.record is not None])
 
     # -- parameters --------------------------------------------------------------------------------------------------
 
@@ -115,15 +115,15 @@ class Sequence(Uncopied):
     def _set_params(self, values: Mapping[str, Any], kernel: Any) -> int:
         """Set parameters by name after all are checked, and return how many were set."""
         # Those in loops and branches are launches of the sequence too; a graph may be the body of several.
-        launches = dict.fromkeys(prepared for item in self._program.items for prepared in item.launches())
+        launches = dict.fromkeys(record for item in self._program.items for record in item.launches())
         goals: list[tuple[LaunchRecord, dict[int, Any]]] = []
         missing = dict.fromkeys(values)
-        for prepared in launches:
-            if kernel is None or prepared.launch.kernel is kernel:
-                own = {p.index: values[p.name] for p in prepared.launch.kernel.parameters if p.name in values}
+        for record in launches:
+            if kernel is None or record.launch.kernel is kernel:
+                own = {p.index: values[p.name] for p in record.launch.kernel.parameters if p.name in values}
                 if own:
-                    goals.append((prepared, own))
-                for p in prepared.launch.kernel.parameters:
+                    goals.append((record, own))
+                for p in record.launch.kernel.parameters:
                     missing.pop(p.name, None)
         for name in missing:
             raise LaunchError(
@@ -131,10 +131,10 @@ class Sequence(Uncopied):
                 remedy="set one that a kernel of the sequence has",
             )
         # Two passes, so that a value which one launch refuses has changed none.
-        for prepared, own_values in goals:
-            prepared.check(own_values)
-        for prepared, own_values in goals:
-            prepared.set_all(own_values)
+        for record, own_values in goals:
+            record.check(own_values)
+        for record, own_values in goals:
+            record.set_all(own_values)
         return sum(len(own_values) for _, own_values in goals)
 
     # -- order -------------------------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ class Sequence(Uncopied):
             tape.backward(loss, grads)
         # The copies that the tape made are for these arrays and dimensions.
         for item in recorder.items:
-            if item.prepared is not None:
-                item.prepared.fix()
+            if item.record is not None:
+                item.record.fix()
         return Sequence(recorder.items)
 
     @brief
@@ -238,11 +238,11 @@ class Sequence(Uncopied):
         """
         rows = []
         for item, measured in zip(self._program.items, self._program.times, strict=True):
-            operation, prepared = item.operation, item.prepared
+            operation, record = item.operation, item.record
             rows.append(
                 {
                     "step": operation.label,
-                    "dim": [] if prepared is None else list(prepared.launch.dims),
+                    "dim": [] if record is None else list(record.launch.dims),
                     "parameters": _parameters(operation),
                     "stream": "default" if item.stream is None else repr(item.stream),
                     "native": item.steps is not None,
