@@ -498,7 +498,7 @@ def test_numbers_on_which_copies_depend_are_settled(settled):
     if not settled:  # many whole copies, until they are too many
         sequence, both = adjoint_of(step, x, range(steps), last_row(x.shape))
     wanted = by_rows(start(steps + 1, 64)[0], steps)
-    launches = [item.prepared.launch for item in both._program.items if item.prepared is not None]
+    launches = [item.record.launch for item in both._program.items if item.record is not None]
     before = [launch.parts[1] for launch in launches]
     with pytest.raises(LaunchError, match="depends on 'n', which cannot be set"):
         both.set_param("n", 3)

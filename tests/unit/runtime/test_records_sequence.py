@@ -481,7 +481,7 @@ def narrow(n: dk.int8, y: dk.array(dtype=float)):
 
 
 def _state(sequence):
-    return [(list(launch._prepared.launch.parts), launch._prepared._compiled.block[:]) for launch in sequence]
+    return [(list(launch._record.launch.parts), launch._record._compiled.block[:]) for launch in sequence]
 
 
 @pytest.mark.parametrize("change", ["set_param", "set_params"])

@@ -130,10 +130,10 @@ def numbers(a: float, n: int):
 
 def test_all_values_of_ctypes_or_none():
     made = dk.launch(numbers, dim=1, inputs=[1.0, 2], record_cmd=True)
-    before = list(made._prepared.launch.parts)
+    before = list(made._record.launch.parts)
     with pytest.raises(dk.LaunchError, match="parameter 'n'"):
         made.set_params_from_ctypes([ctypes.c_float(5.0), ctypes.c_float(6.0)])
-    assert made._prepared.launch.parts == before
+    assert made._record.launch.parts == before
 
 
 LONG = 2**31 + 5

@@ -33,7 +33,7 @@ def test_argument_block(driver):
 def test_block_is_that_of_the_cpu(driver):
     """The same packing for both, but for the addresses and the chunks."""
     record = dk.launch(square, 15, inputs=[dk.zeros(15), dk.zeros(15), 2.5], record_cmd=True)
-    here = record._prepared._compiled.block
+    here = record._record._compiled.block
     x, y = dk.zeros(15, device=G), dk.zeros(15, device=G)
     dk.launch(square, 15, inputs=[x, y, 2.5])
     dk.synchronize()

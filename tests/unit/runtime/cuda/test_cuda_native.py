@@ -197,7 +197,7 @@ def test_another_librarys_capture_is_not_entered() -> None:
 def test_records_are_native_and_look_at_what_is_current(driver: FakeDriver) -> None:
     x, y = (dk.full(4, 2.0, device=G, requires_grad=True) for _ in range(2))
     record = dk.launch(square, 4, inputs=[x, y, 1.0], record_cmd=True)
-    assert bool(record._prepared.plan.flags & DEVICE) == (driver.entries is not None)
+    assert bool(record._record.plan.flags & DEVICE) == (driver.entries is not None)
     with dk.record(run=False) as sequence:
         record.launch()
     driver.launches.clear()
