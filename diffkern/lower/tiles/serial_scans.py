@@ -110,15 +110,22 @@ def _extremum(low: Lowering, kind: str, dtype: Element, size: int, read: Callabl
         m.cells(count, combined(b.mul(i, m.i64(count))))
         return ()
 
-    def last(k: Value, so_far: list[Value]) -> Sequence[Value]:
-        return (b.one(kind, so_far[0], b.one("buffer_get", parts, k)),)
+    def halved(half: int) -> Callable[[Value], None]:
+        def one(k: Value) -> None:
+            pair = (b.one("buffer_get", parts, i) for i in (k, b.add(k, m.i64(half))))
+            b.op("buffer_set", parts, k, b.one(kind, *pair))
+
+        return one
 
     m.cells(count, lambda k: void(b.op("buffer_set", parts, k, least)))
     m.loop(0, size // count, whole)
     # The rest that does not fill all parts.
     if size % count:
         m.cells(size % count, combined(m.i64(size // count * count)))
-    found = m.loop(0, count, last, (least,))[0]
+    while count > 1:
+        count //= 2
+        m.cells(count, halved(count))
+    found = b.one("buffer_get", parts, m.i64(0))
     low.release(parts)
     return found
 
@@ -198,14 +205,50 @@ def _argreduce(low: Lowering, op: Op) -> None:
         )
         low.give_back(borrowed)
         return
-    rest = source.shape[:axis] + source.shape[axis + 1 :]
+    if axis < len(source.shape) - 1:
+        m.alone(lambda: _position_in_layers(low, source, target, kind, axis))
+        return
+    rest, size, borrowed, along = source.shape[:axis], source.shape[axis], None, search
+    if _in_parts(source.dtype, size):
+        along = partial(_position, low, kind, source.dtype)
+        # Elements are read twice.
+        if source.cost:
+            source, borrowed = low.stored(op.operands[0])
 
     def at(index: list[Value], _: list[Value]) -> Sequence[Value]:
-        found = search(lambda k: source.element(m, [*index[:axis], k, *index[axis:]]), source.shape[axis])
+        found = along(lambda k: source.element(m, [*index, k]), size)
         b.op("buffer_set", target.buffer, m.flat(index, rest) if index else m.i64(0), found)
         return ()
 
     m.alone(lambda: void(m.nest(rest, at)))
+    low.give_back(borrowed)
+
+
+def _position_in_layers(low: Lowering, source: Source, target: Stored, kind: str, axis: int) -> None:
+    """Find positions along an axis that is not the last: rows are compared with rows, along memory."""
+    m, b = low.m, low.b
+    before, after = source.shape[:axis], source.shape[axis + 1 :]
+    rest = (*before, *after)
+    best = low.allocate(value_type(source.dtype), elements(rest))
+
+    def visit(k: Value, index: list[Value], first: bool) -> Sequence[Value]:
+        value, place = source.element(m, [*index[:axis], k, *index[axis:]]), m.flat(index, rest)
+        if not first:
+            old = b.one("buffer_get", best, place)
+            wins = better(b, kind, value, old)
+            value = b.select(wins, value, old)
+            k = b.select(wins, b.cast(k, INT32), b.one("buffer_get", target.buffer, place))
+        b.op("buffer_set", best, place, value)
+        b.op("buffer_set", target.buffer, place, b.i32(0) if first else k)
+        return ()
+
+    def layer(k: Value, _: list[Value]) -> Sequence[Value]:
+        m.nest(rest, lambda index, _: visit(k, index, False))
+        return ()
+
+    m.nest(rest, lambda index, _: visit(m.i64(0), index, True))
+    m.loop(1, source.shape[axis], layer)
+    low.release(best)
 
 
 def _position(low: Lowering, kind: str, dtype: Element, read: Callable[[Value], Value], size: int) -> Value:
