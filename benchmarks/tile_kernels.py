@@ -7,17 +7,23 @@ the operation with a load and a store, which ``copy`` measures alone. Every oper
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import importlib.util
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CASES", "Case"]
+__all__ = ["CASES", "Case", "attention", "cases"]
 
 Numbers = npt.NDArray[Any]
-N, LONG = 32, 1024
+N = 32
+"""Rows and columns of a tile; :func:`cases` has others."""
+LONG, HALF, QUARTER = N * N, N // 2, N // 4
 SQUARE = (N, N)
 
 
@@ -87,6 +93,48 @@ class Case:
 CASES: list[Case] = []
 
 
+def cases(size: int, unpacked: bool) -> Sequence[Case]:
+    """The cases with tiles of another size, or with an index that is unpacked: ``i, _ = tid()`` for ``i = tid()``.
+
+    Modules read the source of a kernel, so each variant is a file of its own.
+    """
+    if size == N and not unpacked:
+        return CASES
+    text = Path(__file__).read_text(encoding="utf-8").replace(f"\nN = {N}\n", f"\nN = {size}\n")
+    if unpacked:
+        text = text.replace("    i = m.tid()\n", "    i, _j = m.tid()\n")
+    name = f"tile_kernels_{size}_{'unpacked' if unpacked else 'plain'}"
+    path = Path(tempfile.mkdtemp(prefix="diffkern-tiles-")) / f"{name}.py"
+    path.write_text(text, encoding="utf-8")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: Sequence[Case] = module.CASES
+    return found
+
+
+def attention(m: Any, extent: int) -> Any:
+    """A kernel of scaled dot-product attention, whose queries, keys and values are a square tile for each block."""
+    n = m.constant(extent)
+
+    @m.kernel
+    def attended(
+        q: m.array3d(dtype=float), k: m.array3d(dtype=float), v: m.array3d(dtype=float), out: m.array3d(dtype=float),
+        scale: float,
+    ):  # fmt: skip
+        i = m.tid()
+        keys = m.tile_transpose(m.tile_load(k[i], shape=(n, n)))
+        s = m.tile_matmul(m.tile_load(q[i], shape=(n, n)), keys) * scale
+        top = m.tile_broadcast(m.tile_reshape(m.tile_max(s, axis=1), shape=(n, 1)), shape=(n, n))
+        e = m.tile_map(m.exp, s - top)
+        total = m.tile_broadcast(m.tile_reshape(m.tile_sum(e, axis=1), shape=(n, 1)), shape=(n, n))
+        m.tile_store(out[i], m.tile_matmul(e / total, m.tile_load(v[i], shape=(n, n))))
+
+    return attended
+
+
 def _case(shape: tuple[int, ...], out: tuple[int, ...] | None = None, **given: Any) -> Callable[[Any], Any]:
     def note(make: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
         name = make.__name__.strip("_")
@@ -101,7 +149,7 @@ def copy(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_load(x[i], shape=(32, 32)))
+        m.tile_store(y[i], m.tile_load(x[i], shape=(N, N)))
 
     return k
 
@@ -111,7 +159,7 @@ def transpose(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_transpose(m.tile_load(x[i], shape=(32, 32))))
+        m.tile_store(y[i], m.tile_transpose(m.tile_load(x[i], shape=(N, N))))
 
     return k
 
@@ -121,7 +169,7 @@ def broadcast(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_broadcast(m.tile_load(x[i], shape=(1, 32)), shape=(32, 32)))
+        m.tile_store(y[i], m.tile_broadcast(m.tile_load(x[i], shape=(1, N)), shape=(N, N)))
 
     return k
 
@@ -131,18 +179,18 @@ def reshape(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array4d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        t = m.tile_squeeze(m.tile_load(x[i], shape=(32, 1, 32)))
-        m.tile_store(y[i], m.tile_reshape(t, shape=(1024,)))
+        t = m.tile_squeeze(m.tile_load(x[i], shape=(N, 1, N)))
+        m.tile_store(y[i], m.tile_reshape(t, shape=(LONG,)))
 
     return k
 
 
-@_case(SQUARE, (16, 16))
+@_case(SQUARE, (HALF, HALF))
 def view(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_view(m.tile_load(x[i], shape=(32, 32)), offset=(8, 8), shape=(16, 16)))
+        m.tile_store(y[i], m.tile_view(m.tile_load(x[i], shape=(N, N)), offset=(QUARTER, QUARTER), shape=(HALF, HALF)))
 
     return k
 
@@ -152,8 +200,8 @@ def assign(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        t = m.tile_load(x[i], shape=(32, 32))
-        m.tile_assign(t, m.tile_full(shape=(16, 16), value=2.0, dtype=float), offset=(8, 8))
+        t = m.tile_load(x[i], shape=(N, N))
+        m.tile_assign(t, m.tile_full(shape=(HALF, HALF), value=2.0, dtype=float), offset=(QUARTER, QUARTER))
         m.tile_store(y[i], t)
 
     return k
@@ -164,7 +212,7 @@ def elements(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        t = m.tile_load(x[i], shape=(1024,))
+        t = m.tile_load(x[i], shape=(LONG,))
         t[3] = m.tile_extract(t, 5) * 2.0
         t[5] += 1.0
         m.tile_store(y[i], t)
@@ -177,8 +225,8 @@ def fills(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        t = m.tile_zeros(shape=(1024,), dtype=float) + m.tile_ones(shape=(1024,), dtype=float)
-        m.tile_store(y[i], t + m.tile_arange(1024, dtype=float) + m.tile_load(x[i], shape=(1024,)))
+        t = m.tile_zeros(shape=(LONG,), dtype=float) + m.tile_ones(shape=(LONG,), dtype=float)
+        m.tile_store(y[i], t + m.tile_arange(LONG, dtype=float) + m.tile_load(x[i], shape=(LONG,)))
 
     return k
 
@@ -188,7 +236,7 @@ def map_sin(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_map(m.sin, m.tile_load(x[i], shape=(32, 32))))
+        m.tile_store(y[i], m.tile_map(m.sin, m.tile_load(x[i], shape=(N, N))))
 
     return k
 
@@ -198,7 +246,7 @@ def arithmetic(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        t = m.tile_load(x[i], shape=(32, 32))
+        t = m.tile_load(x[i], shape=(N, N))
         m.tile_store(y[i], t * t + t * 0.5 - t)
 
     return k
@@ -209,7 +257,7 @@ def astype(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        t = m.tile_astype(m.tile_load(x[i], shape=(32, 32)), dtype=int)
+        t = m.tile_astype(m.tile_load(x[i], shape=(N, N)), dtype=int)
         m.tile_store(y[i], m.tile_astype(t, dtype=float))
 
     return k
@@ -220,8 +268,8 @@ def in_place(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        t = m.tile_load(x[i], shape=(32, 32))
-        s = m.tile_ones(shape=(32, 32), dtype=float)
+        t = m.tile_load(x[i], shape=(N, N))
+        s = m.tile_ones(shape=(N, N), dtype=float)
         s += t
         m.tile_axpy(0.5, t, s)
         s -= t * t
@@ -235,7 +283,7 @@ def dot(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        t = m.tile_load(x[i], shape=(1024,))
+        t = m.tile_load(x[i], shape=(LONG,))
         m.tile_store(y[i], m.tile_dot(t, t))
 
     return k
@@ -246,7 +294,7 @@ def sum_(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_sum(m.tile_load(x[i], shape=(1024,))))
+        m.tile_store(y[i], m.tile_sum(m.tile_load(x[i], shape=(LONG,))))
 
     return k
 
@@ -256,7 +304,7 @@ def sum_rows(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_sum(m.tile_load(x[i], shape=(32, 32)), axis=1))
+        m.tile_store(y[i], m.tile_sum(m.tile_load(x[i], shape=(N, N)), axis=1))
 
     return k
 
@@ -266,7 +314,7 @@ def sum_columns(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_sum(m.tile_load(x[i], shape=(32, 32)), axis=0))
+        m.tile_store(y[i], m.tile_sum(m.tile_load(x[i], shape=(N, N)), axis=0))
 
     return k
 
@@ -276,7 +324,7 @@ def reduce(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_reduce(m.add, m.tile_load(x[i], shape=(1024,))))
+        m.tile_store(y[i], m.tile_reduce(m.add, m.tile_load(x[i], shape=(LONG,))))
 
     return k
 
@@ -286,7 +334,7 @@ def max_(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_max(m.tile_load(x[i], shape=(1024,))))
+        m.tile_store(y[i], m.tile_max(m.tile_load(x[i], shape=(LONG,))))
 
     return k
 
@@ -296,7 +344,7 @@ def min_(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_min(m.tile_load(x[i], shape=(1024,))))
+        m.tile_store(y[i], m.tile_min(m.tile_load(x[i], shape=(LONG,))))
 
     return k
 
@@ -306,7 +354,7 @@ def argmax(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=int), y: m.array2d(dtype=int)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_argmax(m.tile_load(x[i], shape=(1024,))))
+        m.tile_store(y[i], m.tile_argmax(m.tile_load(x[i], shape=(LONG,))))
 
     return k
 
@@ -316,7 +364,7 @@ def argmin(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=int), y: m.array2d(dtype=int)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_argmin(m.tile_load(x[i], shape=(1024,))))
+        m.tile_store(y[i], m.tile_argmin(m.tile_load(x[i], shape=(LONG,))))
 
     return k
 
@@ -326,7 +374,7 @@ def scan_inclusive(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_scan_inclusive(m.tile_load(x[i], shape=(1024,))))
+        m.tile_store(y[i], m.tile_scan_inclusive(m.tile_load(x[i], shape=(LONG,))))
 
     return k
 
@@ -336,7 +384,7 @@ def scan_exclusive(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_scan_exclusive(m.tile_load(x[i], shape=(1024,))))
+        m.tile_store(y[i], m.tile_scan_exclusive(m.tile_load(x[i], shape=(LONG,))))
 
     return k
 
@@ -346,7 +394,7 @@ def scan_max_inclusive(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_scan_max_inclusive(m.tile_load(x[i], shape=(1024,))))
+        m.tile_store(y[i], m.tile_scan_max_inclusive(m.tile_load(x[i], shape=(LONG,))))
 
     return k
 
@@ -356,7 +404,7 @@ def scan_min_inclusive(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        m.tile_store(y[i], m.tile_scan_min_inclusive(m.tile_load(x[i], shape=(1024,))))
+        m.tile_store(y[i], m.tile_scan_min_inclusive(m.tile_load(x[i], shape=(LONG,))))
 
     return k
 
@@ -392,10 +440,10 @@ def softmax(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        t = m.tile_load(x[i], shape=(1024,))
-        top = m.tile_broadcast(m.tile_max(t), shape=(1024,))
+        t = m.tile_load(x[i], shape=(LONG,))
+        top = m.tile_broadcast(m.tile_max(t), shape=(LONG,))
         e = m.tile_map(m.exp, t - top)
-        m.tile_store(y[i], m.tile_map(m.div, e, m.tile_broadcast(m.tile_sum(e), shape=(1024,))))
+        m.tile_store(y[i], m.tile_map(m.div, e, m.tile_broadcast(m.tile_sum(e), shape=(LONG,))))
 
     return k
 
@@ -429,7 +477,7 @@ def matmul(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i, _j = m.tid()
-        t = m.tile_load(x[i], shape=(32, 32))
+        t = m.tile_load(x[i], shape=(N, N))
         m.tile_store(y[i], m.tile_matmul(t, t))
 
     return k
@@ -440,8 +488,8 @@ def diag_add(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), d: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        row = m.tile_load(d[i][0], shape=(32,))
-        m.tile_store(y[i], m.tile_diag_add(m.tile_load(x[i], shape=(32, 32)), row))
+        row = m.tile_load(d[i][0], shape=(N,))
+        m.tile_store(y[i], m.tile_diag_add(m.tile_load(x[i], shape=(N, N)), row))
 
     return k
 
@@ -451,7 +499,7 @@ def cholesky(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i, _j = m.tid()
-        m.tile_store(y[i], m.tile_cholesky(m.tile_load(x[i], shape=(32, 32))))
+        m.tile_store(y[i], m.tile_cholesky(m.tile_load(x[i], shape=(N, N))))
 
     return k
 
@@ -461,7 +509,7 @@ def cholesky_inplace(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i, _j = m.tid()
-        t = m.tile_load(x[i], shape=(32, 32))
+        t = m.tile_load(x[i], shape=(N, N))
         m.tile_cholesky_inplace(t)
         m.tile_store(y[i], t)
 
@@ -473,8 +521,8 @@ def cholesky_solve(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array2d(dtype=float)):
         i, _j = m.tid()
-        b = m.tile_ones(shape=(32,), dtype=float)
-        m.tile_store(y[i], m.tile_cholesky_solve(m.tile_load(x[i], shape=(32, 32)), b))
+        b = m.tile_ones(shape=(N,), dtype=float)
+        m.tile_store(y[i], m.tile_cholesky_solve(m.tile_load(x[i], shape=(N, N)), b))
 
     return k
 
@@ -484,8 +532,8 @@ def cholesky_solve_columns(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), right: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i, _j = m.tid()
-        b = m.tile_load(right[i], shape=(32, 32))
-        t = m.tile_load(x[i], shape=(32, 32))
+        b = m.tile_load(right[i], shape=(N, N))
+        t = m.tile_load(x[i], shape=(N, N))
         m.tile_cholesky_solve_inplace(t, b)
         m.tile_store(y[i], b)
 
@@ -497,8 +545,8 @@ def lower_solve(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array2d(dtype=float)):
         i, _j = m.tid()
-        b = m.tile_ones(shape=(32,), dtype=float)
-        m.tile_store(y[i], m.tile_lower_solve(m.tile_load(x[i], shape=(32, 32)), b))
+        b = m.tile_ones(shape=(N,), dtype=float)
+        m.tile_store(y[i], m.tile_lower_solve(m.tile_load(x[i], shape=(N, N)), b))
 
     return k
 
@@ -508,8 +556,8 @@ def lower_solve_columns(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), right: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i, _j = m.tid()
-        b = m.tile_load(right[i], shape=(32, 32))
-        t = m.tile_load(x[i], shape=(32, 32))
+        b = m.tile_load(right[i], shape=(N, N))
+        t = m.tile_load(x[i], shape=(N, N))
         m.tile_lower_solve_inplace(t, b)
         m.tile_store(y[i], b)
 
@@ -521,8 +569,8 @@ def upper_solve(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array2d(dtype=float)):
         i, _j = m.tid()
-        b = m.tile_ones(shape=(32,), dtype=float)
-        m.tile_store(y[i], m.tile_upper_solve(m.tile_load(x[i], shape=(32, 32)), b))
+        b = m.tile_ones(shape=(N,), dtype=float)
+        m.tile_store(y[i], m.tile_upper_solve(m.tile_load(x[i], shape=(N, N)), b))
 
     return k
 
@@ -532,8 +580,8 @@ def upper_solve_columns(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), right: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i, _j = m.tid()
-        b = m.tile_load(right[i], shape=(32, 32))
-        t = m.tile_load(x[i], shape=(32, 32))
+        b = m.tile_load(right[i], shape=(N, N))
+        t = m.tile_load(x[i], shape=(N, N))
         m.tile_upper_solve_inplace(t, b)
         m.tile_store(y[i], b)
 
@@ -545,7 +593,7 @@ def atomic_add(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), y: m.array3d(dtype=float)):
         i = m.tid()
-        m.tile_atomic_add(y[0], m.tile_load(x[i], shape=(32, 32)))
+        m.tile_atomic_add(y[0], m.tile_load(x[i], shape=(N, N)))
 
     return k
 
@@ -555,8 +603,8 @@ def load_indexed(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), rows: m.array2d(dtype=int), y: m.array3d(dtype=float)):
         i = m.tid()
-        at = m.tile_load(rows[i], shape=(32,))
-        m.tile_store(y[i], m.tile_load_indexed(x[i], at, shape=(32, 32)))
+        at = m.tile_load(rows[i], shape=(N,))
+        m.tile_store(y[i], m.tile_load_indexed(x[i], at, shape=(N, N)))
 
     return k
 
@@ -566,8 +614,8 @@ def store_indexed(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), rows: m.array2d(dtype=int), y: m.array3d(dtype=float)):
         i = m.tid()
-        at = m.tile_load(rows[i], shape=(32,))
-        m.tile_store_indexed(y[i], at, m.tile_load(x[i], shape=(32, 32)))
+        at = m.tile_load(rows[i], shape=(N,))
+        m.tile_store_indexed(y[i], at, m.tile_load(x[i], shape=(N, N)))
 
     return k
 
@@ -577,8 +625,8 @@ def atomic_add_indexed(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), rows: m.array2d(dtype=int), y: m.array3d(dtype=float)):
         i = m.tid()
-        at = m.tile_load(rows[i], shape=(32,))
-        m.tile_atomic_add_indexed(y[0], at, m.tile_load(x[i], shape=(32, 32)))
+        at = m.tile_load(rows[i], shape=(N,))
+        m.tile_atomic_add_indexed(y[0], at, m.tile_load(x[i], shape=(N, N)))
 
     return k
 
@@ -588,8 +636,8 @@ def slice_indexed(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array3d(dtype=float), rows: m.array2d(dtype=int), y: m.array3d(dtype=float)):
         i = m.tid()
-        at = m.tile_load(rows[i], shape=(32,))
-        t = m.tile_load(x[i], shape=(32, 32))
+        at = m.tile_load(rows[i], shape=(N,))
+        t = m.tile_load(x[i], shape=(N, N))
         m.tile_store(y[i], t[at, :])
 
     return k
@@ -601,8 +649,8 @@ def random(m: Any, kernel: Any) -> Any:
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
         state = m.rand_init(7, i)
-        whole = m.tile_astype(m.tile_randi(shape=(1024,), rng=state), dtype=float)
-        m.tile_store(y[i], m.tile_randf(shape=(1024,), rng=state) + whole)
+        whole = m.tile_astype(m.tile_randi(shape=(LONG,), rng=state), dtype=float)
+        m.tile_store(y[i], m.tile_randf(shape=(LONG,), rng=state) + whole)
 
     return k
 
@@ -612,7 +660,7 @@ def bits(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=int), y: m.array2d(dtype=int)):
         i = m.tid()
-        t = m.tile_load(x[i], shape=(1024,))
+        t = m.tile_load(x[i], shape=(LONG,))
         m.tile_bit_and_inplace(t, i, 255)
         m.tile_bit_or_inplace(t, i + 1, 3)
         m.tile_bit_xor_inplace(t, i + 2, 5)
@@ -626,7 +674,7 @@ def scatter(m: Any, kernel: Any) -> Any:
     @kernel
     def k(x: m.array2d(dtype=float), y: m.array2d(dtype=float)):
         i = m.tid()
-        t = m.tile_load(x[i], shape=(1024,))
+        t = m.tile_load(x[i], shape=(LONG,))
         m.tile_scatter_add(t, i, 2.0, True)
         m.tile_scatter_masked(t, i + 1, 3.0, True)
         m.tile_store(y[i], t)

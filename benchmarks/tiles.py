@@ -1,8 +1,11 @@
-"""Measure tiles on the CPU: operations and a network beside Warp's tiles, matrix products beside NumPy's.
+"""Measure tiles on the CPU: operations and a network beside Warp's tiles, matrix products beside NumPy's,
+attention beside PyTorch's.
 
 In: nothing but the command line. Out: a table (and a JSON file) of processor time on one thread. Kernels are written
 once for both modules and get the same numbers. Each operation is measured in a kernel as it is, in the same one with
-``lanes=False``, and in Warp, in turn, forward and with the adjoint on a tape.
+``lanes=False``, and in Warp, in turn, forward and with the adjoint on a tape. ``--size`` sets the rows and columns of
+their tiles, and ``--unpacked`` writes ``i, _ = tid()`` in them for ``i = tid()``. So few elements as in blocks of 8 x 8
+measure launches; small tiles take as many more blocks.
 """
 
 from __future__ import annotations
@@ -35,13 +38,15 @@ from harness import (
     row_of_pairs,
     save_json,
 )
-from tile_kernels import CASES, Case
+from tile_kernels import Case, attention, cases
 
 import diffkern as dk
 
 BATCH, INPUTS, HIDDEN, OUTPUTS = 32, 64, 64, 32
 FASTER, CLOSE, AT_LEAST = Target(at_least=5.0), Target(at_least=1.0 / 3.0), Target(at_least=1.0)
 BLOCKS = 256
+"""Of tiles of 32 x 32; of others so many that arrays are as large, from 4 on."""
+HEADS = 64
 
 
 def network(m: Any) -> Any:
@@ -134,6 +139,62 @@ def product(size: int, repeats: int) -> tuple[Work, Work]:
     return top, Work("diffkern", lambda: products[1](a, b, own, repeats), results=lambda: {"c": own})
 
 
+def attention_rows(pairs: int) -> list[Row]:
+    """Rows of attention in tiles beside PyTorch's kernel; none without PyTorch."""
+    try:
+        import torch
+    except ImportError:
+        return []
+    torch.set_num_threads(1)
+    kernel, n = attention(dk, 64), 64
+    rng = np.random.default_rng(2)
+    values = [rng.standard_normal((HEADS, n, n)).astype(np.float32) for _ in range(4)]
+    own: Any = [dk.array(v, dtype=float, requires_grad=True) for v in values[:3]]
+    out, seed = dk.zeros((HEADS, n, n), dtype=float, requires_grad=True), dk.array(values[3], dtype=float)
+    theirs: Any = [torch.tensor(v[None], requires_grad=True) for v in values[:3]]
+    result, cotangent = [torch.empty(0)], torch.tensor(values[3][None])
+
+    def launch() -> None:
+        dk.launch_tiled(kernel, dim=[HEADS], inputs=[*own, out, n**-0.5], block_dim=64)
+
+    def differentiate() -> None:
+        tape = dk.Tape()
+        with tape:
+            launch()
+        tape.backward(grads={out: seed})
+
+    def clear() -> None:
+        for a in (*own, out):
+            a.grad.zero_()
+
+    def forget() -> None:
+        for x in theirs:
+            x.grad = None
+
+    def attend() -> None:
+        result[0] = torch.nn.functional.scaled_dot_product_attention(*theirs)
+
+    def attend_and_back() -> None:
+        attend()
+        result[0].backward(cotangent)
+
+    def found(differentiated: bool) -> dict[str, Any]:
+        gradients = {f"gradient {k}": a.grad.numpy() for k, a in enumerate(own) if differentiated}
+        return {"output": out.numpy(), **gradients}
+
+    def expected(differentiated: bool) -> dict[str, Any]:
+        gradients = {f"gradient {k}": x.grad.numpy()[0] for k, x in enumerate(theirs) if differentiated}
+        return {"output": result[0].detach().numpy()[0], **gradients}
+
+    rows = []
+    ways = ("attention 64x64 forward", attend, launch), ("attention 64x64 and adjoint", attend_and_back, differentiate)
+    for differentiated, (name, top, bottom) in enumerate(ways):
+        there = Work("torch", top, forget, partial(expected, bool(differentiated)))
+        here = Work("diffkern", bottom, clear, partial(found, bool(differentiated)))
+        rows.append(compared(name, there, here, AT_LEAST, pairs))
+    return rows
+
+
 class Operation:
     """One module's kernel of an operation, with its arrays."""
 
@@ -141,8 +202,9 @@ class Operation:
         self.name, self.case, self.m, self.kernel = name, case, m, case.make(m, kernel)
         rng = np.random.default_rng(0)
         shapes = ((case.shape, case.given), *case.more)
-        self.arrays = [self.array(make(rng, (BLOCKS, *shape)), case.adjoint) for shape, make in shapes]
-        zero = np.zeros((BLOCKS, *case.out), dtype=int if case.integer else float)
+        self.blocks = BLOCKS if case.shape[-1] == 1 else max(4, BLOCKS * 32 * 32 // int(np.prod(case.shape)))
+        self.arrays = [self.array(make(rng, (self.blocks, *shape)), case.adjoint) for shape, make in shapes]
+        zero = np.zeros((self.blocks, *case.out), dtype=int if case.integer else float)
         self.out = self.array(zero, case.adjoint)
         self.seed = self.array(np.random.default_rng(1).normal(size=zero.shape), False) if case.adjoint else None
 
@@ -153,7 +215,7 @@ class Operation:
         return self.m.array(values.astype(np.float32), dtype=dtype, requires_grad=differentiable)
 
     def launch(self) -> None:
-        self.m.launch_tiled(self.kernel, dim=[BLOCKS], inputs=self.arrays, outputs=[self.out], block_dim=64)
+        self.m.launch_tiled(self.kernel, dim=[self.blocks], inputs=self.arrays, outputs=[self.out], block_dim=64)
 
     def differentiate(self) -> None:
         tape = self.m.Tape()
@@ -179,10 +241,10 @@ class Operation:
         return Work(self.name, self.launch, self.clear, self.value, calls=3)
 
 
-def operations(peer: Any, only: str, pairs: int) -> tuple[list[Row], list[Row]]:
+def operations(peer: Any, chosen: Sequence[Case], only: str, pairs: int) -> tuple[list[Row], list[Row]]:
     """Rows of Warp's and of ``lanes=False``'s time over ours, for each operation, forward and with the adjoint."""
     beside_peer, beside_alone = [], []
-    for case in (case for case in CASES if only in f"operation {case.name}"):
+    for case in (case for case in chosen if only in f"operation {case.name}"):
         warp = Operation("warp", case, peer, partial(peer.kernel, module="unique"))
         own, alone = (Operation(name, case, dk, dk.kernel(lanes=lanes)) for name, lanes in WAYS)
         for differentiated in (False, True)[: 1 + case.adjoint]:
@@ -226,7 +288,10 @@ def without_lanes(rows: Sequence[Row]) -> str:
 
 def main() -> int:
     """Run the chosen cases and print the table."""
-    arguments = options(str(__doc__).partition("\n")[0]).parse_args()
+    parser = options(str(__doc__).partition("\n")[0])
+    parser.add_argument("--size", type=int, default=32, help="rows and columns of the tiles of operations")
+    parser.add_argument("--unpacked", action="store_true", help="operations with i, _ = tid()")
+    arguments = parser.parse_args()
     pairs = 5 if arguments.quick else 25
     facts = machine()
     print_machine(facts)
@@ -241,7 +306,9 @@ def main() -> int:
         name = f"product {size}x{size}x{size}"
         if arguments.only in name:
             rows.append(compared(name, *product(size, max(1, 50_000_000 // size**3)), CLOSE, pairs))
-    beside_peer, beside_alone = operations(peer, arguments.only, pairs)
+    if arguments.only in "attention 64x64 forward adjoint":
+        rows += attention_rows(pairs)
+    beside_peer, beside_alone = operations(peer, cases(arguments.size, arguments.unpacked), arguments.only, pairs)
     rows += beside_peer
     print_table(rows)
     if beside_alone:
