@@ -134,10 +134,10 @@ class PackedLaunch(Operation):
             return self.kernel.logged(keys, kind, active, block_dim, of, merged, self.stamped)
         found = self._usual_program(keys)
         if found.apart and any(self.parts[a] == self.parts[b] for a, b in found.apart):
-            merged, pairs = self.merged, found.apart
-            if any(merged.get(a, a) == merged.get(b, b) for a, b in pairs):
-                check_tangents(self.kernel.name, self.generation.variant.layers, self.leaves, self.parts, merged)
-                return self.kernel.forward(keys, block_dim, self.generation, tuple(merged.items()))
+            one = self.merged
+            if any(one.get(a, a) == one.get(b, b) for a, b in found.apart):
+                check_tangents(self.kernel.name, self.generation.variant.layers, self.leaves, self.parts, one)
+                return self.kernel.forward(keys, block_dim, self.generation, tuple(one.items()))
         return found
 
     def _usual_program(self, keys: tuple[str, ...]) -> Executable:

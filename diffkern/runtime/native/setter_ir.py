@@ -92,14 +92,14 @@ class _Setter:
         position = c.invoke("PyLong_AsLongLongAndOverflow", index, self.overflow)
         c.require(c.b.icmp_unsigned("<", position, c.load(self.table, _COUNT)), self.python)
         slot = c.add(c.load(self.table, _SLOTS), c.mul(position, 8 * _SLOT_WORDS))
-        kind, leaf, target, *facts, rivals = c.loads(slot, _SLOT_WORDS)
+        kind, leaf, target, *facts = c.loads(slot, _SLOT_WORDS)
         found = c.load(value, _TYPE)
         with c.when(c.any(c.compare("==", kind, _FLOAT32), c.compare("==", kind, _FLOAT64))):
             self.real(kind, value, found, target)
         with c.when(c.compare("==", kind, _INTEGER)):
-            self.integer(value, found, target, *facts)
+            self.integer(value, found, target, *facts[:3])
         with c.when(c.any(c.compare("==", kind, _READ), c.compare("==", kind, _WRITTEN))):
-            self.array(kind, value, found, leaf, target, *facts, rivals)
+            self.array(kind, value, found, leaf, target, *facts)
         c.go(self.python)
         with c.at(self.python):
             slow = c.invoke("PyTuple_GetItem", self.itself, 1)
