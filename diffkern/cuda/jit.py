@@ -107,14 +107,20 @@ class CudaKernel(Kernel):
         return replace(super().variant, layout=self.layout)
 
     def forward(
-        self,
-        keys: tuple[str, ...],
-        block_dim: int | None = None,
-        of: KernelVersion | None = None,
-        merged: Merged = (),
+        self, keys: tuple[str, ...], block_dim: int | None = None, of: KernelVersion | None = None
     ) -> Executable:
         """Return the forward program for argument types, built if need be."""
-        return super().forward(keys, self._checked_block(block_dim), of, merged)
+        return super().forward(keys, self._checked_block(block_dim), of)
+
+    def merged_forward(
+        self,
+        keys: tuple[str, ...],
+        merged: Merged,
+        block_dim: int | None = None,
+        of: KernelVersion | None = None,
+    ) -> Executable:
+        """Return the forward program for launches that give several parameters one array."""
+        return super().merged_forward(keys, merged, self._checked_block(block_dim), of)
 
     def adjoint(
         self,

@@ -352,11 +352,7 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         return self._current.adjoints
 
     def forward(
-        self,
-        keys: tuple[str, ...],
-        block_dim: int | None = None,
-        of: KernelVersion | None = None,
-        merged: Merged = (),
+        self, keys: tuple[str, ...], block_dim: int | None = None, of: KernelVersion | None = None
     ) -> Executable:
         """Return the forward program for argument types, built if need be.
 
@@ -368,12 +364,7 @@ class Kernel(Inspection, ByPath, KnownToNumba):
             Threads of a block; the usual number by default.
         of : Generation, optional
             An earlier generation of the kernel, if not the current one.
-        merged : sequence of (int, int), optional
-            Parameters that are given the array of another one, each with that one, where the usual program takes them
-            for different memory.
         """
-        if merged:
-            return self._merged_forward(keys, block_dim, of, merged)
         with self._lock:
             generation, threads = of or self._current, block_dim or self.block_dim
             found = self._known(generation, generation.programs, keys, threads)
@@ -388,9 +379,17 @@ class Kernel(Inspection, ByPath, KnownToNumba):
                 self._keep(generation, generation.programs, keys, threads, found)
             return found
 
-    def _merged_forward(
-        self, keys: tuple[str, ...], block_dim: int | None, of: KernelVersion | None, merged: Merged
+    def merged_forward(
+        self,
+        keys: tuple[str, ...],
+        merged: Merged,
+        block_dim: int | None = None,
+        of: KernelVersion | None = None,
     ) -> Executable:
+        """Return the forward program for launches that give several parameters one array; as ``forward``.
+
+        ``merged`` are parameters that are given the array of another one, each with that one.
+        """
         with self._lock:
             generation, threads = of or self._current, block_dim or self.block_dim
             found = self._known(generation, generation.merged, (keys, merged), threads)

@@ -143,7 +143,7 @@ def forward(kernel: Kernel, of: KernelVersion, keys: tuple[str, ...], merged: Me
     """
     gpu = cuda.present()
     on_gpu = None if gpu is None else _on_gpu(gpu, kernel, of, _meant(kernel, of, keys, gpu, merged))
-    code = kernel.forward(keys, of=of, merged=merged)
+    code = kernel.merged_forward(keys, merged, of=of) if merged else kernel.forward(keys, of=of)
     plain = _program(code, _meant(kernel, of, keys, merged=merged))
     return Programs(plain, None, on_gpu, Origin(kernel, of, keys, merged=merged))
 

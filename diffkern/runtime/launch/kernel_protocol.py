@@ -50,13 +50,22 @@ class KernelProtocol(Protocol):
         ...
 
     def forward(
-        self,
-        keys: tuple[str, ...],
-        block_dim: int | None = None,
-        of: KernelVersion | None = None,
-        merged: Merged = (),
+        self, keys: tuple[str, ...], block_dim: int | None = None, of: KernelVersion | None = None
     ) -> Executable:
         """Return the forward program for argument types, built if need be; without `block_dim` for the usual one."""
+        ...
+
+    def merged_forward(
+        self,
+        keys: tuple[str, ...],
+        merged: Merged,
+        block_dim: int | None = None,
+        of: KernelVersion | None = None,
+    ) -> Executable:
+        """Return the forward program for launches that give several parameters one array, built if need be.
+
+        `merged` are parameters that are given the array of another one, each with that one.
+        """
         ...
 
     def check_types(self, keys: tuple[str, ...]) -> None:

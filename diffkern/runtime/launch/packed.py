@@ -137,7 +137,7 @@ class PackedLaunch(Operation):
             one = self.merged
             if any(one.get(a, a) == one.get(b, b) for a, b in found.apart):
                 check_tangents(self.kernel.name, self.generation.variant.layers, self.leaves, self.parts, one)
-                return self.kernel.forward(keys, block_dim, self.generation, tuple(one.items()))
+                return self.kernel.merged_forward(keys, tuple(one.items()), block_dim, self.generation)
         return found
 
     def _usual_program(self, keys: tuple[str, ...]) -> Executable:
