@@ -32,6 +32,7 @@ NEEDS = {
     "door_torch": ("torch",),
     "coming_from": ("jax", "torch"),
     "dlpack": ("jax", "torch"),
+    "host_arrays": ("matplotlib",),
 }
 SNIPPETS = ROOT / "docs" / "snippets"
 

@@ -11,6 +11,7 @@ import pytest
 
 import diffkern as dk
 import diffkern.warp as wp
+from diffkern import cuda
 from diffkern.ir.types import FLOAT32, Array
 from diffkern.printing.executor import _View, _Watch
 
@@ -100,6 +101,14 @@ def test_warps_arrays_are_told_apart_by_identity():
     assert (x == x) is True
     assert x
     assert x != dk.array(A)
+
+
+def test_numbas_arrays_are_told_apart_by_identity():
+    x = cuda.to_device(A)
+    assert (x == cuda.to_device(A)) is False
+    assert (x == x) is True
+    assert x
+    assert not cuda.to_device(A[:0])
 
 
 def test_a_comparison_is_recorded(a):
