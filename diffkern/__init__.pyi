@@ -527,7 +527,7 @@ def conj(z: Any) -> Any:
         y[i] = z.imag
     """
 
-def eig3(A: Any) -> Any:
+def eig3(A: Any, Q: Any = ..., d: Any = ...) -> Any:
     """eig3(A)
 
     Q, of determinant 1, and d, ascending, with A = Q diag(d) Q^T for a symmetric A; eig3(A, Q, d) sets variables. Only the symmetric part of a matrix that is not symmetric is used.
@@ -554,7 +554,7 @@ def eig3(A: Any) -> Any:
         w[i] = d
     """
 
-def qr3(A: Any) -> Any:
+def qr3(A: Any, Q: Any = ..., R: Any = ...) -> Any:
     """qr3(A)
 
     Q, a rotation, and R, an upper triangle, with A = Q R; qr3(A, Q, R) sets variables. The last element of the diagonal of R has the sign of the determinant of A, the others are not negative.
@@ -579,7 +579,7 @@ def qr3(A: Any) -> Any:
         w[i] = dk.get_diag(R)
     """
 
-def svd2(A: Any) -> Any:
+def svd2(A: Any, U: Any = ..., s: Any = ..., V: Any = ...) -> Any:
     """svd2(A)
 
     U, s and V with A = U diag(s) V^T, s not negative and descending; svd2(A, U, s, V) sets variables. A column of U and the same column of V may both change their sign.
@@ -606,7 +606,7 @@ def svd2(A: Any) -> Any:
         y[i] = s[0]
     """
 
-def svd3(A: Any) -> Any:
+def svd3(A: Any, U: Any = ..., s: Any = ..., V: Any = ...) -> Any:
     """svd3(A)
 
     U, s and V with A = U diag(s) V^T, both of determinant 1; svd3(A, U, s, V) sets variables. The absolute values of s descend, and the last has the sign of the determinant of A.
@@ -658,7 +658,7 @@ def hash_grid_point_id(id: Any, index: Any) -> Any:
         q[i] = dk.hash_grid_point_id(grid, i)
     """
 
-def hash_grid_query(id: Any, point: Any, max_dist: Any) -> Any:
+def hash_grid_query(id: Any, point: Any, max_dist: Any, group: Any = ...) -> Any:
     """hash_grid_query(id, point, max_dist)
 
     A query of a HashGrid for the points near one: ``for j in query`` goes through their indices, in no set order. These are all points of the cells that meet the box from point - max_dist to point + max_dist: no distance is checked, and as space is folded onto the cells, some may be far away. With a group as one more argument, only points of that group are found, if the grid was built with groups.
@@ -1199,7 +1199,7 @@ def mesh_query_point_sign_winding_number(id: Any, point: Any, max_dist: Any, acc
         y[i] = h.sign
     """
 
-def mesh_query_ray(id: Any, start: Any, dir: Any, max_t: Any, root: Any = ...) -> Any:
+def mesh_query_ray(id: Any, start: Any, dir: Any, max_t: Any, t: Any = ..., u: Any = ..., v: Any = ..., sign: Any = ..., normal: Any = ..., face: Any = ..., root: Any = ...) -> Any:
     """mesh_query_ray(id, start, dir, max_t, root=-1)
 
     The first face of a Mesh that a ray hits, before max_t: ``result`` says whether there is one, ``t`` where on the ray, in lengths of dir, ``face``, ``u`` and ``v`` where in the mesh, ``normal`` is the face's, and ``sign`` is positive if it is hit from its front.
@@ -1368,7 +1368,7 @@ def noise(state: Any, x: Any) -> float:
         y[i] = dk.noise(state, dk.vec2(x[i], 0.5))
     """
 
-def pnoise(state: Any, x: Any, px: Any) -> float:
+def pnoise(state: Any, xyzt: Any, px: Any, py: Any = ..., pz: Any = ..., pt: Any = ...) -> float:
     """pnoise(state, x, px)
 
     Gradient noise that repeats: after px along x, and so on for each coordinate; a period of 0 does not repeat.
@@ -1520,7 +1520,7 @@ def inverse_approx(m: Any) -> Any:
         e[i] = dk.inverse_approx(m)
     """
 
-def lower_bound(arr: Any, value: Any) -> Any:
+def lower_bound(arr: Any, begin: Any, end: Any = ..., value: Any = ...) -> Any:
     """lower_bound(arr, value)
 
     The first index of an ascending array whose element is at least the value; the last index if there is none. Called as lower_bound(arr, begin, end, value) it searches from begin to end - 1.
@@ -1866,7 +1866,7 @@ def quat_slerp(a: Any, b: Any, t: Any) -> Any:
         w[i] = dk.quat_rotate(r, u)
     """
 
-def quat_to_axis_angle(q: Any) -> Any:
+def quat_to_axis_angle(q: Any, axis: Any = ..., angle: Any = ...) -> Any:
     """quat_to_axis_angle(q)
 
     The axis, of length 1, and the angle in [0, pi] of a rotation; quat_to_axis_angle(q, axis, angle) sets variables. Both are 0 where u is 0.
@@ -2074,7 +2074,7 @@ def poisson(state: Any, lam: Any) -> Any:
         q[i] = int(dk.poisson(state, 4.0))
     """
 
-def rand_init(seed: Any) -> Any:
+def rand_init(seed: Any, offset: Any = ...) -> Any:
     """rand_init(seed)
 
     A state made of a seed, and of an offset if there is one: each thread passes its index for draws of its own.
@@ -2126,7 +2126,7 @@ def randf(state: Any, low: Any = ..., high: Any = ...) -> Any:
         y[i] = dk.randf(state, -1.0, 1.0)
     """
 
-def randi(state: Any) -> Any:
+def randi(state: Any, low: Any = ..., high: Any = ...) -> Any:
     """randi(state)
 
     A random integer, any of its type, or of those from low to high - 1.
@@ -2176,7 +2176,7 @@ def randn(state: Any) -> Any:
         y[i] = x[i] + 0.1 * dk.randn(state)
     """
 
-def randu(state: Any) -> Any:
+def randu(state: Any, low: Any = ..., high: Any = ...) -> Any:
     """randu(state)
 
     A random unsigned integer, any of its type, or of those from low to high - 1.
@@ -2625,7 +2625,7 @@ def velocity_at_point(qd: Any, r: Any) -> Any:
         w[i] = dk.velocity_at_point(dk.spatial_vector(u, v), u)
     """
 
-def texture_sample(tex: Any, uv: Any, dtype: Any, lod: Any = ...) -> Any:
+def texture_sample(tex: Any, u: Any, v: Any = ..., w: Any = ..., dtype: Any = ..., lod: Any = ...) -> Any:
     """texture_sample(tex, uv, dtype, lod=-1.0)
 
     The value of a texture at coordinates: a number for a Texture1D, a vec2 for a Texture2D, a vec3 for a Texture3D, or two or three numbers. The dtype, float, vec2f or vec4f, says how many channels are read; those that the texture does not have are zero. Texel i of n is at (i + 0.5) / n, and at i + 0.5 without normalized coordinates. A texture with mip levels is sampled at the level `lod`, a float.
@@ -6195,7 +6195,7 @@ def quaternion(*args: Any, **options: Any) -> Any:
         y[i] = dk.quaternion(u, x[i]).w
     """
 
-def transformation(p: Any, q: Any, dtype: Any = ...) -> Any:
+def transformation(p: Any, q: Any = ..., dtype: Any = ...) -> Any:
     """transformation(p, q, dtype=None)
 
     The transform of a translation and a rotation.

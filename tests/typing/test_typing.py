@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import contextlib
+import inspect
 import json
 import re
 import runpy
@@ -10,8 +12,9 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 from conftest import require
 
@@ -21,7 +24,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 
-NAMES = ("sample.py", "misspelt.py")
+NAMES = ("sample.py", "warp_sample.py", "cuda_sample.py", "misspelt.py")
 Found = dict[str, list[int]]
 
 
@@ -64,6 +67,45 @@ def test_the_sample_runs(capsys):
     gradient = runpy.run_path(str(HERE / "sample.py"))["main"]()
     assert gradient.tolist() == [[-5, 0, 0], [5, -10, 0], [0, 10, 0]]
     assert capsys.readouterr().out.startswith("[6.25]")
+
+
+def test_the_samples_of_the_other_apis_run():
+    gradient = runpy.run_path(str(HERE / "warp_sample.py"))["main"]()
+    np.testing.assert_allclose(gradient[0], np.array([1.5, 0.5, 0.5]) / np.sqrt(2.75), rtol=1e-6)
+    assert runpy.run_path(str(HERE / "cuda_sample.py"))["main"]().tolist() == [140.0]
+
+
+def test_calls_in_examples_fit_the_stub():
+    """The arguments of each call of a built-in that an example shows are such as its declaration takes."""
+    tree = ast.parse(Path(dk.__file__).with_suffix(".pyi").read_text(encoding="utf-8"))
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    # The declarations as functions of Python, without their types.
+    space: dict[str, Any] = {"Any": Any}
+    for name, node in functions.items():
+        exec(f"def {name}({ast.unparse(node.args)}): ...", space)
+    checked = 0
+    for name, node in functions.items():
+        for call in calls_in(ast.get_docstring(node) or ""):
+            assert isinstance(call.func, ast.Attribute)
+            if call.func.attr in functions:
+                given = [0] * len(call.args), dict.fromkeys((k.arg or "" for k in call.keywords), 0)
+                inspect.signature(space[call.func.attr]).bind(*given[0], **given[1])
+                checked += 1
+    assert checked > 400, name
+
+
+def calls_in(text: str) -> Iterable[ast.Call]:
+    """The calls ``dk.name(…)`` of a text that are whole."""
+    for found in re.finditer(r"dk\.\w+\(", text):
+        depth, rest = 0, text[found.start() :]
+        for k, letter in enumerate(rest):
+            depth += (letter in "([{") - (letter in ")]}")
+            if letter in ")]}" and not depth:
+                with contextlib.suppress(SyntaxError):
+                    call = ast.parse(rest[: k + 1], mode="eval").body
+                    if isinstance(call, ast.Call) and "..." not in rest[: k + 1]:
+                        yield call
+                break
 
 
 def test_the_stub_is_fresh():

@@ -186,6 +186,12 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             with Entrance("dk.array", item):
                 return subscripted(item)
 
+    if TYPE_CHECKING:  # of arrays of structs, whose class no annotation tells
+
+        def field(self, path: str) -> array[Any, Any]:
+            """Return the view of one field of all elements; ``"pose.x"`` is a field of a nested struct."""
+            ...
+
     # -- description -------------------------------------------------------------------------------------------------
 
     @property

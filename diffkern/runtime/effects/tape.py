@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diffkern.errors import KernelError, LaunchError, described
 from diffkern.process.tracebacks import brief, shorten
@@ -33,6 +33,9 @@ from diffkern.runtime.memory.state import current, handler_now, will_replay
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.observe.spans import span, watched
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 __all__ = ["Tape"]
 
 
@@ -45,6 +48,10 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     follows_elements = True
     follows_objects = True
+
+    if TYPE_CHECKING:  # at run time it is native code
+
+        def __enter__(self) -> Self: ...
 
     def _clear(self) -> None:
         super()._clear()

@@ -316,6 +316,10 @@ class record(Scope):
         Whether arrays that the block has written may be read in it, for purposes that have no part in what is recorded.
     """
 
+    if TYPE_CHECKING:  # at run time it is native code
+
+        def __enter__(self) -> Sequence: ...
+
     def __init__(self, run: bool = True, allow_reads: bool = False) -> None:
         self._recorder = Recorder(run, allow_reads)
         # Made empty at once, so that the block has an object to name; filled when the block ends.
