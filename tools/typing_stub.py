@@ -192,7 +192,7 @@ _OF_WARP = '''\
 """The names of diffkern.warp, with their types. Written by tools/typing_stub.py."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic
 from typing import overload as _overload
 
 from diffkern.kernels.kernel import Kernel as _Kernel
@@ -227,9 +227,14 @@ class array2d(array[_E]): ...
 class array3d(array[_E]): ...
 class array4d(array[_E]): ...
 
+class ref(Generic[_E]):
+    """A parameter of a func that the func changes; in the func it is a variable of that type."""
+
+    def __getattr__(self, name: str) -> Any: ...
+
 __version__: str
 '''
-_WRITTEN = ("kernel", "struct", "array", "array1d", "array2d", "array3d", "array4d")
+_WRITTEN = ("kernel", "struct", "array", "array1d", "array2d", "array3d", "array4d", "ref")
 
 
 def warp_stub() -> str:
@@ -237,7 +242,7 @@ def warp_stub() -> str:
     lines = []
     for name in sorted(wp.__all__):
         module, inside = wp._PLACES.get(name, ("diffkern", name))
-        if name not in _WRITTEN and not name.startswith("_"):
+        if name not in _WRITTEN and name not in wp._SUBMODULES and not name.startswith("_"):
             lines.append(f"from {module} import {inside} as {name}")
     lines += [f"from diffkern.warp import {name} as {name}" for name in sorted(wp._SUBMODULES - {"_src"})]
     exported = "".join(f'    "{name}",\n' for name in sorted(wp.__all__) if not name.startswith("_"))

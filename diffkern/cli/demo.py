@@ -50,7 +50,12 @@ def main(argv: Sequence[str]) -> int:
     if name not in found:
         print(f"diffkern demo: no example {name!r}; there are {', '.join(found)}", file=sys.stderr)
         return 2
-    if missing := _missing(found[name]):
+    missing = _missing(found[name])
+    if missing and {"-h", "--help"} & {*options}:
+        print(f"usage: diffkern demo [--list | NAME] [options]\n\n{name}: {_title(found[name])}\n")
+        print(f"To run it, or to see its options, install {' and '.join(missing)}:\n    {_command(missing)}")
+        return 0
+    if missing:
         print(f"diffkern demo {name} needs {' and '.join(missing)}:\n    {_command(missing)}", file=sys.stderr)
         return 2
     return _run(found[name], options)

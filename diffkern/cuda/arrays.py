@@ -46,7 +46,7 @@ class OnDevice:
     __eq__, __ne__, __hash__ = object.__eq__, object.__ne__, object.__hash__
 
     def __bool__(self) -> bool:
-        return len(self) > 0  # type: ignore[arg-type]
+        return len(self) > 0
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         return on_device(array(*args, **kwargs))

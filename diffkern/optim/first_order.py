@@ -319,9 +319,15 @@ def _parts(p: array) -> list[array]:
         if not leaf._smooth:
             continue
         inner = leaf._data.shape[1:]
-        numbers = leaf.view(SCALARS[scalar_of(leaf._element).name]) if inner else leaf
+        numbers = leaf.view(_number_of(leaf)) if inner else leaf
         parts += [numbers[(slice(None), *place)] for place in np.ndindex(*inner)]
     return parts
+
+
+def _number_of(leaf: array) -> Any:
+    """The type of the components of a field's elements."""
+    element: Any = leaf._element
+    return SCALARS[scalar_of(element).name]
 
 
 def _flat(part: array) -> array:

@@ -1,7 +1,7 @@
 """The names of diffkern.warp, with their types. Written by tools/typing_stub.py."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic
 from typing import overload as _overload
 
 from diffkern.kernels.kernel import Kernel as _Kernel
@@ -35,6 +35,11 @@ class array1d(array[_E]): ...
 class array2d(array[_E]): ...
 class array3d(array[_E]): ...
 class array4d(array[_E]): ...
+
+class ref(Generic[_E]):
+    """A parameter of a func that the func changes; in the func it is a variable of that type."""
+
+    def __getattr__(self, name: str) -> Any: ...
 
 __version__: str
 from diffkern.errors import AutodiffError as AutodiffError
@@ -188,7 +193,6 @@ from diffkern import closest_point_edge_edge as closest_point_edge_edge
 from diffkern import complex as complex
 from diffkern import complex128 as complex128
 from diffkern import complex64 as complex64
-from diffkern import config as config
 from diffkern import conj as conj
 from diffkern import constant as constant
 from diffkern.warp.arrays import copy as copy
@@ -442,7 +446,6 @@ from diffkern import randn as randn
 from diffkern import randu as randu
 from builtins import range as range
 from diffkern import record_event as record_event
-from diffkern.lang.annotations import ref as ref
 from builtins import reversed as reversed
 from diffkern import rint as rint
 from diffkern import root as root

@@ -673,10 +673,10 @@ def test_the_report_says_what_became_of_each_line():
 def test_the_report_says_whether_llvm_made_vectors():
     types = dk.array(dtype=F64), dk.array(dtype=F64)
     said = dk.kernel(straight).report(*types).splitlines()
-    assert said[0].startswith("threads run one by one: it has no loop")
+    assert said[0].startswith("threads do not run in lanes: it has no loop")
     assert said[1] == "  LLVM makes vectors of a loop"
     debugged = dk.kernel(straight, mode="debug").report(*types)
-    assert debugged.startswith("threads run one by one: the program says which thread is in error")
+    assert debugged.startswith("threads do not run in lanes: the program says which thread is in error")
 
 
 def test_conversions_of_all_kinds():

@@ -248,3 +248,46 @@ def test_lbfgs_says_what_is_wrong() -> None:
     x = dk.array(np.full(2, np.nan), requires_grad=True)
     with pytest.raises(ValueError, match="not finite"):
         optim.LBFGS([x]).step(closure_of(rosenbrock, 1, x))
+
+
+# -- arrays of structs -------------------------------------------------------------------------------------------------
+
+
+@dk.struct
+class Body:
+    kind: int
+    mass: float
+    at: dk.vec3
+
+
+@pytest.mark.parametrize("made", [lambda p: dk.optim.AdamW(p, lr=0.1), lambda p: dk.optim.SGD(p, 0.1, momentum=0.9)])
+def test_optimizers_change_the_numbers_of_structs(made):
+    bodies, plain = dk.zeros((2, 3), dtype=Body, requires_grad=True), dk.zeros(4, requires_grad=True)
+    given = np.random.default_rng(3).normal(size=24).astype(np.float32)
+    slopes = bodies.grad.numpy()
+    slopes["mass"], slopes["at"] = given[:6].reshape(2, 3), given[6:].reshape(2, 3, 3)
+    plain.grad.assign(given[:4])
+    alone = [dk.zeros(6), dk.zeros(18), dk.zeros(4)]
+    found, wanted = made([bodies, plain]), made(alone)
+    for _ in range(3):
+        found.step([bodies.grad, plain.grad])
+        wanted.step([dk.array(given[:6]), dk.array(given[6:]), dk.array(given[:4])])
+    np.testing.assert_array_equal(bodies.numpy()["mass"].ravel(), alone[0].numpy())
+    np.testing.assert_array_equal(bodies.numpy()["at"].ravel(), alone[1].numpy())
+    np.testing.assert_array_equal(plain.numpy(), alone[2].numpy())
+    assert not bodies.numpy()["kind"].any()
+    assert dk.optim.clip_grad_norm([bodies.grad], 1.0) == pytest.approx(np.linalg.norm(given), rel=1e-5)
+    assert np.hypot(*(np.linalg.norm(slopes[name]) for name in ("mass", "at"))) == pytest.approx(1.0, rel=1e-5)
+    dk.optim.clip_grad_value([bodies.grad], 0.01)
+    assert np.abs(slopes["at"]).max() == np.float32(0.01)
+
+
+def test_what_optimizers_say_of_structs_that_point_to_arrays():
+    @dk.struct
+    class Layer:
+        weights: dk.array(dtype=float)
+        scale: float
+
+    layers = dk.array([Layer(dk.zeros(2), 1.0)], dtype=Layer)
+    with pytest.raises(TypeError, match="an optimizer"):
+        dk.optim.Adam([layers])

@@ -10,7 +10,7 @@ from diffkern.library import triangles
 __all__ = ["intersect_ray_tri_woop", "next_after"]
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def next_after(x: wp.float32, toward: wp.float32) -> wp.float32:
     """Return the next number of float32 behind x on the way to another one."""
     if wp.isnan(x) or wp.isnan(toward):
@@ -19,13 +19,13 @@ def next_after(x: wp.float32, toward: wp.float32) -> wp.float32:
         return toward
     if x == wp.float32(0.0):
         least = wp.cast(wp.uint32(1), wp.float32)
-        return wp.where(toward > x, least, -least)
+        return wp.where(toward > x, least, -least)  # type: ignore[no-any-return]
     bits = wp.cast(x, wp.int32)
     away = (x > wp.float32(0.0)) == (toward > x)
-    return wp.cast(bits + wp.where(away, wp.int32(1), wp.int32(-1)), wp.float32)
+    return wp.cast(bits + wp.where(away, wp.int32(1), wp.int32(-1)), wp.float32)  # type: ignore[no-any-return]
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def intersect_ray_tri_woop(
     p: wp.vec3,
     dir: wp.vec3,

@@ -38,14 +38,14 @@ wait: Final = INTERNAL["warp_barrier"]
 _exchange: Final = INTERNAL["warp_shuffle"]
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def shuffle(mask: wp.uint32, value: Any, lane: wp.int32, width: wp.int32) -> Any:
     """Return what a lane of the part of the warp has as the value."""
     own = thread() & 31
     return _exchange(mask, value, (own & ~(width - 1)) | (lane & (width - 1)))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def shuffle_up(mask: wp.uint32, value: Any, distance: wp.int32, width: wp.int32) -> Any:
     """Return what the lane so far before has as the value; the own one where the part of the warp begins."""
     own = thread() & 31
@@ -53,7 +53,7 @@ def shuffle_up(mask: wp.uint32, value: Any, distance: wp.int32, width: wp.int32)
     return _exchange(mask, value, wp.where(other >= (own & ~(width - 1)), other, own))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def shuffle_down(mask: wp.uint32, value: Any, distance: wp.int32, width: wp.int32) -> Any:
     """Return what the lane so far behind has as the value; the own one where the part of the warp ends."""
     own = thread() & 31
@@ -61,7 +61,7 @@ def shuffle_down(mask: wp.uint32, value: Any, distance: wp.int32, width: wp.int3
     return _exchange(mask, value, wp.where(other <= (own | (width - 1)), other, own))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def shuffle_xor(mask: wp.uint32, value: Any, bits: wp.int32, width: wp.int32) -> Any:
     """Return what the lane has whose number differs in these bits; the own value if it is in a later part."""
     own = thread() & 31
@@ -69,7 +69,7 @@ def shuffle_xor(mask: wp.uint32, value: Any, bits: wp.int32, width: wp.int32) ->
     return _exchange(mask, value, wp.where(other <= (own | (width - 1)), other, own))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def atomic_max_of_bits(a: wp.array[wp.float32], i: wp.int32, bits: wp.int32) -> None:
     """Make an element the larger one of it and a number, both compared by their bits as integers."""
     given = bits
@@ -78,7 +78,7 @@ def atomic_max_of_bits(a: wp.array[wp.float32], i: wp.int32, bits: wp.int32) -> 
         old, given = _tried(a, i, old, given)
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def atomic_min_of_bits(a: wp.array[wp.float32], i: wp.int32, bits: wp.int32) -> None:
     """Make an element the smaller one of it and a number, both compared by their bits as integers."""
     given = bits
@@ -87,7 +87,7 @@ def atomic_min_of_bits(a: wp.array[wp.float32], i: wp.int32, bits: wp.int32) -> 
         old, given = _tried(a, i, old, given)
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def _tried(a: wp.array[wp.float32], i: wp.int32, old: wp.int32, given: wp.int32) -> Any:
     """Replace an element if it has these bits; return what the memory holds then, and what is still to be put there."""
     if wp.isnan(wp.cast(old, wp.float32)):  # which equals nothing
@@ -99,4 +99,4 @@ def _tried(a: wp.array[wp.float32], i: wp.int32, old: wp.int32, given: wp.int32)
 
 # Errors and line information point at the snippet's line that calls them, not at this file.
 for _function in (shuffle, shuffle_up, shuffle_down, shuffle_xor, atomic_max_of_bits, atomic_min_of_bits, _tried):
-    _function.at_caller = True
+    _function.at_caller = True  # type: ignore[union-attr]

@@ -21,61 +21,61 @@ _ROOT_2: Final = math.sqrt(2.0)
 _ROOT_3: Final = math.sqrt(3.0)
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def _mean(val: Any, i: int, j: int) -> Any:
     """The component of the symmetric part of a matrix."""
     return (val[i, j] + val[j, i]) * val.dtype(0.5)
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def _turn(val: Any, i: int, j: int) -> Any:
     """The component of the antisymmetric part of a matrix."""
     return (val[i, j] - val[j, i]) * val.dtype(0.5)
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def symmetric_2d(dof: Any) -> Any:
     """The matrix of its half trace, half the difference of its diagonal, and the component beside it."""
     p, q, r = dof[0], dof[1], dof[2]
     return wp.matrix_from_rows(wp.vector(p + q, r), wp.vector(r, p - q))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def of_symmetric_2d(val: Any) -> Any:
     """The inverse of :func:`symmetric_2d`."""
     half = val.dtype(0.5)
     return wp.vector(half * (val[0, 0] + val[1, 1]), half * (val[0, 0] - val[1, 1]), _mean(val, 0, 1))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def symmetric_2d_voigt(dof: Any) -> Any:
     """The matrix of its diagonal and the component beside it."""
     root, r = dof.dtype(_ROOT_2), dof[2]
     return wp.matrix_from_rows(wp.vector(root * dof[0], r), wp.vector(r, root * dof[1]))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def of_symmetric_2d_voigt(val: Any) -> Any:
     """The inverse of :func:`symmetric_2d_voigt`."""
     root = val.dtype(1.0 / _ROOT_2)
     return wp.vector(root * val[0, 0], root * val[1, 1], _mean(val, 0, 1))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def _with_diagonal(x: Any, y: Any, z: Any, dof: Any) -> Any:
     """A symmetric matrix whose components (1, 2), (0, 2) and (0, 1) are the last three of a vector."""
     yz, xz, xy = dof[3], dof[4], dof[5]
     return wp.matrix_from_rows(wp.vector(x, xy, xz), wp.vector(xy, y, yz), wp.vector(xz, yz, z))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def symmetric_3d(dof: Any) -> Any:
     """The matrix of its trace, two numbers of the rest of its diagonal, and the three components beside it."""
     mean, axial = dof[0] * dof.dtype(_ROOT_2 / _ROOT_3), dof[2] * dof.dtype(1.0 / _ROOT_3)
     return _with_diagonal(mean + dof[1] - axial, mean - dof[1] - axial, mean + axial + axial, dof)
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def of_symmetric_3d(val: Any) -> Any:
     """The inverse of :func:`symmetric_3d`."""
     x, y, z = val[0, 0], val[1, 1], val[2, 2]
@@ -89,14 +89,14 @@ def of_symmetric_3d(val: Any) -> Any:
     )
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def symmetric_3d_voigt(dof: Any) -> Any:
     """The matrix of its diagonal and the three components beside it."""
     root = dof.dtype(_ROOT_2)
     return _with_diagonal(root * dof[0], root * dof[1], root * dof[2], dof)
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def of_symmetric_3d_voigt(val: Any) -> Any:
     """The inverse of :func:`symmetric_3d_voigt`."""
     root = val.dtype(1.0 / _ROOT_2)
@@ -104,26 +104,26 @@ def of_symmetric_3d_voigt(val: Any) -> Any:
     return wp.vector(x, y, z, _mean(val, 1, 2), _mean(val, 0, 2), _mean(val, 0, 1))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def skew_2d(dof: Any) -> Any:
     """The matrix of a rate of turning in the plane."""
     zero = dof - dof
     return wp.matrix_from_rows(wp.vector(zero, -dof), wp.vector(dof, zero))
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def of_skew_2d(val: Any) -> Any:
     """The inverse of :func:`skew_2d`."""
     return _turn(val, 1, 0)
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def skew_3d(dof: Any) -> Any:
     """The matrix of the cross product with a vector."""
     return wp.skew(dof)
 
 
-@wp.func  # type: ignore[untyped-decorator]
+@wp.func
 def of_skew_3d(val: Any) -> Any:
     """The inverse of :func:`skew_3d`."""
     return wp.vector(_turn(val, 2, 1), _turn(val, 0, 2), _turn(val, 1, 0))

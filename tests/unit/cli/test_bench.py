@@ -56,4 +56,6 @@ def test_the_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert rows["n-body", "forward"]["limit"] == "arithmetic"
     line = bench._line(bench.Measured("heat", "forward", 0.001, 2e6, 3e6, 0.5, "bandwidth"))
     assert line.split() == ["heat", "forward", "1.00", "2.0", "3.0", "2.0", "3.0", "50%", "of", "bandwidth"]
+    beyond = bench._line(bench.Measured("heat", "forward", 0.001, 2e6, 3e6, 1.79, "bandwidth"))
+    assert beyond.endswith("from caches, above the bandwidth")
     assert "trip counts depend on data" in bench._line(bench.Measured("recurrence", "adjoint", 0.001))

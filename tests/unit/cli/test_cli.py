@@ -276,3 +276,12 @@ def test_one_artifact_is_no_plural(count, text):
     from diffkern.cli.cache import _counted
 
     assert _counted(count) == text
+
+
+def test_the_help_of_a_demo_without_its_packages(monkeypatch, capsys):
+    monkeypatch.setattr("diffkern.cli.demo._missing", lambda path: ["matplotlib"])
+    assert cli.main(["demo", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("usage: diffkern demo [--list | NAME]")
+    assert "install matplotlib" in shown
+    assert cli.main(["demo"]) == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+import traceback
 from pathlib import Path
 
 import numpy as np
@@ -255,3 +256,38 @@ def test_the_page_has_the_standards_names():
 def test_an_array_of_readable_source_shows_itself():
     shown = repr(_View("x", Array(FLOAT32, 1), A, _Watch(None)))
     assert shown == "x: float32, shape (3,), [1., 2., 3.]"
+
+
+# -- what mistakes are told --------------------------------------------------------------------------------------------
+
+
+def test_a_class_that_is_no_struct():
+    class Point:
+        at: float
+
+    with pytest.raises(TypeError, match=r"Point is not an element type: .* write @dk.struct above the class"):
+        dk.zeros(2, dtype=Point)
+
+
+def test_a_complex_number_stored_as_a_float():
+    @dk.kernel
+    def root(x: dk.array[float]):
+        x[0] = x[0] ** 0.5j
+
+    with pytest.raises(dk.KernelTypeError, match="is a complex number") as error:
+        dk.launch(root, 1, inputs=[dk.ones(1)])
+    assert "z.real" in error.value.remedy
+
+
+def test_a_missing_gpu_is_told_in_the_programs_line():
+    if dk.is_cuda_available():
+        pytest.skip("there is one")
+    with pytest.raises(dk.MisuseError, match="there is no device") as error:
+        dk.zeros(3, device="cuda")
+    assert len(traceback.extract_tb(error.value.__traceback__)) <= 2
+
+
+def test_a_warning_names_the_programs_line():
+    with pytest.warns(UserWarning, match="has no effect") as said:
+        dk.zeros(3, dtype=int, requires_grad=True)
+    assert said[0].filename == __file__

@@ -33,7 +33,7 @@ EACH = [
     "tiles.shared_weights", "tiles.changed_through_views", "tiles.slices_by_indices", "tiles.fourier_transforms",
 ]  # fmt: skip
 """Cases that have, with their adjoints, every operation on tiles."""
-WHY = "threads run one by one: each is a block that works on tiles"
+WHY = "threads do not run in lanes: each is a block that works on tiles"
 CHOSEN = (True,) if os.environ.get(VARIABLE) == "off" else (None, True)
 """The options with which there is a choice: ``--lanes off`` takes away that of programs that say nothing."""
 
@@ -140,7 +140,7 @@ def test_blocks_of_threads_run_one_by_one():
     types = Kernel(summed_by_blocks).argument_types(dk.zeros(3, dtype=float), dk.zeros(3, dtype=float))
     fn = Compilation(summed_by_blocks, types).lowered()
     found = chosen(fn, Settings(lanes=True), object_code.machine("native").isa)
-    assert str(found) == "threads run one by one: each is a whole block of threads"
+    assert str(found) == "threads do not run in lanes: each is a whole block of threads"
 
 
 def test_the_benchmark_has_every_function_of_tiles():

@@ -233,7 +233,7 @@ class Choice:
 
     def __str__(self) -> str:
         if self.lanes == 1:
-            return f"threads run one by one: {self.why}"
+            return f"threads do not run in lanes: {self.why}"
         where = f"{self.registers} vector registers" if self.registers > 1 else "a vector register"
         rows = ", and rows of one thread without" if self.by_itself else ""
         return f"{self.lanes * self.registers} threads run in {where}{rows}: {self.why}"
@@ -360,7 +360,7 @@ def _own_bytes(fn: Function) -> int:
 def _seldom_pays(ops: Sequence[Op]) -> str | None:
     """Return why lanes are not taken unasked, whatever they are estimated to gain; None if there is no reason."""
     if not any(map(is_loop, ops)) and not any(map(_keeps_memory, ops)):
-        return "it has no loop, and LLVM makes vectors of the loop over threads"
+        return "it has no loop, and the loop over threads is left to LLVM"
     return f"{len(ops)} operations would take long to compile" if len(ops) > LARGEST else None
 
 
