@@ -80,6 +80,15 @@ PROGRAMS = {
         "Linear elasticity, differentiated by shape. The hook becomes thick where it is bent.",
         (0.0, 0.0, 0.605, 1.0),
     ),
+    "pipe": Program(
+        "A pipe under pressure",
+        "Linear elasticity on tetrahedra, differentiated by shape, load and material, beside Lame's solution.",
+    ),
+    "rust": Program(
+        "Rust within a pipe",
+        "Elasticity on tetrahedra. How deep a wall has rusted within is found from how its outside moves.",
+        (0.0, 0.0, 0.68, 1.0),
+    ),
     "heat": Program(
         "The path of a torch",
         "Heat conduction in a plate. The path of the source is found from 64 thermometers.",

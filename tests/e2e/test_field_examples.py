@@ -131,6 +131,118 @@ def test_a_hook_becomes_thick_where_it_bends(out: str, monkeypatch: pytest.Monke
     assert 0.5 < after / before < 0.65
 
 
+# -- elasticity in three dimensions -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def pipe() -> ModuleType:
+    return example("pipe")
+
+
+def solid(points: np.ndarray, corners: np.ndarray, young: np.ndarray, poisson: np.ndarray) -> np.ndarray:
+    """The whole matrix of tetrahedra, by strains and Hooke's law in Voigt's notation."""
+    found = np.zeros((3 * len(points),) * 2)
+    for nodes, modulus, ratio in zip(corners, young, poisson, strict=True):
+        whole = np.c_[points[nodes], np.ones(4)]
+        x, y, z, strain = *np.linalg.inv(whole)[:3], np.zeros((6, 12))
+        strain[0, 0::3], strain[1, 1::3], strain[2, 2::3] = x, y, z
+        strain[3, 0::3], strain[3, 1::3], strain[4, 1::3] = y, x, z
+        strain[4, 2::3], strain[5, 0::3], strain[5, 2::3] = y, z, x
+        law = np.diag([1.0 - 2.0 * ratio] * 3 + [0.5 - ratio] * 3)
+        law[:3, :3] += ratio
+        law *= modulus / (1.0 + ratio) / (1.0 - 2.0 * ratio)
+        places = (3 * nodes[:, None] + np.arange(3)).ravel()
+        found[np.ix_(places, places)] += abs(np.linalg.det(whole)) / 6.0 * strain.T @ law @ strain
+    return found
+
+
+def moved_by_numpy(pipe: object, values: list[np.ndarray]) -> np.ndarray:
+    points, young, poisson, pressure, load = values
+    whole, side, free = solid(points, pipe.corners.numpy(), young, poisson), load.copy(), pipe.free.numpy().ravel() > 0
+    for nodes, p in zip(pipe.inside.numpy(), pressure, strict=True):
+        a, b, c = points[nodes]
+        side[nodes] += p * np.cross(b - a, c - a) / 6.0
+    found = np.zeros(len(free))
+    found[free] = np.linalg.solve(whole[np.ix_(free, free)], side.ravel()[free])
+    return found.reshape(-1, 3)
+
+
+def random_pipe(pipe: ModuleType) -> tuple[object, list[dk.array]]:
+    """A pipe of 48 tetrahedra with moved nodes, and random material, pressure and forces."""
+    few, rng = pipe.Pipe(4, 1, 2), np.random.default_rng(0)
+    points = few.points(few.sound).numpy() + 0.02 * rng.normal(size=(few.nodes, 3))
+    sizes = ((0.5, 2.0, few.young), (0.0, 0.45, few.poisson), (0.5, 2.0, few.pressure))
+    points, load = (dk.array(k, dtype=dk.vec3d) for k in (points, rng.normal(size=(few.nodes, 3))))
+    return few, [points, *(dk.array(rng.uniform(low, high, k.shape)) for low, high, k in sizes), load]
+
+
+def test_a_pipe_moves_as_in_an_independent_program(pipe: ModuleType) -> None:
+    few, given = random_pipe(pipe)
+    wanted = moved_by_numpy(few, [k.numpy() for k in given])
+    np.testing.assert_allclose(few.move(*given).numpy(), wanted, rtol=1e-9, atol=1e-10)
+
+
+def test_a_pipe_is_differentiated_by_nodes_material_pressure_and_forces(pipe: ModuleType) -> None:
+    few, given = random_pipe(pipe)
+    rng, values = np.random.default_rng(1), [k.numpy() for k in given]
+    weights = rng.normal(size=(few.nodes, 3))
+    moved, slopes = dk.vjp(few.move, tuple(given), dk.array(weights, dtype=dk.vec3d))
+    ways = [rng.normal(size=k.shape) for k in values]
+    for k, way in enumerate(ways):
+        up, down = ([*values[:k], values[k] + s * 1e-5 * way, *values[k + 1 :]] for s in (1.0, -1.0))
+        change = (weights * (moved_by_numpy(few, up) - moved_by_numpy(few, down))).sum() / 2e-5
+        assert float((slopes[k].numpy() * way).sum()) == pytest.approx(change, rel=1e-6)
+    tangents = tuple(dk.array(way, dtype=k.dtype) for way, k in zip(ways, given, strict=True))
+    forward = dk.jvp(few.move, tuple(given), tangents)[1].numpy()
+    total = sum((s.numpy() * way).sum() for s, way in zip(slopes, ways, strict=True))
+    assert (weights * forward).sum() == pytest.approx(total, rel=1e-9)
+    assert moved.shape == (few.nodes,)
+
+
+def test_a_constant_strain_of_a_pipe_is_exact(pipe: ModuleType) -> None:
+    # With all nodes of the outline given, those within follow; the forces of a constant stress vanish there.
+    few = pipe.Pipe(8, 2, 2)
+    rng, sheet = np.random.default_rng(2), few.sheet
+    points = few.points(few.sound).numpy() + 0.02 * rng.normal(size=(few.nodes, 3))
+    exact = points @ rng.normal(size=(3, 3)) + rng.normal(size=3)
+    few.free = dk.full(few.nodes, dk.vec3d(1.0, 1.0, 1.0), dtype=dk.vec3d)
+    forces = solid(points, few.corners.numpy(), few.young.numpy(), few.poisson.numpy()) @ exact.ravel()
+    free = np.zeros((few.nodes, 3))
+    free[sheet + few.around : sheet + 2 * few.around] = 1.0  # nodes within the wall and between the ends
+    np.testing.assert_allclose(forces.reshape(-1, 3)[free > 0.0], 0.0, atol=1e-13)
+    few.free = dk.array(free, dtype=dk.vec3d)
+    held = solid(points, few.corners.numpy(), few.young.numpy(), few.poisson.numpy()) @ (exact * (1.0 - free)).ravel()
+    given = dk.array(points, dtype=dk.vec3d), few.young, few.poisson, dk.zeros_like(few.pressure)
+    moved = few.move(*given, dk.array(-held.reshape(-1, 3), dtype=dk.vec3d)).numpy()
+    np.testing.assert_allclose(moved[free > 0.0], exact[free > 0.0], atol=1e-11)
+
+
+def test_a_pipe_comes_near_to_lames_as_do_its_derivatives(pipe: ModuleType) -> None:
+    found = []
+    for layers in (1, 2):
+        tube = pipe.Pipe(16 * layers, 1, layers)
+        value, slopes = dk.value_and_grad(tube.swells)(tube.sound, tube.pressure, tube.young, tube.poisson)
+        found.append(np.array([float(value), *(float(k.numpy().sum()) for k in slopes)]))
+    # An error that falls with the square of the spacing is gone in this combination.
+    np.testing.assert_allclose((4.0 * found[1] - found[0]) / 3.0, pipe.lame(), rtol=0.03)
+
+
+@pytest.mark.full
+def test_the_errors_of_a_pipe_fall_with_the_square_of_the_spacing(pipe: ModuleType, out: str) -> None:
+    orders = pipe.main(["--layers", "4", "--out", out])
+    assert orders.min() > 1.6
+    assert orders.max() < 2.1
+
+
+@pytest.mark.full
+def test_rust_is_found_from_without(out: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    depth, pulled = example("rust").main(["--layers", "2", "--along", "3", "--rounds", "3", "--out", out])
+    sys.modules.pop("pipe", None)
+    assert depth < 0.15
+    assert pulled < 0.01
+
+
 # -- a fluid -----------------------------------------------------------------------------------------------------------
 
 
