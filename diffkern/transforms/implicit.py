@@ -26,6 +26,7 @@ from diffkern.runtime.effects.no_grad import no_grad
 from diffkern.runtime.memory.state import is_handled
 from diffkern.transforms.gmres import Numbers, gmres
 from diffkern.transforms.higher import jvp, vjp
+from diffkern.transforms.kept_solutions import found_again
 
 __all__ = [
     "Equation",
@@ -59,6 +60,8 @@ class Equation:
     solve_linear
         Solves the linear equations of derivatives, whose matrix is symmetric: takes a name for messages, the right
         side, and the solution and the parameters at which the Jacobian is taken. By default they are solved by GMRES.
+    of_derivative
+        True if it belongs to a derivative, and so differs from direction to direction.
     """
 
     residual: Function
@@ -67,6 +70,7 @@ class Equation:
     maxiter: int
     linear: bool = False
     solve_linear: Callable[[str, array, Sequence[Any]], array] | None = None
+    of_derivative: bool = False
 
     def tolerance(self, x: array, first: float) -> float:
         """Return the largest number in the residual of a solution, given that at the beginning."""
@@ -122,7 +126,12 @@ def apply_implicitly(solve: Function, equation: Equation, x0: array, theta: Sequ
     probe = _ResidualProbe(equation)
 
     def forward(x0: array, *theta: Any) -> array:
-        found: array = solve(x0, *theta)
+        if equation.of_derivative:
+            found: array = solve(x0, *theta)
+        else:
+            found = found_again(
+                lambda: numbers_of(x0), lambda x: _residual(equation, x, theta), lambda: solve(x0, *theta)
+            )
         if is_handled():
             probe.take(found, theta)
         return found
@@ -137,7 +146,7 @@ def apply_implicitly(solve: Function, equation: Equation, x0: array, theta: Sequ
         name = f"the adjoint of {equation.name}"
         adjoint = Equation(
             lambda multiplier, x, ct, *theta: vjp(lambda x: equation.residual(x, *theta), (x,), multiplier)[1][0] - ct,
-            name, None, equation.maxiter, linear=True,
+            name, None, equation.maxiter, linear=True, of_derivative=True,
         )  # fmt: skip
         if equation.solve_linear is not None:
             multiplier = equation.solve_linear(name, ct, (x, *theta))
@@ -175,7 +184,7 @@ def apply_implicitly(solve: Function, equation: Equation, x0: array, theta: Sequ
             nothing = zeros_like(x, requires_grad=False)
             side = residual(nothing, x, *theta, *(changes[k] for k in moved))
             return equation.solve_linear(name, side * -1.0, (x, *theta))
-        forward = Equation(residual, name, None, equation.maxiter, linear=True)
+        forward = Equation(residual, name, None, equation.maxiter, linear=True, of_derivative=True)
         return solved(forward, x * 0.0, (x, *theta, *(changes[k] for k in moved)))
 
     found: array = custom_operation(forward, vjp=backward, jvp=along)(x0, *theta)

@@ -19,6 +19,7 @@ from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.effects.function_tape import FunctionTape
 from diffkern.runtime.effects.unchanged import Unchanged
 from diffkern.transforms.higher import hvp, jvp
+from diffkern.transforms.kept_solutions import KeptSolutions
 from diffkern.transforms.sparsity import colours, find, is_whole
 
 __all__ = ["hessian", "jacobian"]
@@ -131,6 +132,7 @@ class _Matrix:
     def __init__(self, function: Function, x: array, start: _Start) -> None:
         self.function, self.x, self._start = function, x, start
         self.columns = x._data.size
+        self._solutions = KeptSolutions()
         self._result: array | None = None
         self._taped: tuple[FunctionTape, array] | None = None
 
@@ -141,7 +143,8 @@ class _Matrix:
         if self._taped is not None:
             return self._taped[1]
         if self._result is None:
-            self._result = _only(self.function(self.x))
+            with self._solutions.call():
+                self._result = _only(self.function(self.x))
             self._start.restore()
         return self._result
 
@@ -154,14 +157,15 @@ class _Matrix:
         """Return the change of the result along a direction."""
         # Forward mode runs the function for each direction; reverse mode records it once, and sweeps back for each row.
         way = direction.astype(self.x._data.dtype).reshape(self.x._data.shape)
-        self._result, change = jvp(self.function, (self.x,), (way,))
+        with self._solutions.call():
+            self._result, change = jvp(self.function, (self.x,), (way,))
         self._start.restore()
         return np.array(change.numpy(), np.float64).reshape(-1)
 
     def against(self, weights: Numbers) -> Numbers:
         """Return the gradient of the result with weights."""
         if self._taped is None:
-            with FunctionTape((self.x,)) as tape:
+            with self._solutions.call(), FunctionTape((self.x,)) as tape:
                 self._taped = tape, _only(self.function(self.x))
         tape, result = self._taped
         # A seed is an array like the result, on its device and with its strides.
@@ -240,11 +244,12 @@ def hessian(function: Function, x: array, *, sparsity: Any = None) -> Numbers:
 
 def _hessian(function: Function, x: array, start: _Start, sparsity: Any) -> Numbers:
     """Return the Hessian of a function at an array."""
-    size, shape = x._data.size, x._data.shape
+    size, shape, solutions = x._data.size, x._data.shape, KeptSolutions()
 
     def product(vector: Numbers) -> Numbers:
         # The matrix is symmetric, so products give columns and rows alike.
-        (found,) = hvp(function, (x,), (vector.astype(x._data.dtype).reshape(shape),))
+        with solutions.call():
+            (found,) = hvp(function, (x,), (vector.astype(x._data.dtype).reshape(shape),))
         start.restore()
         return np.array(found.numpy(), np.float64).reshape(-1)
 

@@ -27,12 +27,14 @@ from diffkern.runtime.memory.scope import under
 from diffkern.runtime.memory.state import is_handled, will_replay
 from diffkern.transforms.higher import jvp, vjp
 from diffkern.transforms.implicit import length_of, numbers_of
+from diffkern.transforms.kept_solutions import found_again
 
 __all__ = [
     "NEAR",
     "Solver",
     "check_symmetry",
     "converge",
+    "known",
     "norm_of",
     "norms_of",
     "not_solved",
@@ -117,6 +119,22 @@ def solution(
         Whether the method is for symmetric matrices and preconditioners.
     """
     return _solution(_LinearSystem(name, solver, A, M, symmetric), b, x0, first)
+
+
+def known(solver: Solver) -> Solver:
+    """Return what solves a system unless an earlier call of the function that is differentiated has done so."""
+
+    def solve(name: str, A: LinearOperator, b: array, x: array, M: LinearOperator | None) -> None:
+        def own() -> array:
+            solver(name, A, b, x, M)
+            return x
+
+        given = lambda: np.concatenate([numbers_of(b), numbers_of(x)])  # noqa: E731
+        found = found_again(given, lambda held: numbers_of(A._times(held)), own)
+        if found is not x:
+            copy(x, found)
+
+    return solve
 
 
 def _solution(system: _LinearSystem, b: array, x0: array, first: Solver | None = None) -> array:

@@ -10,7 +10,7 @@ from diffkern.errors import MisuseError, described
 from diffkern.optim.linear import kernels
 from diffkern.optim.linear.conjugate import CG, CR
 from diffkern.optim.linear.direct import LIBRARIES, Factors
-from diffkern.optim.linear.implicit import NEAR, Solver, check_symmetry, converge, norms_of, not_solved, solution
+from diffkern.optim.linear.implicit import NEAR, Solver, check_symmetry, converge, known, norms_of, not_solved, solution
 from diffkern.optim.linear.nonsymmetric import GMRES, BiCGSTAB
 from diffkern.optim.linear.operands import Operands
 from diffkern.optim.linear.operators import FunctionOperator, LinearOperator, aslinearoperator
@@ -105,7 +105,8 @@ def linear_solve(
         )
     begin = zeros_like(b, requires_grad=False) if x0 is None else x0
     if method in LIBRARIES:
-        return solution("dk.linear_solve", _direct(tol, method), operator, b, begin)
+        direct = _direct(tol, method)
+        return solution("dk.linear_solve", direct, operator, b, begin, first=known(direct))
     if method not in _CLASSES:
         raise MisuseError(
             f"dk.linear_solve has no method {method!r}",
@@ -119,7 +120,7 @@ def linear_solve(
             check_symmetry(name, A, b)
         solver(name, A, b, x, M)
 
-    return solution("dk.linear_solve", solver, operator, b, begin, conditioner, first, method in _SYMMETRIC)
+    return solution("dk.linear_solve", solver, operator, b, begin, conditioner, known(first), method in _SYMMETRIC)
 
 
 def _operator(a: Any, b: array, theta: tuple[Any, ...]) -> LinearOperator:
