@@ -17,7 +17,7 @@ from typing import Any, Final
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.func import func
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.library.language import float32, int32
+from diffkern.library.language import float32, int32, vec3f
 from diffkern.runtime.arrays.create import zeros
 from diffkern.spatial.kernels import sort_cell
 
@@ -47,33 +47,55 @@ def clear_box(boxes, k):  # type: ignore[no-untyped-def]
 
 
 @func
-def include(boxes, k, others, j):  # type: ignore[no-untyped-def]
-    """Enlarge a box so that it holds another one."""
+def low_of(boxes, k):  # type: ignore[no-untyped-def]
+    """Return the lower corner of a box."""
+    return vec3f(boxes[6 * k], boxes[6 * k + 1], boxes[6 * k + 2])
+
+
+@func
+def high_of(boxes, k):  # type: ignore[no-untyped-def]
+    """Return the upper corner of a box."""
+    return vec3f(boxes[6 * k + 3], boxes[6 * k + 4], boxes[6 * k + 5])
+
+
+@func
+def put(boxes, k, low, high):  # type: ignore[no-untyped-def]
+    """Write the corners of a box."""
     for c in range(3):
-        low, high = others[6 * j + c], others[6 * j + 3 + c]
-        if low < boxes[6 * k + c]:
-            boxes[6 * k + c] = low
-        if high > boxes[6 * k + 3 + c]:
-            boxes[6 * k + 3 + c] = high
+        boxes[6 * k + c], boxes[6 * k + 3 + c] = low[c], high[c]
+
+
+@func
+def lower(a, least):  # type: ignore[no-untyped-def]
+    """Return the least numbers of two vectors, the second one where a number is no number."""
+    return vec3f(
+        a[0] if a[0] < least[0] else least[0],
+        a[1] if a[1] < least[1] else least[1],
+        a[2] if a[2] < least[2] else least[2],
+    )
+
+
+@func
+def upper(a, most):  # type: ignore[no-untyped-def]
+    """Return the greatest numbers of two vectors, the second one where a number is no number."""
+    return vec3f(
+        a[0] if a[0] > most[0] else most[0],
+        a[1] if a[1] > most[1] else most[1],
+        a[2] if a[2] > most[2] else most[2],
+    )
 
 
 @func
 def include_item(boxes, k, lowers, uppers, i):  # type: ignore[no-untyped-def]
     """Enlarge a box so that it holds one of those from which the tree is built."""
-    low, high = lowers[i], uppers[i]
-    for c in range(3):
-        if low[c] < boxes[6 * k + c]:
-            boxes[6 * k + c] = low[c]
-        if high[c] > boxes[6 * k + 3 + c]:
-            boxes[6 * k + 3 + c] = high[c]
+    put(boxes, k, lower(lowers[i], low_of(boxes, k)), upper(uppers[i], high_of(boxes, k)))
 
 
 @func
-def area(boxes, k):  # type: ignore[no-untyped-def]
+def area(low, high):  # type: ignore[no-untyped-def]
     """Return half the surface of a box."""
-    x, y = boxes[6 * k + 3] - boxes[6 * k], boxes[6 * k + 4] - boxes[6 * k + 1]
-    z = boxes[6 * k + 5] - boxes[6 * k + 2]
-    return x * y + y * z + z * x
+    size = high - low
+    return size[0] * size[1] + size[1] * size[2] + size[2] * size[0]
 
 
 @func
@@ -88,23 +110,23 @@ def bin_of(lowers, uppers, i, axis, first, scale, bins):  # type: ignore[no-unty
 
 @func
 def best_border(boxes, counts, costs, bins, by_count):  # type: ignore[no-untyped-def]
-    """Return the last bin of the left side; boxes ``bins`` and after are room for the boxes of both sides."""
-    clear_box(boxes, bins)
+    """Return the last bin of the left side."""
+    low, high = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
     # One sweep from the left keeps the cost of every left side, one from the right adds that of the right side.
     n = 0
     for k in range(bins):
-        include(boxes, bins, boxes, k)
+        low, high = lower(low_of(boxes, k), low), upper(high_of(boxes, k), high)
         n += counts[k]
-        costs[k] = float32(n) if by_count != 0 else (area(boxes, bins) * float32(n) if n > 0 else 0.0)
+        costs[k] = float32(n) if by_count != 0 else (area(low, high) * float32(n) if n > 0 else 0.0)
     # If every border is as bad (areas that are NaN or infinite), the bins are halved.
     best, least = bins // 2 - 1, float32(_FAR)
-    clear_box(boxes, bins)
+    low, high = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
     m = 0
     for j in range(1, bins):
         k = bins - 1 - j
-        include(boxes, bins, boxes, k + 1)
+        low, high = lower(low_of(boxes, k + 1), low), upper(high_of(boxes, k + 1), high)
         m += counts[k + 1]
-        cost = costs[k] + (area(boxes, bins) * float32(m) if m > 0 else 0.0)
+        cost = costs[k] + (area(low, high) * float32(m) if m > 0 else 0.0)
         if by_count != 0:
             cost = costs[k] - float32(m) if costs[k] > float32(m) else float32(m) - costs[k]
         if cost < least and m > 0 and m < n:
@@ -147,16 +169,14 @@ def partition(lowers, uppers, order, begin, end, axis, first, scale, bins, borde
 def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, bin_boxes, counts, costs):  # type: ignore[no-untyped-def]
     """Sort a range of boxes into two sides; return where the right one begins."""
     middle, n = (begin + end) // 2, end - begin
-    clear_box(bounds, 0)
+    least, most = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
     for p in range(begin, end):
-        low, high = lowers[order[p]], uppers[order[p]]
-        for c in range(3):
-            # Twice the centre: halving would cost an operation and could round.
-            centre = low[c] + high[c]
-            if centre < bounds[c]:
-                bounds[c] = centre
-            if centre > bounds[3 + c]:
-                bounds[3 + c] = centre
+        i = order[p]
+        # Twice the centre: halving would cost an operation and could round.
+        centre = lowers[i] + uppers[i]
+        least, most = lower(centre, least), upper(centre, most)
+    for c in range(3):
+        bounds[c], bounds[3 + c] = least[c], most[c]
     axis, extent = 0, bounds[3] - bounds[0]
     for c in range(1, 3):
         if bounds[3 + c] - bounds[c] > extent:
@@ -170,8 +190,9 @@ def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, 
             clear_box(bin_boxes, k)
             counts[k] = 0
         for p in range(begin, end):
-            k = bin_of(lowers, uppers, order[p], axis, first, scale, bins)
-            include_item(bin_boxes, k, lowers, uppers, order[p])
+            i = order[p]
+            k = bin_of(lowers, uppers, i, axis, first, scale, bins)
+            include_item(bin_boxes, k, lowers, uppers, i)
             counts[k] += 1
         border = best_border(bin_boxes, counts, costs, bins, by_count)
         at = partition(lowers, uppers, order, begin, end, axis, first, scale, bins, border)
@@ -182,22 +203,23 @@ def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, 
 @func
 def box_of_range(lowers, uppers, order, begin, end, boxes, node, item_boxes, keeps):  # type: ignore[no-untyped-def]
     """Write the box around a range, and with ``keeps`` each of its boxes."""
-    clear_box(boxes, node)
+    low, high = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
     for p in range(begin, end):
-        include_item(boxes, node, lowers, uppers, order[p])
+        i = order[p]
+        a, b = lowers[i], uppers[i]
+        low, high = lower(a, low), upper(b, high)
         if keeps != 0:
-            low, high = lowers[order[p]], uppers[order[p]]
             for c in range(3):
-                item_boxes[6 * p + c] = low[c]
-                item_boxes[6 * p + 3 + c] = high[c]
+                item_boxes[6 * p + c] = a[c]
+                item_boxes[6 * p + 3 + c] = b[c]
+    put(boxes, node, low, high)
 
 
 @func
 def box_of_children(boxes, node, right):  # type: ignore[no-untyped-def]
     """Write the box around those of the children."""
-    clear_box(boxes, node)
-    include(boxes, node, boxes, node + 1)
-    include(boxes, node, boxes, right)
+    low = lower(low_of(boxes, right), low_of(boxes, node + 1))
+    put(boxes, node, low, upper(high_of(boxes, right), high_of(boxes, node + 1)))
 
 
 @func
@@ -226,7 +248,7 @@ def build(  # type: ignore[no-untyped-def]
     n = lowers.shape[0]
     stack, counts = zeros(shape=8 * DEEPEST, dtype=int32), zeros(shape=BINS, dtype=int32)
     bounds, costs = zeros(shape=6, dtype=float32), zeros(shape=BINS, dtype=float32)
-    bin_boxes = zeros(shape=6 * (BINS + 1), dtype=float32)
+    bin_boxes = zeros(shape=6 * BINS, dtype=float32)
     for p in range(n):
         order[p] = p
     if grouped != 0:

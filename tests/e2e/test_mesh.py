@@ -274,14 +274,14 @@ def test_rays_along_the_border_of_a_flat_mesh():
         assert not out[6:8, 6].any()
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1e4])
+@pytest.mark.parametrize("scale", [1e-9, 1e-3, 1e4, 1e9])
 def test_scales(scale):
     points, faces = sphere(2)
     x, d = places()
     mesh = made((points * scale).astype(np.float32), faces)
-    out = asked(nearest, (N, 3), mesh, vectors((x * scale).astype(np.float32)), FAR)
-    np.testing.assert_allclose(out[:, 0] / scale, closest(points, faces, x).min(axis=1), atol=2e-6)
-    rays = asked(first, (N, 8), mesh, vectors((x * scale).astype(np.float32)), vectors(d), FAR, -1)
+    out = asked(nearest, (N, 3), mesh, vectors((x * scale).astype(np.float32)), FAR * scale)
+    np.testing.assert_allclose(out[:, 0] / scale, closest(points, faces, x).min(axis=1), atol=4e-6)
+    rays = asked(first, (N, 8), mesh, vectors((x * scale).astype(np.float32)), vectors(d), FAR * scale, -1)
     t = hits(points, faces, x, d).min(axis=1)
     np.testing.assert_allclose(rays[:, 0] / scale, np.where(np.isfinite(t), t, 0.0), atol=1e-5)
 
