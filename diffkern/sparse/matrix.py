@@ -126,7 +126,7 @@ class BsrMatrix:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The views of unsigned integers would become copies, which no change of the matrix reaches.
-        kept = {name: value for name, value in vars(self).items() if name not in ("_unsigned", "_pattern")}
+        kept = {name: value for name, value in vars(self).items() if name not in ("_unsigned", "_pattern", "_products")}
         return _unpickled, (self.dtype,), kept
 
     def __setstate__(self, state: dict[str, Any]) -> None:

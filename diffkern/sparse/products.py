@@ -16,6 +16,7 @@ from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
 from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, compact_matrix, empty_matrix, split
 from diffkern.sparse.patterns import Contributions, checked, place, prefix_sums, set_pattern, target, total
+from diffkern.sparse.repeated import note_product, repeated
 from diffkern.sparse.serial import ALONE, BlockProducts, is_serial, multiplied, multiplied_at_once
 from diffkern.sparse.storage import as_parts, as_vectors, grown, integers, is_by_parts, new_values, numbers_of
 from diffkern.sparse.sums import bsr_scale
@@ -67,6 +68,8 @@ def bsr_mv(
     ValueError
         If types, extents or devices do not fit together.
     """
+    if isinstance(A, BsrMatrix) and y is not None and repeated(A, x, y, alpha, beta, transpose):
+        return y
     A, factor = split(A)
     alpha = alpha * factor
     values = A.values
@@ -93,6 +96,8 @@ def product(A: BsrMatrix, x: array, y: array, z: array, alpha: Any, beta: Any, t
     ValueError
         If the vectors do not fit the matrix.
     """
+    if y is z and repeated(A, x, z, alpha, beta, transpose):
+        return
     values = A.values
     scale, scale_added = as_factor(alpha, A), as_factor(beta, A)
     blocks = isinstance(values._element, Mat)
@@ -126,7 +131,10 @@ def product(A: BsrMatrix, x: array, y: array, z: array, alpha: Any, beta: Any, t
     else:
         kernel = values_of.add_product_blocks if blocks else values_of.add_product
         inputs += [scale_added, added]
-    launch(kernel, dim=A.nrow, inputs=[*inputs, out])
+    inputs.append(out)
+    launch(kernel, dim=A.nrow, inputs=inputs)
+    if y is z:
+        note_product(A, x, z, (alpha, beta, transpose), kernel, inputs)
 
 
 def _vectors(given: array, name: str, count: int, length: int, values: array) -> array:

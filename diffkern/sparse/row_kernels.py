@@ -89,7 +89,7 @@ def add_rows(  # type: ignore[no-untyped-def]
         while k < ends[i] or m < ends2[i]:
             c = _column(columns, k, ends[i])
             d = _column(columns2, m, ends2[i])
-            s = out.dtype(0.0)
+            s = out.dtype(0)
             if k < ends[i] and c <= d:
                 s += beta * y[k]
                 k += uint32(1)
@@ -282,7 +282,7 @@ def multiply_rows_at_once(  # type: ignore[no-untyped-def]
             f = x[k]
             for m in range(starts2[j], ends2[j]):
                 c = uint32(columns2[m])
-                s = out.dtype(0.0)
+                s = out.dtype(0)
                 if row_of[c] == i + uint32(1):
                     s = sums[c]
                 else:

@@ -25,7 +25,7 @@ uint32: Any = SCALARS["uint32"]
 @Kernel
 def gather(first, last, order, source, out):  # type: ignore[no-untyped-def]
     b = tid()
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     if first[b] < last[b]:
         s = source[order[first[b]]]  # not added to 0, which would turn -0 into 0
     for a in range(first[b] + uint32(1), last[b]):
@@ -37,7 +37,7 @@ def gather(first, last, order, source, out):  # type: ignore[no-untyped-def]
 def gather_converted(first, last, order, source, scale, out):  # type: ignore[no-untyped-def]
     """Sum blocks of one shape in another precision, times a factor."""
     b, r, c = tid()
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     for a in range(first[b], last[b]):
         s += out.dtype(scale * source[order[a], r, c])
     out[b, r, c] = s
@@ -46,7 +46,7 @@ def gather_converted(first, last, order, source, scale, out):  # type: ignore[no
 @Kernel
 def gather_scaled(first, last, order, source, scale, out):  # type: ignore[no-untyped-def]
     b = tid()
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     if first[b] < last[b]:
         s = source[order[first[b]]]
     for a in range(first[b] + uint32(1), last[b]):
@@ -57,7 +57,7 @@ def gather_scaled(first, last, order, source, scale, out):  # type: ignore[no-un
 @Kernel
 def gather_transposed(first, last, order, source, out):  # type: ignore[no-untyped-def]
     b = tid()
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     if first[b] < last[b]:
         s = transpose(source[order[first[b]]])
     for a in range(first[b] + uint32(1), last[b]):
@@ -73,7 +73,7 @@ def gather_joined(  # type: ignore[no-untyped-def]
     """Put blocks of another shape together from parts of blocks, each of some height and width."""
     i, j, k = tid()
     b, r, c = uint32(i), uint32(j), uint32(k)
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     for a in range(first[b], last[b]):
         part = order[a]
         place = places[part]
@@ -89,7 +89,7 @@ def gather_joined(  # type: ignore[no-untyped-def]
 def combine(first, last, order, base: uint32, y, beta, x, alpha, out):  # type: ignore[no-untyped-def]
     """Add up the blocks of two matrices, each times a factor; those of `x` are numbered from a base."""
     b = tid()
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     for a in range(first[b], last[b]):
         k = order[a]
         if k < base:
@@ -103,7 +103,7 @@ def combine(first, last, order, base: uint32, y, beta, x, alpha, out):  # type: 
 def combine_merged(left, right, alone, y, beta, x, alpha, out):  # type: ignore[no-untyped-def]
     """Add the blocks of two matrices, each times a factor, by their numbers in either; `alone` if it has none."""
     b = tid()
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     if left[b] != alone:
         s += beta * y[left[b]]
     if right[b] != alone:
@@ -126,7 +126,7 @@ def permute_transposed(order, source, out):  # type: ignore[no-untyped-def]
 @Kernel
 def multiply(first, last, left, right, alone, x, y, alpha, out):  # type: ignore[no-untyped-def]
     b = tid()
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     for p in range(first[b], last[b]):
         s += x[left[p]] * y[right[p]]
     out[b] = alpha * s
@@ -135,7 +135,7 @@ def multiply(first, last, left, right, alone, x, y, alpha, out):  # type: ignore
 @Kernel
 def multiply_blocks(first, last, left, right, alone, x, y, alpha, out):  # type: ignore[no-untyped-def]
     b = tid()
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     for p in range(first[b], last[b]):
         s += x[left[p]] @ y[right[p]]
     out[b] = alpha * s
@@ -145,8 +145,8 @@ def multiply_blocks(first, last, left, right, alone, x, y, alpha, out):  # type:
 def multiply_parts(first, last, left, right, alone, x, y, alpha, z, beta, out):  # type: ignore[no-untyped-def]
     """Add up products of blocks of any shape, and blocks of a third matrix times a factor."""
     b, r, c = tid()
-    s = out.dtype(0.0)
-    added = out.dtype(0.0)
+    s = out.dtype(0)
+    added = out.dtype(0)
     for p in range(first[b], last[b]):
         if right[p] == alone:
             added += z[left[p], r, c]
@@ -173,7 +173,7 @@ def scatter_add(blocks, source, out):  # type: ignore[no-untyped-def]
 @Kernel
 def diagonal(starts, ends, columns, values, alpha, out):  # type: ignore[no-untyped-def]
     i = tid()
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     for k in range(starts[i], ends[i]):
         if columns[k] == uint32(i):
             s += alpha * values[k]
@@ -183,7 +183,7 @@ def diagonal(starts, ends, columns, values, alpha, out):  # type: ignore[no-unty
 @Kernel
 def diagonal_parts(starts, ends, columns, values, alpha, out):  # type: ignore[no-untyped-def]
     i, r, c = tid()
-    s = out.dtype(0.0)
+    s = out.dtype(0)
     for k in range(starts[i], ends[i]):
         if columns[k] == uint32(i):
             s += alpha * values[k, r, c]
@@ -196,7 +196,7 @@ def diagonal_parts(starts, ends, columns, values, alpha, out):  # type: ignore[n
 @Kernel
 def multiply_vector(starts, ends, columns, values, x, alpha, y):  # type: ignore[no-untyped-def]
     i = tid()
-    s = y.dtype(0.0)
+    s = y.dtype(0)
     for k in range(starts[i], ends[i]):
         s += values[k] * x[columns[k]]
     y[i] = alpha * s
@@ -205,7 +205,7 @@ def multiply_vector(starts, ends, columns, values, x, alpha, y):  # type: ignore
 @Kernel
 def add_product(starts, ends, columns, values, x, alpha, beta, y, z):  # type: ignore[no-untyped-def]
     i = tid()
-    s = z.dtype(0.0)
+    s = z.dtype(0)
     for k in range(starts[i], ends[i]):
         s += values[k] * x[columns[k]]
     z[i] = alpha * s + beta * y[i]
@@ -214,7 +214,7 @@ def add_product(starts, ends, columns, values, x, alpha, beta, y, z):  # type: i
 @Kernel
 def multiply_vector_blocks(starts, ends, columns, values, x, alpha, y):  # type: ignore[no-untyped-def]
     i = tid()
-    s = y.dtype(0.0)
+    s = y.dtype(0)
     for k in range(starts[i], ends[i]):
         s += values[k] @ x[columns[k]]
     y[i] = alpha * s
@@ -223,7 +223,7 @@ def multiply_vector_blocks(starts, ends, columns, values, x, alpha, y):  # type:
 @Kernel
 def add_product_blocks(starts, ends, columns, values, x, alpha, beta, y, z):  # type: ignore[no-untyped-def]
     i = tid()
-    s = z.dtype(0.0)
+    s = z.dtype(0)
     for k in range(starts[i], ends[i]):
         s += values[k] @ x[columns[k]]
     z[i] = alpha * s + beta * y[i]
@@ -249,7 +249,7 @@ def add_transposed_blocks(starts, ends, columns, values, x, alpha, y):  # type: 
 def multiply_vector_parts(starts, ends, columns, values, x, alpha, y, z, beta):  # type: ignore[no-untyped-def]
     """Multiply blocks and vectors given as numbers, and add a vector times a factor."""
     i, r = tid()
-    s = z.dtype(0.0)
+    s = z.dtype(0)
     for k in range(starts[i], ends[i]):
         for c in range(values.shape[2]):
             s += values[k, r, c] * x[columns[k], c]
@@ -265,7 +265,7 @@ def add_transposed_parts(starts, ends, columns, values, x, alpha, y, z):  # type
     """Add products of transposed blocks and vectors given as numbers."""
     i, c = tid()
     for k in range(starts[i], ends[i]):
-        s = z.dtype(0.0)
+        s = z.dtype(0)
         for r in range(values.shape[1]):
             s += values[k, r, c] * x[i, r]
         atomic_add(z, columns[k], c, alpha * s)
