@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.ir.types import Mat, Scalar
+from diffkern.ir.types import STORAGE_ONLY, Mat, Scalar
 from diffkern.lang.dtypes import resolve_dtype
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.create import from_numpy
@@ -14,6 +14,7 @@ from diffkern.runtime.arrays.type_keys import dtype_of
 from diffkern.runtime.memory.device import get_device
 from diffkern.sparse.assembly import bsr_zeros
 from diffkern.sparse.matrix import BsrMatrix, MatrixLike, split
+from diffkern.sparse.storage import numbers_of
 from diffkern.sparse.structure import bsr_copy
 
 __all__ = ["from_scipy", "to_coo", "to_csr", "to_scipy"]
@@ -88,12 +89,21 @@ def to_scipy(A: MatrixLike, format: str = "bsr") -> Any:
     -------
     scipy.sparse.bsr_array or one in the other format
         The matrix.
+
+    Raises
+    ------
+    ValueError
+        If its numbers are float16 or bfloat16, which SciPy does not have.
     """
     try:
         from scipy.sparse import bsr_array
     except ImportError as error:
         raise ImportError("to_scipy needs SciPy: pip install 'diffkern[sparse]'") from error
     matrix, factor = split(A)
+    if numbers_of(matrix.values) in STORAGE_ONLY:
+        raise ValueError(
+            f"SciPy has no matrices of {numbers_of(matrix.values)}: pass bsr_copy(A, scalar_type=dk.float32)"
+        )
     offsets, columns, values = to_csr(matrix)
     shape = matrix.block_shape
     parts = values.numpy().reshape((-1, *shape))

@@ -512,7 +512,7 @@ def bsr_set_identity(A: BsrMatrix, rows_of_blocks: int | None = None) -> None:
     rows, columns = A.block_shape
     if rows != columns:
         raise ValueError(f"an identity has blocks with as many rows as columns, not {rows} x {columns}")
-    one = np.eye(rows) if isinstance(A.values._element, Mat) else 1.0
+    one = np.eye(rows, dtype=np.int8) if isinstance(A.values._element, Mat) else 1
     bsr_set_diag(A, one, rows_of_blocks, rows_of_blocks)
 
 

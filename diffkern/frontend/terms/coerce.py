@@ -433,12 +433,16 @@ def as_bool(cx: Context, term: Term, node: ast.AST) -> Const | Val:
 def join(a: T.Element, b: T.Element, *, numba: bool = False) -> T.Element | None:
     """Return the type of a variable with one type on one path and another on the other, or None if they do not fit.
 
-    Only literals give way: to a number that is not one, and ints to floats. In `numba`'s spelling every number does.
+    Only literals give way: to a number that is not one, and ints to floats; and float16 and bfloat16 to float32, as
+    which they are computed with, in vectors and matrices as well. In `numba`'s spelling every number does.
     """
     if a == b:
         return a
     if T.is_complex(a) or T.is_complex(b):
         return _join_complex(a, b)
+    if not numba and {T.scalar_of(a), T.scalar_of(b)} <= {*_NARROW, T.FLOAT32}:
+        wide = T.with_scalar(a, T.FLOAT32)
+        return wide if wide == T.with_scalar(b, T.FLOAT32) else None
     if not isinstance(a, T.Scalar) or not isinstance(b, T.Scalar):
         return None
     if numba:
@@ -447,9 +451,6 @@ def join(a: T.Element, b: T.Element, *, numba: bool = False) -> T.Element | None
         return None
     if a in WEAK and b in WEAK:
         return WEAK_FLOAT
-    # All of these are computed with as float32.
-    if {a, b} <= {*_NARROW, T.FLOAT32}:
-        return T.FLOAT32
     if (a in WEAK) == (b in WEAK):
         return None
     weak, strong = (a, b) if a in WEAK else (b, a)
