@@ -14,14 +14,15 @@ from diffkern.kernels.kernel import Kernel
 from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.func import func
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.sparse.pattern_kernels import _SHORT, _sort
+from diffkern.sparse.pattern_kernels import _sort
 
 int32: Any = SCALARS["int32"]
 int64: Any = SCALARS["int64"]
 uint32: Any = SCALARS["uint32"]
 least: Any = INTRINSICS["min"]
-greatest: Any = INTRINSICS["max"]
 _MOST: Final = 2147483647
+_RANKED: Final = 128
+"""The longest row of a product that is sorted by counting the columns before each."""
 _integral = functools.partial(Kernel, enable_backward=False, lanes=False)
 
 
@@ -180,20 +181,25 @@ def exchange_numbers(  # type: ignore[no-untyped-def]
 
 
 @func
-def _sort_columns(columns: Any, lo: Any, hi: Any) -> Any:
-    """Sort columns[lo:hi] in place."""
-    if hi - lo > uint32(_SHORT):
+def _rank(columns: Any, lo: Any, hi: Any, column: Any) -> Any:
+    """The number of columns in columns[lo:hi] before one: a loop without branches, which vector units count."""
+    n = int32(0)
+    for q in range(lo, hi):
+        n += int32(columns[q] < column)
+    return uint32(n)
+
+
+@func
+def _sort_columns(columns: Any, spare: Any, lo: Any, hi: Any) -> Any:
+    """Sort columns[lo:hi], which are distinct, in place; `spare` has as many elements."""
+    if hi - lo > uint32(_RANKED):
         _sort(columns, int32(lo), int32(hi))
     else:
-        for a in range(lo + uint32(1), hi):
-            column = columns[a]
-            b = a
-            going = columns[b - uint32(1)] > column
-            while going:
-                columns[b] = columns[b - uint32(1)]
-                b -= uint32(1)
-                going = b > lo and columns[greatest(b, uint32(1)) - uint32(1)] > column
-            columns[b] = column
+        for b in range(lo, hi):
+            column = columns[b]
+            spare[lo + _rank(columns, lo, hi, column)] = uint32(column)
+        for b in range(lo, hi):
+            columns[b] = int32(spare[b])
 
 
 @_integral
@@ -242,7 +248,7 @@ def multiply_rows(  # type: ignore[no-untyped-def]
                     last[n] = uint32(0)
                     n += uint32(1)
                     block_of[uint32(c)] = n
-        _sort_columns(new_columns, begin, n)
+        _sort_columns(new_columns, first, begin, n)
         for b in range(begin, n):
             block_of[uint32(new_columns[b])] = b + uint32(1)
         for k in range(starts[i], ends[i]):
@@ -267,30 +273,42 @@ def multiply_rows(  # type: ignore[no-untyped-def]
 @_integral
 def multiply_rows_at_once(  # type: ignore[no-untyped-def]
     starts, ends, columns, starts2, ends2, columns2, nrow: uint32, x, y, alpha,
-    row_of, sums, offsets, new_columns, out
+    block_of, found, sums, offsets, new_columns, out
 ):  # fmt: skip
-    """Write a product of matrices of numbers with its pattern; ``row_of`` and ``sums`` have an element for each column.
+    """Write a product of matrices of numbers with its pattern.
 
-    ``row_of`` is 0 at first: the last row with a sum at the column, counted from 1.
+    ``block_of`` has an element for each column, which is 0 at first: a block's number, counted from 1, in the order
+    in which columns are found. ``found`` and ``sums`` hold the columns and the sums of one row in that order.
     """
     n = uint32(0)
     offsets[0] = 0
     for i in range(nrow):
-        begin = n
+        length = uint32(0)
         for k in range(starts[i], ends[i]):
             j = uint32(columns[k])
             f = x[k]
             for m in range(starts2[j], ends2[j]):
                 c = uint32(columns2[m])
-                s = out.dtype(0)
-                if row_of[c] == i + uint32(1):
-                    s = sums[c]
+                b = block_of[c]
+                if b > n:
+                    sums[b - n - uint32(1)] = sums[b - n - uint32(1)] + f * y[m]
                 else:
-                    row_of[c] = i + uint32(1)
-                    new_columns[n] = int32(c)
-                    n += uint32(1)
-                sums[c] = s + f * y[m]
-        _sort_columns(new_columns, begin, n)
-        for b in range(begin, n):
-            out[b] = alpha * sums[uint32(new_columns[b])]
+                    s = out.dtype(0)
+                    sums[length] = s + f * y[m]
+                    found[length] = int32(c)
+                    length += uint32(1)
+                    block_of[c] = n + length
+        if length > uint32(_RANKED):
+            for b in range(length):
+                new_columns[n + b] = found[b]
+            _sort(new_columns, int32(n), int32(n + length))
+            for b in range(n, n + length):
+                out[b] = alpha * sums[block_of[uint32(new_columns[b])] - n - uint32(1)]
+        else:
+            for b in range(length):
+                column = found[b]
+                place = n + _rank(found, uint32(0), length, column)
+                new_columns[place] = column
+                out[place] = alpha * sums[b]
+        n += length
         offsets[i + uint32(1)] = int32(n)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
-from diffkern.ir.types import FLOAT32, STORAGE_ONLY, UINT32
+from diffkern.ir.types import FLOAT32, INT32, STORAGE_ONLY, UINT32
 from diffkern.lang.dtypes import SCALARS
-from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.memory.state import will_replay
 from diffkern.runtime.native.pool import num_threads
 from diffkern.runtime.native.slow_path import slow_path_flags
@@ -36,6 +37,8 @@ ALONE: Final[Any] = SCALARS[UINT32.name](0xFFFFFFFF)
 
 _MANY: Final = 1 << 16
 """The most blocks for which threads are never worth it."""
+_SMALL: Final = 1 << 10
+"""The most columns of a product for which arrays of a row are kept."""
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,7 @@ def exchanged_at_once(source: BsrMatrix) -> tuple[array, array, array, int] | No
 
 def multiplied(x: BsrMatrix, y: BsrMatrix) -> tuple[array, array, BlockProducts] | None:
     """Return offsets and columns of a product, and the products of blocks; None if a column does not exist."""
-    lists, room = _products_of(x, y)
+    lists, room = _products_of(x, y, integers(1, x))
     if room < 0:
         return None
     offsets, columns, first, last, left, right = _made(x, x.nrow + 1, room, *(UINT32,) * 4)
@@ -150,22 +153,49 @@ def multiplied(x: BsrMatrix, y: BsrMatrix) -> tuple[array, array, BlockProducts]
 
 def multiplied_at_once(x: BsrMatrix, y: BsrMatrix, alpha: Any) -> tuple[array, array, array, int] | None:
     """Return the offsets, columns and values of ``alpha * x @ y`` and their count; None as :func:`multiplied`."""
-    lists, room = _products_of(x, y)
+    offsets = integers(x.nrow + 1, x)
+    lists, room = _products_of(x, y, offsets)
     if room < 0:
         return None
-    offsets, columns, out = _made(x, x.nrow + 1, room, x.values._element)
-    row_of = integers(y.ncol, x, zero=True, element=UINT32)
-    # Halves are added up in single precision, as where a sum stays in a register.
-    sums = new_values(y.ncol, FLOAT32 if out._element in STORAGE_ONLY else out._element, out, False)
-    inputs = [*lists, x.values, y.values, alpha, row_of, sums, offsets, columns, out]
+    element = x.values._element
+    columns, out = integers(room, x), new_values(room, element, x.values, False)
+    inputs = [*lists, x.values, y.values, alpha, *_row_of(y.ncol, element), offsets, columns, out]
     launch(kernels.multiply_rows_at_once, dim=1, inputs=inputs)
     return offsets, columns, out, _last(offsets, x.nrow)
 
 
-def _products_of(x: BsrMatrix, y: BsrMatrix) -> tuple[list[Any], int]:
-    """Return what kernels take of two factors, and the number of products of blocks."""
+class _Rows(threading.local):
+    """The arrays for one row of a product that a thread has used, by the type of numbers."""
+
+    def __init__(self) -> None:
+        self.of: dict[Any, tuple[array, array, array]] = {}
+
+
+_rows = _Rows()
+
+
+def _row_of(ncol: int, element: Any) -> tuple[array, array, array]:
+    """Return zeros for each column, and room for the columns and sums of one row of a product."""
+    if ncol > _SMALL:
+        return _new_row(ncol, element, True)
+    # For small matrices, making arrays takes as long as multiplying.
+    held = _rows.of.get(element)
+    if held is None:
+        held = _rows.of[element] = _new_row(_SMALL, element, False)
+    held[0]._data[:ncol] = 0
+    return held
+
+
+def _new_row(count: int, element: Any, zero: bool) -> tuple[array, array, array]:
+    # Halves are added up in single precision, as where a sum stays in a register.
+    sums = new((count,), FLOAT32 if element in STORAGE_ONLY else element, False)
+    return new((count,), UINT32, zero), new((count,), INT32, False), sums
+
+
+def _products_of(x: BsrMatrix, y: BsrMatrix, found: array) -> tuple[list[Any], int]:
+    """Return what kernels take of two factors, and the number of products of blocks, which `found` is used for."""
     (xs, xe, _), (ys, ye, _) = x._rows(), y._rows()
-    lists, found = [xs, xe, x.columns, ys, ye, y.columns, x.nrow], integers(1, x)
+    lists = [xs, xe, x.columns, ys, ye, y.columns, x.nrow]
     launch(kernels.count_all_products, dim=1, inputs=[*lists, y.nrow, y.ncol, found])
     return lists, _last(found, 0)
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from diffkern.ir.types import UINT32, Mat, Scalar, scalar_of
 from diffkern.lang.dtypes import element_of_value
-from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import copy
 from diffkern.runtime.arrays.type_keys import dtype_of
 from diffkern.runtime.native.slow_path import slow_path_flags
@@ -127,6 +127,9 @@ def bsr_copy(
     topology = checked(topology, "compact", "padded")
     shape = source.block_shape if block_shape is None else (int(block_shape[0]), int(block_shape[1]))
     element: Any = source.values._element
+    plain = block_shape is None and scalar_type is None and topology == "compact" and not structure_only
+    if plain and source is A and (copied := _copied_at_once(source)) is not None:
+        return copied
     if block_shape is not None or scalar_type is not None:
         scalar = scalar_of(element) if scalar_type is None else block_type(scalar_type)
         assert isinstance(scalar, Scalar)
@@ -137,6 +140,23 @@ def bsr_copy(
         _copy_room(made, source, how)
     bsr_assign(made, A, structure_only, topology)
     return made
+
+
+def _copied_at_once(source: BsrMatrix) -> BsrMatrix | None:
+    """Return a copy of a compact matrix on a CPU, if nothing observes it."""
+    old = source.offsets, source.columns, source.values
+    if slow_path_flags.word[0] or source.row_counts is not None or not source.device.is_cpu:
+        return None
+    n, nnz = source.nrow + 1, source.nnz
+    if any(held.ndim != 1 or not held.is_contiguous for held in old) or not nnz:
+        return None
+    made = [new((count,), held._element, False) for count, held in zip((n, nnz, nnz), old, strict=True)]
+    for copy_, held in zip(made, old, strict=True):
+        copy_._speak(source.values.in_warps_dialect)
+        np.copyto(copy_._data, held._data[: copy_.shape[0]])
+    if source.values.requires_grad:
+        made[2].requires_grad = True
+    return compact_matrix(source.nrow, source.ncol, nnz, *made)
 
 
 def _copy_room(made: BsrMatrix, source: BsrMatrix, how: _Reshaping) -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import ctypes
 import itertools
 import struct
+import sys
 import weakref
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
@@ -377,6 +378,27 @@ def _tell(memory: Memory) -> None:
                 watcher.before_exposure(memory)
 
 
+# Where an array of NumPy keeps the address of its elements: behind the head of all objects.
+_ADDRESS: Final = object.__basicsize__
+_word_at = ctypes.c_size_t.from_address
+
+
+def _address_of(buffer: np.ndarray[Any, Any]) -> int:
+    """Return the address of the first element."""
+    # `ctypes.data` makes an object, which takes as long as the rest of an allocation.
+    return _word_at(id(buffer) + _ADDRESS).value if _is_known else buffer.ctypes.data
+
+
+def _has_address() -> bool:
+    if sys.implementation.name != "cpython":
+        return False
+    probe = np.empty(16, dtype=np.uint8)
+    return _word_at(id(probe) + _ADDRESS).value == probe.ctypes.data
+
+
+_is_known = _has_address()
+
+
 def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[np.ndarray[Any, Any], Memory]:
     """Return a new C-contiguous array that begins on a cache line, and its memory."""
     nbytes = dtype.itemsize
@@ -386,7 +408,7 @@ def allocate(shape: tuple[int, ...], dtype: np.dtype[Any], zero: bool) -> tuple[
     # one set of the cache, and loads would wait for stores to the same place of another page.
     shift = next(_allocations) * 5 % _PLACES * _APART if nbytes >= _LARGE else 0
     buffer = (np.zeros if zero else np.empty)(nbytes + _ALIGNMENT + shift, dtype=np.uint8)
-    base = buffer.ctypes.data
+    base = _address_of(buffer)
     start = -base % _ALIGNMENT + shift
     data: np.ndarray[Any, Any] = np.ndarray(shape, dtype, buffer, start)
     return data, HostMemory(base + start, nbytes, zero)
