@@ -1,4 +1,4 @@
-"""Variables of float16 and bfloat16 that change in loops and branches: numbers, vectors, matrices, quaternions alike."""
+"""Variables of float16 and bfloat16 in loops and branches: numbers, vectors, matrices, quaternions alike."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def steps(mod, element):
         for i in range(a.shape[0]):
             s += a[i]
         d = out.dtype()
-        k = int(0)
+        k = 0
         while k < a.shape[0]:
             d -= one(2.0) * a[k]
             k += 1
