@@ -118,7 +118,7 @@ def assembly(n: int, count: int) -> Iterator[Row]:
 
 
 def matrices(n: int, count: int) -> Iterator[Row]:
-    """Products and sums of matrices."""
+    """Products, sums and copies of matrices."""
     held = triplets(n)
     known = sp.coo_matrix((held[2], held[:2]), shape=(n, n)).tocsr()
     a, w = ours.from_scipy(known), warp_matrix(n, held)
@@ -140,6 +140,7 @@ def matrices(n: int, count: int) -> Iterator[Row]:
     calls = [lambda: ours.bsr_transposed(a), w and (lambda: theirs.bsr_transposed(w)), known.T.tocsr]
     yield f"transposed matrix, {n} rows", calls, count
     yield f"sum, {n} rows", [lambda: a + a, w and (lambda: w + w), lambda: known + known], count
+    yield f"copy, {n} rows", [lambda: ours.bsr_copy(a), w and (lambda: theirs.bsr_copy(w)), known.copy], count
 
 
 def main() -> None:

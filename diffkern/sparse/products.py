@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from diffkern.ir.types import FLOAT16, INT64, UINT32, Mat, Scalar, Vec
+from diffkern.kernels.kernel import Kernel
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import clone, copy
@@ -13,6 +14,7 @@ from diffkern.runtime.arrays.create import empty_like
 from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
+from diffkern.sparse import row_kernels as rows_of
 from diffkern.sparse import value_kernels as values_of
 from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, compact_matrix, empty_matrix, split
 from diffkern.sparse.patterns import Contributions, checked, place, prefix_sums, set_pattern, target, total
@@ -51,7 +53,7 @@ def bsr_mv(
     alpha, beta : float, optional
         Factors. With ``beta=0`` the old numbers of `y` are not read, with ``alpha=0`` those of `x`.
     transpose : bool, optional
-        Whether to multiply by the transposed matrix. Where several threads run, its sums may
+        Whether to multiply by the transposed matrix. Where more than two threads run, or on a tape, its sums may
         depend on the order of atomic additions.
     work_buffer : array, optional
         Takes the copy of `x` if that is `y`.
@@ -114,27 +116,40 @@ def product(A: BsrMatrix, x: array, y: array, z: array, alpha: Any, beta: Any, t
         _scale_vector(added, scale_added, out)
         if is_zero:
             return
-    starts, ends, unsigned_columns = A._rows()
     if is_by_parts(values):
-        numbers = [held.view(SCALARS[FLOAT16.name]).reshape((held.shape[0], -1)) for held in (given, added, out)]
-        of_blocks = [starts, ends, unsigned_columns, as_parts(values), numbers[0], scale, numbers[1], numbers[2]]
-        if transpose:
-            launch(values_of.add_transposed_parts, dim=(A.nrow, columns), inputs=of_blocks)
-        else:
-            launch(values_of.multiply_vector_parts, dim=(A.nrow, rows), inputs=[*of_blocks, scale_added])
+        _multiply_parts(A, given, scale, added, scale_added, out, transpose)
         return
-    inputs = [starts, ends, unsigned_columns, values, given, scale]
-    if transpose:
-        kernel = values_of.add_transposed_blocks if blocks else values_of.add_transposed
-    elif beta == 0.0:
-        kernel = values_of.multiply_vector_blocks if blocks else values_of.multiply_vector
-    else:
+    kernel, dim, inputs = _of_rows(A, [given, scale], transpose)
+    if not transpose and beta != 0.0:
         kernel = values_of.add_product_blocks if blocks else values_of.add_product
         inputs += [scale_added, added]
     inputs.append(out)
-    launch(kernel, dim=A.nrow, inputs=inputs)
+    launch(kernel, dim=dim, inputs=inputs)
     if y is z:
-        note_product(A, x, z, (alpha, beta, transpose), kernel, inputs)
+        note_product(A, x, z, (alpha, beta, transpose), kernel, dim, inputs)
+
+
+def _multiply_parts(A: BsrMatrix, x: array, scale: Any, y: array, scale_added: Any, z: array, transpose: bool) -> None:
+    """Multiply blocks number by number."""
+    rows, columns = A.block_shape
+    numbers = [held.view(SCALARS[FLOAT16.name]).reshape((held.shape[0], -1)) for held in (x, y, z)]
+    inputs = [*A._rows(), as_parts(A.values), numbers[0], scale, numbers[1], numbers[2]]
+    if transpose:
+        launch(values_of.add_transposed_parts, dim=(A.nrow, columns), inputs=inputs)
+    else:
+        launch(values_of.multiply_vector_parts, dim=(A.nrow, rows), inputs=[*inputs, scale_added])
+
+
+def _of_rows(A: BsrMatrix, factors: list[Any], transpose: bool) -> tuple[Kernel, int, list[Any]]:
+    """Return the kernel that multiplies a vector and adds nothing, its threads, and its inputs."""
+    blocks, inputs = isinstance(A.values._element, Mat), [*A._rows(), A.values, *factors]
+    if not transpose:
+        return (values_of.multiply_vector_blocks if blocks else values_of.multiply_vector), A.nrow, inputs
+    # Threads add atomically or to copies, which takes twice as much time.
+    if not slow_path_flags.word[0] and is_serial(A, gain=2):
+        inputs.append(A.nrow)
+        return (rows_of.add_transposed_blocks_alone if blocks else rows_of.add_transposed_alone), 1, inputs
+    return (values_of.add_transposed_blocks if blocks else values_of.add_transposed), A.nrow, inputs
 
 
 def _vectors(given: array, name: str, count: int, length: int, values: array) -> array:

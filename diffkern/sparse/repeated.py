@@ -82,7 +82,7 @@ def repeated(matrix: BsrMatrix, x: array, y: array, alpha: Any, beta: Any, trans
 
 
 def note_product(
-    matrix: BsrMatrix, x: array, y: array, numbers: tuple[Any, Any, bool], kernel: Kernel, inputs: list[Any]
+    matrix: BsrMatrix, x: array, y: array, numbers: tuple[Any, Any, bool], kernel: Kernel, dim: int, inputs: list[Any]
 ) -> None:
     """Keep the launch of a product that has been computed, if that is the second time.
 
@@ -94,8 +94,8 @@ def note_product(
         The vectors as they were given.
     numbers : tuple
         Both factors, and whether the matrix is transposed.
-    kernel, inputs
-        What was launched, on a thread for each row.
+    kernel, dim, inputs
+        What was launched.
     """
     alpha, beta, transpose = numbers
     if slow_path_flags.word[0] or matrix.row_counts is not None or not {type(alpha), type(beta)} <= _NUMBERS:
@@ -109,7 +109,7 @@ def note_product(
     key = id(x._packed), id(y._packed), alpha, beta, transpose
     found = held.of.get(key)
     if found is not None:
-        found.launch = prepared(kernel, matrix.nrow, inputs)
+        found.launch = prepared(kernel, dim, inputs)
         return
     if len(held.of) >= _KEPT:
         held.of.clear()

@@ -20,6 +20,7 @@ int32: Any = SCALARS["int32"]
 int64: Any = SCALARS["int64"]
 uint32: Any = SCALARS["uint32"]
 least: Any = INTRINSICS["min"]
+transpose: Any = INTRINSICS["transpose"]
 _MOST: Final = 2147483647
 _RANKED: Final = 128
 """The longest row of a product that is sorted by counting the columns before each."""
@@ -177,7 +178,32 @@ def exchange_numbers(  # type: ignore[no-untyped-def]
     _check_transposed(offsets, new_columns, ncol)
 
 
-# -- products ----------------------------------------------------------------------------------------------------------
+# -- products with vectors ---------------------------------------------------------------------------------------------
+
+
+@_integral
+def add_transposed_alone(starts, ends, columns, values, x, alpha, nrow: uint32, y):  # type: ignore[no-untyped-def]
+    """Add the product of the transposed matrix and a vector in the order of rows."""
+    for i in range(nrow):
+        f = alpha * x[i]
+        for k in range(starts[i], ends[i]):
+            c = columns[k]
+            y[c] = y[c] + values[k] * f
+
+
+@_integral
+def add_transposed_blocks_alone(  # type: ignore[no-untyped-def]
+    starts, ends, columns, values, x, alpha, nrow: uint32, y
+):
+    """Add the product of the transposed matrix of blocks and vectors in the order of rows."""
+    for i in range(nrow):
+        f = alpha * x[i]
+        for k in range(starts[i], ends[i]):
+            c = columns[k]
+            y[c] = y[c] + transpose(values[k]) @ f
+
+
+# -- products of matrices ----------------------------------------------------------------------------------------------
 
 
 @func

@@ -148,12 +148,15 @@ def _copied_at_once(source: BsrMatrix) -> BsrMatrix | None:
     if slow_path_flags.word[0] or source.row_counts is not None or not source.device.is_cpu:
         return None
     n, nnz = source.nrow + 1, source.nnz
-    if any(held.ndim != 1 or not held.is_contiguous for held in old) or not nnz:
+    if not nnz or any(len(held.shape) != 1 for held in old):
         return None
-    made = [new((count,), held._element, False) for count, held in zip((n, nnz, nnz), old, strict=True)]
-    for copy_, held in zip(made, old, strict=True):
-        copy_._speak(source.values.in_warps_dialect)
-        np.copyto(copy_._data, held._data[: copy_.shape[0]])
+    warp, made = source.values.in_warps_dialect, []
+    for count, held in zip((n, nnz, nnz), old, strict=True):
+        one = new((count,), held._element, False)
+        if warp:
+            one._speak(warp)
+        one._data[...] = held._data[:count]
+        made.append(one)
     if source.values.requires_grad:
         made[2].requires_grad = True
     return compact_matrix(source.nrow, source.ncol, nnz, *made)
