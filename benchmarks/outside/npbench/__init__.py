@@ -1,0 +1,1 @@
+"""Programs of NPBench as kernels, beside the published NumPy, Numba and JAX versions."""

@@ -1,0 +1,45 @@
+"""What a port consists of, and the table of all ports."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Port:
+    """A program of NPBench written with diffkern.
+
+    Attributes
+    ----------
+    name
+        Its name in NPBench.
+    run
+        Takes the published arguments by name, arrays as diffkern arrays, and returns the results in the published order:
+        what the function returns, then the arguments that it overwrites.
+    wrt
+        The arguments that the gradient is taken with respect to; empty for a program without a derivative.
+    cause
+        Why a part of it is slower than the fastest peer, per part ("forward", "gradient").
+    """
+
+    name: str
+    run: Callable[..., tuple[Any, ...]]
+    wrt: tuple[str, ...]
+    cause: dict[str, str]
+
+
+PORTS: dict[str, Port] = {}
+
+
+def port(
+    name: str, *wrt: str, forward: str = "", gradient: str = ""
+) -> Callable[[Callable[..., tuple[Any, ...]]], Callable[..., tuple[Any, ...]]]:
+    """Register a function as the port of a program, with the causes of slower rows."""
+
+    def register(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
+        PORTS[name] = Port(name, run, wrt, {"forward": forward, "gradient": gradient})
+        return run
+
+    return register
