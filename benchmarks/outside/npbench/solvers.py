@@ -79,7 +79,7 @@ def forward_substitution(l, x, b):
 @port("trisolv", "L", "b")
 def trisolv(L, x, b):
     dk.launch(forward_substitution, dim=1, inputs=[L, x, b])
-    return b, x
+    return (x,)
 
 
 @dk.kernel
@@ -134,4 +134,4 @@ def orthogonalize(a, q, r):
 def gramschmidt(A):
     q, r = dk.zeros_like(A), dk.zeros((A.shape[1], A.shape[1]), dtype=A.dtype)
     dk.launch(orthogonalize, dim=1, inputs=[A], outputs=[q, r])
-    return q, r
+    return q, r, A

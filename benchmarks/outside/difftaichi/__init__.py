@@ -1,0 +1,1 @@
+"""DiffTaichi's simulators as kernels, beside the published programs in Taichi."""

@@ -1,0 +1,85 @@
+"""What a simulator consists of, and the table of all simulators."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+import numpy as np
+
+import diffkern as dk
+
+SIMULATIONS: dict[str, type[Simulation]] = {}
+
+
+class Simulation(ABC):
+    """A simulator: a trajectory with time as an axis of its arrays, a loss, and parameters that descend.
+
+    Parameters
+    ----------
+    real : str
+        "float32", or "float64" for comparisons with differences.
+    steps : int
+        Number of time steps; the published one where it is 0.
+
+    Attributes
+    ----------
+    parameters
+        The arrays that are optimized, by name.
+    loss
+        An array of one number.
+    """
+
+    published_steps: int
+    iterations: int
+
+    def __init__(self, real: str = "float32", steps: int = 0) -> None:
+        self.real = real
+        self.scalar = dk.float32 if real == "float32" else dk.float64
+        self.vec2 = dk.vec2 if real == "float32" else dk.vec2d
+        self.mat22 = dk.mat22 if real == "float32" else dk.mat22d
+        self.steps = steps or self.published_steps
+        self.parameters: dict[str, Any] = {}
+        self.loss = dk.zeros(1, dtype=self.scalar, requires_grad=True)
+        self.build()
+
+    def field(self, *shape: int, dtype: Any = None) -> Any:
+        """Return an array of zeros of a shape, of numbers by default."""
+        return dk.zeros(shape, dtype=dtype or self.scalar)
+
+    def parameter(self, name: str, value: Any, dtype: Any = None) -> Any:
+        """Return an array that is optimized."""
+        array = dk.array(np.asarray(value, dtype=self.real), dtype=dtype or self.scalar, requires_grad=True)
+        self.parameters[name] = array
+        return array
+
+    @abstractmethod
+    def build(self) -> None:
+        """Allocate the arrays and set the initial state."""
+
+    @abstractmethod
+    def forward(self) -> None:
+        """Clear what is accumulated, run all steps, and write the loss."""
+
+    @abstractmethod
+    def descend(self) -> None:
+        """Change the parameters by their gradients, as published."""
+
+    def step_down(self, rate: float) -> None:
+        """Subtract a multiple of each gradient."""
+        for array in self.parameters.values():
+            array.assign(array.numpy() - rate * array.grad.numpy())
+
+    def gradients(self) -> dict[str, np.ndarray[Any, Any]]:
+        """Return the gradients of the parameters."""
+        return {name: np.array(array.grad.numpy()) for name, array in self.parameters.items()}
+
+
+def simulation(name: str) -> Any:
+    """Register a class under the name of its published program."""
+
+    def register(cls: type[Simulation]) -> type[Simulation]:
+        SIMULATIONS[name] = cls
+        return cls
+
+    return register
