@@ -52,7 +52,7 @@ def miss(x, loss, t: int):
 class Billiards(Simulation):
     """The last ball of a triangle is to reach a goal."""
 
-    published_steps, iterations = 1024, 200
+    published_steps, iterations, checked_steps = 1024, 200, 900
 
     def build(self):
         n = 1 + (1 + LAYERS) * LAYERS // 2

@@ -18,7 +18,7 @@ ELECTRODES = np.array([(0.1, 0.1), (0.1, 0.9), (0.9, 0.9), (0.9, 0.1), (0.5, 0.9
 def electric_inputs(x, v, goal, goal_v, weights, bias, hidden, t: int):
     i = dk.tid()
     act = bias[i]
-    for c in dk.static(range(2)):
+    for c in range(2):
         act += (x[t][c] - 0.5) * weights[c, i] + v[t][c] * weights[2 + c, i]
         act += (goal[t][c] - 0.5) * weights[4 + c, i] + (goal_v[t][c] - 0.5) * weights[6 + c, i]
     hidden[t, i] = dk.tanh(act)
@@ -42,7 +42,7 @@ def electric_step(x, v, place, charge, goal, loss, t: int):
 class Electric(Simulation):
     """The published program draws its weights and goals at random; both sides draw them from the seed 0."""
 
-    published_steps, iterations = 512, 100
+    published_steps, iterations, checked_steps = 512, 100, 60
 
     def build(self):
         steps, draw = self.steps, random.Random(0)
@@ -57,6 +57,7 @@ class Electric(Simulation):
         self.w1, self.b1 = self.parameter("weights1", first), self.parameter("bias1", np.zeros(64))
         self.w2, self.b2 = self.parameter("weights2", np.array(second).T), self.parameter("bias2", np.zeros(8))
         self.another_goal()
+        self.forward()
         self.another_goal()
 
     def another_goal(self):
@@ -68,11 +69,16 @@ class Electric(Simulation):
         self.goal_v.assign(corner[s + 1] - corner[s])
         self.x[0:1].assign(corner[:1])
 
+    def reset(self):
+        """The controller reads the place that the previous iteration has left at its time, as published."""
+        self.x[1:].zero_()
+        self.v[1:].zero_()
+
     def forward(self):
         self.loss.zero_()
         for t in range(1, self.steps):
-            first = [self.x, self.v, self.goal, self.goal_v, self.w1, self.b1, self.hidden, t - 1]
-            dk.launch(electric_inputs, dim=64, inputs=[*first[:-1], t])
+            first = [self.x, self.v, self.goal, self.goal_v, self.w1, self.b1, self.hidden, t]
+            dk.launch(electric_inputs, dim=64, inputs=first)
             dk.launch(output_layer, dim=8, inputs=[self.hidden, self.w2, self.b2, self.charge, t])
             dk.launch(electric_step, dim=1, inputs=[self.x, self.v, self.place, self.charge, self.goal, self.loss, t])
 

@@ -2,7 +2,6 @@
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
-from pathlib import Path
 
 import numpy as np
 
@@ -50,8 +49,7 @@ def squared_distance(p, target, loss, t: int, weight):
 class Wave(Simulation):
     """The initial heights of water are found that make a picture after 256 steps."""
 
-    published_steps, iterations = 256, 200
-    source: Path
+    published_steps, iterations, checked_steps = 256, 200, 12
     rate, size = 1.0, WAVES
 
     def build(self):
@@ -133,8 +131,7 @@ def carry_smoke(smoke, v, t: int):
 class Smoke(Simulation):
     """The initial velocity is found that carries a chessboard of smoke into a picture."""
 
-    published_steps, iterations = 100, 240
-    source: Path
+    published_steps, iterations, checked_steps = 100, 240, 5
 
     def build(self):
         n, steps = SMOKE, self.steps

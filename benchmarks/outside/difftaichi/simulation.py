@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,10 +29,21 @@ class Simulation(ABC):
         The arrays that are optimized, by name.
     loss
         An array of one number.
+    published_steps, iterations
+        Time steps of a run and iterations of the descent in the published program.
+    checked_steps
+        Time steps of the comparison with differences.
+    arguments
+        The command line of the published program.
+    source
+        The folder of the published programs, with their pictures and robots.
     """
 
     published_steps: int
     iterations: int
+    checked_steps: int
+    arguments: tuple[str, ...] = ()
+    source: ClassVar[Path]
 
     def __init__(self, real: str = "float32", steps: int = 0) -> None:
         self.real = real
@@ -60,6 +72,9 @@ class Simulation(ABC):
     @abstractmethod
     def forward(self) -> None:
         """Clear what is accumulated, run all steps, and write the loss."""
+
+    def reset(self) -> None:
+        """Forget what earlier runs have left where a run reads before it writes; most simulators do not."""
 
     @abstractmethod
     def descend(self) -> None:

@@ -4,7 +4,6 @@
 
 import math
 import runpy
-from pathlib import Path
 
 import numpy as np
 
@@ -53,7 +52,7 @@ def triangle_loss(x, loss, t: int):
 class SpringTriangle(Simulation):
     """The rest lengths of a triangle are changed until its area is 0.1."""
 
-    published_steps, iterations = 1024, 25
+    published_steps, iterations, checked_steps = 1024, 25, 60
 
     def build(self):
         n = self.steps
@@ -144,8 +143,8 @@ def run_right(x, loss, t: int):
 class SpringRobot(Simulation):
     """A robot of springs learns to run to the right; contact with the ground at its time of impact."""
 
-    published_steps, iterations = 682, 100
-    source: Path
+    arguments = ("1", "train")
+    published_steps, iterations, checked_steps = 682, 100, 60
 
     def build(self):
         objects, springs = runpy.run_path(str(self.source / "mass_spring_robot_config.py"))["robots"][1]()

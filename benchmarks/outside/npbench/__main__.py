@@ -5,16 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
-import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from ..results import Exclusion, Row, collect, write
 from . import checkout, excluded, ports_all
 
-PATIENCE = 300
+MARK, PATIENCE = "npbench-result ", 300
 
 
 def options() -> argparse.Namespace:
@@ -22,44 +23,55 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.outside.npbench", description=str(__doc__).strip())
     parser.add_argument("--source", type=Path, metavar="DIR", help=f"a checkout of {checkout.REPOSITORY}")
     parser.add_argument("--quick", action="store_true", help="few repetitions, one processor: a look, not a figure")
-    parser.add_argument("--only", metavar="PROGRAM", default="", help="only this program, printed and not written")
+    parser.add_argument("--only", metavar="PROGRAM", nargs="*", default=[], help="only these, printed and not written")
     parser.add_argument("--preset", default="S", choices=("S", "M", "L", "paper"), help="the published sizes")
-    parser.add_argument("--child", metavar="FILE", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--processors", type=int, nargs="*", help="numbers of processors; 1 and all by default")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args()
 
 
-def child(chosen: argparse.Namespace, name: str, processors: int, missing: list[Exclusion]) -> list[Row]:
-    """Measure one program in a process of its own, on so many processors."""
+def measured(chosen: argparse.Namespace, programs: list[str], processors: int) -> Iterator[dict[str, Any]]:
+    """Yield what a process with so many processors finds for each program; one that ends it is left out and named."""
     count = str(processors)
     environment = {
         **os.environ, "DIFFKERN_NUM_THREADS": count, "NUMBA_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count,
         "OMP_NUM_THREADS": count, "JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "1", "NPBENCH_PROCESSORS": count,
     }  # fmt: skip
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.json"
+    left = list(programs)
+    while left:
         command = [sys.executable, "-m", "benchmarks.outside.npbench", "--source", str(chosen.source)]
-        command += ["--preset", chosen.preset, "--only", name, "--child", str(path)] + ["--quick"] * chosen.quick
-        try:
-            done = subprocess.run(command, env=environment, timeout=PATIENCE, capture_output=True, text=True, check=False)
-        except subprocess.TimeoutExpired:
-            missing.append(Exclusion(name, f"on {count} processors: not done within {PATIENCE} s"))
-            return []
-        if not path.exists():
-            missing.append(Exclusion(name, f"on {count} processors: {done.stderr.strip()[-600:]}"))
-            return []
-        found = json.loads(path.read_text(encoding="utf-8"))
-    missing += [Exclusion(name, text) for text in found["missing"]]
-    return [Row(**row) for row in found["rows"]]
+        command += ["--preset", chosen.preset, "--only", *left, "--child"] + ["--quick"] * chosen.quick
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as worker:
+            assert worker.stdout is not None
+            for line in worker.stdout:
+                if line.startswith(MARK):
+                    found = json.loads(line[len(MARK) :])
+                    left.remove(found["program"])
+                    yield found
+        if left:
+            reason = f"on {count} processors: the process ended with status {worker.returncode}"
+            yield {"program": left[0], "rows": [], "missing": [reason]}
+            left = left[1:]
 
 
 def inside(chosen: argparse.Namespace) -> None:
-    """Measure one program here and write the rows for the parent."""
+    """Measure programs here, and print a line of JSON for each."""
     processors = int(os.environ["NPBENCH_PROCESSORS"])
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[-processors:])
     from .measure import measure
 
-    found = measure(chosen.source, chosen.only, chosen.preset, chosen.quick)
-    Path(chosen.child).write_text(json.dumps(found), encoding="utf-8")
+    def too_long(*_: object) -> None:
+        raise TimeoutError(f"not done within {PATIENCE} s")
+
+    signal.signal(signal.SIGALRM, too_long)
+    for name in chosen.only:
+        signal.alarm(PATIENCE)
+        try:
+            found = measure(chosen.source, name, chosen.preset, chosen.quick)
+        except Exception as reason:  # one program's failure is a row less, not the end
+            found = {"rows": [], "missing": [f"on {processors} processors: {type(reason).__name__}: {str(reason)[:600]}"]}
+        signal.alarm(0)
+        print(MARK + json.dumps({"program": name, **found}), flush=True)
 
 
 def show(row: Row) -> None:
@@ -80,22 +92,26 @@ def main() -> int:
         return 0
     missing: list[Exclusion] = []
     rows: list[Row] = []
-    programs: dict[str, Any] = ports_all.PORTS
-    for name in [chosen.only] if chosen.only else sorted(programs):
-        for processors in sorted({1} if chosen.quick else {1, len(os.sched_getaffinity(0))}):
-            found = child(chosen, name, processors, missing)
-            rows += found
-            for row in found:
+    for processors in chosen.processors or sorted({1} if chosen.quick else {1, len(os.sched_getaffinity(0))}):
+        for found in measured(chosen, chosen.only or sorted(ports_all.PORTS), processors):
+            missing += [Exclusion(found["program"], text) for text in found["missing"]]
+            rows += (new := [Row(**row) for row in found["rows"]])
+            for row in new:
                 show(row)
-    without = [Exclusion(name, reason) for name, reason in excluded.REASONS.items() if name not in programs]
+            if not chosen.only:
+                save(chosen, rows, missing)
     for each in missing:
         print(f"{each.program}: {each.reason}")
-    if not chosen.only:
-        command = f"python -m benchmarks.outside.npbench --source DIR --preset {chosen.preset}" + " --quick" * chosen.quick
-        source = checkout.revision(chosen.source)
-        unique = list(dict.fromkeys([*without, *missing]))
-        print(write(collect("npbench", source, command, rows, unique, ("numpy", "numba", "llvmlite", "jax", "scipy"))))
     return 0
+
+
+def save(chosen: argparse.Namespace, rows: list[Row], missing: list[Exclusion]) -> None:
+    """Write what has been measured so far."""
+    without = [Exclusion(name, reason) for name, reason in excluded.REASONS.items() if name not in ports_all.PORTS]
+    command = f"python -m benchmarks.outside.npbench --source DIR --preset {chosen.preset}" + " --quick" * chosen.quick
+    unique = list(dict.fromkeys([*without, *missing]))
+    packages = ("numpy", "numba", "llvmlite", "jax", "scipy")
+    write(collect("npbench", checkout.revision(chosen.source), command, rows, unique, packages))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from .ports_all import PORTS
 
 Array = np.ndarray[Any, Any]
 CHANGES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
-ROUNDS, BUDGET = 41, 4.0
+ROUNDS, BUDGET = 31, 1.0
 
 
 def relative(found: list[Array], expected: list[Array]) -> float:
