@@ -28,7 +28,8 @@ def static(value: Any) -> Any:
     ----------
     value
         The expression. Its value is a number, a bool, a string (to be compared), a vector, matrix or struct, a tuple
-        of these, a function that kernels may call, or a type.
+        of these, a range (the tuple of its numbers: a loop over it is unrolled), a function that kernels may call, or
+        a type.
 
     Returns
     -------

@@ -14,11 +14,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..results import Exclusion, Row, collect, write
+from benchmarks.outside.results import Exclusion, Row, collect, write
+
 from . import excluded, runner, simulators
 
 REPOSITORY = "https://github.com/taichi-dev/difftaichi"
-PEER_ITERATIONS = 6
+PEER_ITERATIONS = 4
 
 
 def options() -> argparse.Namespace:
@@ -76,7 +77,9 @@ def row(chosen: argparse.Namespace, name: str, folder: Path) -> Row | Exclusion:
     notes["lines of the published program"] = lines_of(script)
     if chosen.taichi:
         driver = str(Path(__file__).with_name("published.py"))
-        failure = on_one_processor([chosen.taichi, driver, str(script), str(PEER_ITERATIONS), str(peer), *cls.arguments])
+        failure = on_one_processor(
+            [chosen.taichi, driver, str(script), str(PEER_ITERATIONS), str(peer), *cls.arguments]
+        )
         if failure or not peer.exists():
             notes["taichi"] = f"does not run: {failure.splitlines()[-1] if failure else 'no result'}"
         else:
@@ -107,7 +110,9 @@ def main() -> int:
         inside(chosen)
         return 0
     rows: list[Row] = []
-    missing = [Exclusion(name, reason) for name, reason in excluded.REASONS.items() if name not in simulators.SIMULATIONS]
+    missing = [
+        Exclusion(name, reason) for name, reason in excluded.REASONS.items() if name not in simulators.SIMULATIONS
+    ]
     if not chosen.taichi:
         missing.append(Exclusion("Taichi", "not run: no Python with it was named by --taichi"))
     for name in [chosen.only] if chosen.only else sorted(simulators.SIMULATIONS):

@@ -57,7 +57,9 @@ class Billiards(Simulation):
     def build(self):
         n = 1 + (1 + LAYERS) * LAYERS // 2
         self.x, self.v, self.impulse, self.x_inc = (self.field(self.steps, n, dtype=self.vec2) for _ in range(4))
-        rack = [(i * 2 * RADIUS + 0.5, j * 2 * RADIUS + 0.5 - i * RADIUS * 0.7) for i in range(LAYERS) for j in range(i + 1)]
+        rack = [
+            (i * 2 * RADIUS + 0.5, j * 2 * RADIUS + 0.5 - i * RADIUS * 0.7) for i in range(LAYERS) for j in range(i + 1)
+        ]
         self.x[0].assign(np.array([(0.0, 0.0), *rack]))
         self.init_x = self.parameter("init_x", [[0.1, 0.5]], self.vec2)
         self.init_v = self.parameter("init_v", [[0.3, 0.0]], self.vec2)

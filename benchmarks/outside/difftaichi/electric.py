@@ -18,7 +18,7 @@ ELECTRODES = np.array([(0.1, 0.1), (0.1, 0.9), (0.9, 0.9), (0.9, 0.1), (0.5, 0.9
 def electric_inputs(x, v, goal, goal_v, weights, bias, hidden, t: int):
     i = dk.tid()
     act = bias[i]
-    for c in range(2):
+    for c in dk.static(range(2)):
         act += (x[t][c] - 0.5) * weights[c, i] + v[t][c] * weights[2 + c, i]
         act += (goal[t][c] - 0.5) * weights[4 + c, i] + (goal_v[t][c] - 0.5) * weights[6 + c, i]
     hidden[t, i] = dk.tanh(act)

@@ -2,7 +2,6 @@
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
 
-
 import numpy as np
 
 import diffkern as dk
@@ -23,7 +22,13 @@ def height(p, t, i, j):
 
 @dk.func
 def curvature(p, t, i, j):
-    return height(p, t, i, j - 1) + height(p, t, i, j + 1) + height(p, t, i + 1, j) + height(p, t, i - 1, j) - 4.0 * p[t, i, j]
+    return (
+        height(p, t, i, j - 1)
+        + height(p, t, i, j + 1)
+        + height(p, t, i + 1, j)
+        + height(p, t, i - 1, j)
+        - 4.0 * p[t, i, j]
+    )
 
 
 @dk.kernel
@@ -137,7 +142,11 @@ class Smoke(Simulation):
         n, steps = SMOKE, self.steps
         i, j = np.mgrid[0:n, 0:n]
         self.target = dk.array((resized(picture(self.source / "taichi.png"), n, n)[:, :, 0] / 255.0).astype(self.real))
-        self.p, self.div, self.smoke = self.field(steps * (SWEEPS + 1), n, n), self.field(steps, n, n), self.field(steps, n, n)
+        self.p, self.div, self.smoke = (
+            self.field(steps * (SWEEPS + 1), n, n),
+            self.field(steps, n, n),
+            self.field(steps, n, n),
+        )
         self.advected = self.field(steps, n, n, dtype=self.vec2)
         self.v = self.field(steps, n, n, dtype=self.vec2)
         self.initial = self.parameter("v0", np.zeros((n, n, 2)), self.vec2)

@@ -42,8 +42,8 @@ def block_to_grid(x, v, c, f, momentum, mass, t: int):
     stress[0, 0] += pressure
     stress[1, 1] += pressure
     affine = c[t, p] - (3e-4 * 4.0 * 120.0 * 120.0) * stress
-    for i in range(3):
-        for k in range(3):
+    for i in dk.static(range(3)):
+        for k in dk.static(range(3)):
             offset = dk.vector((float(i) - fx) / 120.0, (float(k) - fy) / 120.0)
             w = wx[i] * wy[k]
             momentum[t, bi + i, bj + k] += w * (v[t, p] + affine @ offset)
@@ -76,8 +76,8 @@ def block_from_grid(x, v, c, out, t: int):
     fx, fy = place[0] - float(bi), place[1] - float(bj)
     wx, wy = weights(fx), weights(fy)
     new_v, new_c = v[t, p] * 0.0, c[t, p] * 0.0
-    for i in range(3):
-        for k in range(3):
+    for i in dk.static(range(3)):
+        for k in dk.static(range(3)):
             g = wx[i] * wy[k] * out[t, bi + i, bj + k]
             new_v += g
             new_c += 480.0 * dk.outer(g, dk.vector(float(i) - fx, float(k) - fy))

@@ -13,7 +13,7 @@ import diffkern as dk
 
 from .simulation import Simulation
 
-CHANGES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
+CHANGES = (1e-3, 1e-4, 1e-5, 1e-6, 1e-7, 1e-8)
 
 
 def descended(cls: type[Simulation], iterations: int) -> dict[str, Any]:
@@ -79,6 +79,6 @@ def directional(cls: type[Simulation], steps: int = 0, seed: int = 3) -> tuple[f
                 array.assign(start[name] + s * h * direction[name])
             ends.append(value(sim))
         best = min(best, abs((ends[0] - ends[1]) / (2.0 * h) - expected) / max(abs(expected), 1e-300))
-        if best < 1e-8:
+        if best < 1e-7:
             break
     return expected, best

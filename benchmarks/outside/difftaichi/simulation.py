@@ -73,7 +73,7 @@ class Simulation(ABC):
     def forward(self) -> None:
         """Clear what is accumulated, run all steps, and write the loss."""
 
-    def reset(self) -> None:
+    def reset(self) -> None:  # noqa: B027
         """Forget what earlier runs have left where a run reads before it writes; most simulators do not."""
 
     @abstractmethod

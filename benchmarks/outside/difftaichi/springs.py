@@ -155,7 +155,11 @@ class SpringRobot(Simulation):
         second = state.randn(m, 32) * math.sqrt(2 / (32 + m)) * 3
         self.x, self.v, self.v_inc = (self.field(steps, n, dtype=self.vec2) for _ in range(3))
         self.x[0].assign(np.array(objects))
-        self.centre, self.hidden, self.act = self.field(steps, dtype=self.vec2), self.field(steps, 32), self.field(steps, m)
+        self.centre, self.hidden, self.act = (
+            self.field(steps, dtype=self.vec2),
+            self.field(steps, 32),
+            self.field(steps, m),
+        )
         self.ends = dk.array(np.array([s[:2] for s in springs], np.int32))
         self.springs = [dk.array(np.array([s[k] for s in springs], self.real)) for k in (2, 3, 4)]
         self.goal = dk.array(np.array([[0.9, 0.2]], self.real), dtype=self.vec2)

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ..results import Exclusion, Row, collect, write
+from benchmarks.outside.results import Exclusion, Row, collect, write
+
 from . import checkout, excluded, ports_all
 
 MARK, PATIENCE = "npbench-result ", 300
@@ -69,7 +70,10 @@ def inside(chosen: argparse.Namespace) -> None:
         try:
             found = measure(chosen.source, name, chosen.preset, chosen.quick)
         except Exception as reason:  # one program's failure is a row less, not the end
-            found = {"rows": [], "missing": [f"on {processors} processors: {type(reason).__name__}: {str(reason)[:600]}"]}
+            found = {
+                "rows": [],
+                "missing": [f"on {processors} processors: {type(reason).__name__}: {str(reason)[:600]}"],
+            }
         signal.alarm(0)
         print(MARK + json.dumps({"program": name, **found}), flush=True)
 

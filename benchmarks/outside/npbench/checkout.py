@@ -50,7 +50,8 @@ class Published:
         if not path.exists():
             raise FileNotFoundError(f"NPBench has no {path.name}")
         spec = importlib.util.spec_from_file_location(f"published_{path.stem}", path)
-        assert spec is not None and spec.loader is not None
+        assert spec is not None
+        assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)

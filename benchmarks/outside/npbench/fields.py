@@ -159,7 +159,7 @@ def mandelbrot2(xmin, xmax, ymin, ymax, XN, YN, maxiter, horizon):
 
 @dk.kernel
 def butterfly(x, y, count: int, radix: int, rest: int):
-    """One stage of a Stockham transform: y in the order (digit, block, rest) from x in the order (block, digit, rest)."""
+    """One stage of a Stockham transform, from the order (block, digit, rest) to (digit, block, rest)."""
     d, b, r = dk.tid()
     s = dk.complex128(0.0)
     for m in range(radix):

@@ -28,7 +28,9 @@ class Own:
     def __init__(self, port: Port, inputs: dict[str, Any]) -> None:
         self.port = port
         self.given = {name: dk.array(v) for name, v in inputs.items() if isinstance(v, np.ndarray)}
-        self.arrays = {name: dk.array(v, requires_grad=name in port.wrt) for name, v in inputs.items() if name in self.given}
+        self.arrays = {
+            name: dk.array(v, requires_grad=name in port.wrt) for name, v in inputs.items() if name in self.given
+        }
         self.arguments = {**{name: plain(v) for name, v in inputs.items()}, **self.arrays}
 
     def prepare(self) -> None:

@@ -16,8 +16,8 @@ class Port:
     name
         Its name in NPBench.
     run
-        Takes the published arguments by name, arrays as diffkern arrays, and returns the results in the published order:
-        what the function returns, then the arguments that it overwrites.
+        Takes the published arguments by name, arrays as diffkern arrays, and returns the results in the published
+        order: what the function returns, then the arguments that it overwrites.
     wrt
         The arguments that the gradient is taken with respect to; empty for a program without a derivative.
     cause

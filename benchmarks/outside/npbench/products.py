@@ -93,10 +93,10 @@ def both_sides(a, left, right, down, across, scale_down: F, scale_across: F):
     """down += left a, across += a right: both products in one pass over the matrix."""
     i = dk.tid()
     s = F(0.0)
-    l = scale_down * left[i]
+    lead = scale_down * left[i]
     for j in range(a.shape[1]):
         s += a[i, j] * right[j]
-        down[j] += l * a[i, j]
+        down[j] += lead * a[i, j]
     across[i] += scale_across * s
 
 

@@ -68,12 +68,12 @@ def ludcmp(A, b):
 
 
 @dk.kernel
-def forward_substitution(l, x, b):
+def forward_substitution(lower, x, b):
     for i in range(x.shape[0]):
         s = b[i]
         for k in range(i):
-            s -= l[i, k] * x[k]
-        x[i] = s / l[i, i]
+            s -= lower[i, k] * x[k]
+        x[i] = s / lower[i, i]
 
 
 @port("trisolv", "L", "b")

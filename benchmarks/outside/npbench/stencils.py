@@ -42,8 +42,8 @@ def jacobi_2d(TSTEPS, A, B):
 
 @dk.kernel
 def heat_half(a, b):
-    l, m, n = dk.tid()
-    i, j, k = l + 1, m + 1, n + 1
+    x, y, z = dk.tid()
+    i, j, k = x + 1, y + 1, z + 1
     here = a[i, j, k]
     b[i, j, k] = (
         0.125 * (a[i + 1, j, k] - 2.0 * here + a[i - 1, j, k])

@@ -185,6 +185,8 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
         return f"array:{obj.dtype.name}:{obj.shape}:{contents}".encode()
     if is_named(obj):
         return f"named:{obj.__module__}.{obj.__qualname__}".encode()
+    if isinstance(obj, range):
+        return f"range:{obj.start}:{obj.stop}:{obj.step}".encode()
     named = OPAQUE + f"{type(obj).__module__}.{type(obj).__qualname__}".encode()
     if isinstance(obj, tuple) and not overrides_items(obj):
         inside = [encode_object(item, number_of) for item in obj]

@@ -75,7 +75,8 @@ def static_result(cx: Context, obj: Any, node: ast.AST) -> Term:
     """Return the term for the result of a static expression: also strings, and lists and structs as values."""
     if isinstance(obj, str):
         return Static(exact(obj), repr(obj))
-    if isinstance(obj, tuple):
+    # A range is the tuple of its numbers: ``for k in static(range(n))`` is a loop that is unrolled.
+    if isinstance(obj, (tuple, range)):
         return Tup(tuple(static_result(cx, item, node) for item in obj))
     if isinstance(obj, Constant):
         return _struct(cx, obj, node)

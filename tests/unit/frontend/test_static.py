@@ -310,3 +310,21 @@ def test_beside_local_functions_and_tests_of_loops_that_assign() -> None:
     y = dk.zeros(2, dtype=float)
     dk.launch(k, 2, [dk.array([1.0, 2.0], dtype=float)], [y])
     assert y.numpy().tolist() == [6.0, 12.0]
+
+
+@pytest.mark.parametrize("numbers", [range(3), range(5, 0, -2)])
+def test_loops_over_ranges_are_unrolled(numbers: range) -> None:
+    @dk.kernel
+    def k(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        s = 0.0
+        for a in dk.static(numbers):
+            for b in dk.static(range(2)):
+                s += dk.static(a + 0.5) * x[i] ** dk.static(b + 1)
+        y[i] = s
+
+    x = np.array([0.5, 2.0])
+    y, grad = run(k, [*x])
+    weight = sum(a + 0.5 for a in numbers)
+    np.testing.assert_allclose(y, weight * (x + x * x), rtol=1e-6)
+    np.testing.assert_allclose(grad, weight * (1.0 + 2.0 * x), rtol=1e-6)
