@@ -6,5 +6,5 @@ REASONS: dict[str, str] = {
     "liquid": "not ported yet: as diffmpm3d",
     "rigid_body": "not ported yet: the controller of mass_spring, impulses at corners with the time of impact",
     "volume_renderer": "not ported yet: a ray for each pixel and seven views",
-    "water_renderer": "its loss is a VGG16 network whose weights are not in the repository; its waves are those of wave",
+    "water_renderer": "its loss is a VGG16 network whose weights are not published with it; its waves are those of wave",
 }

@@ -59,6 +59,10 @@ class Simulation(ABC):
         """Return an array of zeros of a shape, of numbers by default."""
         return dk.zeros(shape, dtype=dtype or self.scalar)
 
+    def fixed(self, value: Any, dtype: Any = None) -> Any:
+        """Return an array of numbers that are given."""
+        return dk.array(np.asarray(value, dtype=self.real), dtype=dtype or self.scalar)
+
     def parameter(self, name: str, value: Any, dtype: Any = None) -> Any:
         """Return an array that is optimized."""
         array = dk.array(np.asarray(value, dtype=self.real), dtype=dtype or self.scalar, requires_grad=True)

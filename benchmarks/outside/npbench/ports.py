@@ -22,24 +22,28 @@ class Port:
         The arguments that the gradient is taken with respect to; empty for a program without a derivative.
     cause
         Why a part of it is slower than the fastest peer, per part ("forward", "gradient").
+    noise
+        What the inputs are changed by, relative to their largest element, before the gradient is compared with
+        differences: the published inputs of some programs are where all derivatives vanish.
     """
 
     name: str
     run: Callable[..., tuple[Any, ...]]
     wrt: tuple[str, ...]
     cause: dict[str, str]
+    noise: float = 0.0
 
 
 PORTS: dict[str, Port] = {}
 
 
 def port(
-    name: str, *wrt: str, forward: str = "", gradient: str = ""
+    name: str, *wrt: str, forward: str = "", gradient: str = "", noise: float = 0.0
 ) -> Callable[[Callable[..., tuple[Any, ...]]], Callable[..., tuple[Any, ...]]]:
     """Register a function as the port of a program, with the causes of slower rows."""
 
     def register(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-        PORTS[name] = Port(name, run, wrt, {"forward": forward, "gradient": gradient})
+        PORTS[name] = Port(name, run, wrt, {"forward": forward, "gradient": gradient}, noise)
         return run
 
     return register

@@ -5,7 +5,16 @@
 import diffkern as dk
 
 from .ports import port
-from .products import F, K, M, N, blocks
+from .products import PRODUCT, F, K, M, N, blocks
+
+PAIRS = (
+    "both factors are one matrix: the adjoint makes two products of tiles and adds the shares of each block of the inner "
+    "axis to memory, where JAX makes one or two products of whole matrices"
+)
+EXTREMES = (
+    "the least and the greatest radius are updates of one element by every thread; sums of a launch are taken in chunks, "
+    "extremes are not"
+)
 
 
 @dk.kernel
@@ -49,13 +58,13 @@ def second_moments(data, scale):
     return out
 
 
-@port("covariance", "data")
+@port("covariance", "data", gradient=PAIRS)
 def covariance(M, float_n, data):
     centred(data)
     return (second_moments(data, 1.0 / (float_n - 1.0)),)
 
 
-@port("covariance2", "data")
+@port("covariance2", "data", forward=PRODUCT, gradient=PAIRS)
 def covariance2(M, float_n, data):
     return covariance(M, float_n, dk.clone(data))
 
@@ -84,7 +93,7 @@ def ones_on_diagonal(a):
     a[i, i] = 1.0
 
 
-@port("correlation", "data")
+@port("correlation", "data", noise=0.1, gradient=PAIRS)
 def correlation(M, float_n, data):
     centred(data)
     scale = dk.zeros(M, dtype=data.dtype)
@@ -123,7 +132,7 @@ def means(total, count, out):
     out[i] = total[i] / count[i]
 
 
-@port("azimint_hist", "data")
+@port("azimint_hist", "data", forward=EXTREMES)
 def azimint_hist(data, radius, npt):
     low, high = dk.full(1, 1e300, dtype=F), dk.full(1, -1e300, dtype=F)
     total, count, out = (dk.zeros(npt, dtype=F) for _ in range(3))
