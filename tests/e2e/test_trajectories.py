@@ -512,6 +512,18 @@ def test_numbers_on_which_copies_depend_are_settled(settled):
     sequence.set_param("n", 3)  # the forward launches are as they were
 
 
+def test_copies_of_large_arrays_are_of_rows_soon(monkeypatch):
+    """A trajectory of a hundred megabytes is not copied sixteen times before its rows are."""
+    monkeypatch.setattr(kept, "_MUCH_BYTES", 3 << 10)
+    monkeypatch.setattr(kept, "_FEW_BYTES", 0)
+    x, wholes = dk.array(start(6, 128), requires_grad=True), []
+    monkeypatch.setattr(kept.KeptCopies, "whole", lambda self, a, act: wholes.append(a) or self._one(a, None, act))
+    _, both = adjoint_of(step, x, range(5), last_row(x.shape))
+    assert 0 < len(wholes) <= 3
+    both.replay()
+    assert np.array_equal(x.grad.numpy()[0], by_rows(start(6, 128)[0], 5))
+
+
 # -- warnings ----------------------------------------------------------------------------------------------------------
 
 

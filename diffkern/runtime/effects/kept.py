@@ -21,6 +21,8 @@ __all__ = ["Contents", "KeptCopies", "Parts", "Rooms", "StepRooms", "copies_of",
 
 _MANY, _FEW_BYTES = 16, 1 << 20
 """Copies of an array that a sequence keeps as a whole, so that all numbers can be set, are many from so many on."""
+_MUCH_BYTES = 1 << 28
+"""They are many from so many bytes on as well, once there are two."""
 _EXCESS_TIMES, _EXCESS_BYTES = 32, 1 << 24
 """The copies of an array that are worth a warning, as multiples of its size and in bytes, beyond what launches
 overwrite."""
@@ -120,8 +122,10 @@ class KeptCopies:
         self._made: dict[tuple[Memory, int, bytes, Extent | None], array] = {}
 
     def are_many(self, held: array) -> bool:
-        """Return whether copies of the memory of an array have come to many times its size."""
-        return self._of.get(held._memory, 0) >= max(_MANY * held._memory.nbytes, _FEW_BYTES)
+        """Return whether copies of the memory of an array have come to many times its size, or need much memory."""
+        size = held._memory.nbytes
+        much = max(2 * size, _MUCH_BYTES)
+        return self.of(held._memory) >= max(min(_MANY * size, much), _FEW_BYTES)
 
     def of(self, memory: Memory) -> int:
         """Return the bytes of the copies of a block."""
