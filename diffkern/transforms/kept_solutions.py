@@ -16,7 +16,7 @@ import numpy as np
 
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import is_recorded
 from diffkern.transforms.gmres import Numbers
 
 __all__ = ["KeptSolutions", "found_again"]
@@ -75,6 +75,6 @@ def found_again(given: Callable[[], Numbers], image: Callable[[array], Numbers],
         Solves it.
     """
     kept = _met.get()
-    if kept is None or current.recorder is not None:
+    if kept is None or is_recorded():
         return solve()
     return kept.solution(given(), image, solve)
