@@ -5898,7 +5898,7 @@ def smoothstep(a: Any, b: Any, x: Any) -> float:
 def where(cond: Any, value_if_true: Any, value_if_false: Any) -> Any:
     """where(cond, value_if_true, value_if_false)
 
-    value_if_true where the condition holds, else value_if_false; only the chosen one is evaluated.
+    value_if_true where the condition holds, else value_if_false; only the chosen one is evaluated. Of a tile of conditions, element by element, with both evaluated; they may be tiles of its shape.
 
     Parameters
     ----------
