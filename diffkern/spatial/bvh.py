@@ -226,7 +226,8 @@ class Bvh(Uncopied):
         order, links, table, boxes, item_boxes = arrays
         content = self._resource.content
         # The same content stays the same object, by which a tape recognizes what it keeps.
-        content = content if content.arrays == arrays else Content(arrays)
+        same = [*map(id, content.arrays)] == [*map(id, arrays)]
+        content = content if same else Content(arrays)
         of_items = item_boxes._address if self._leaf_size > 1 else 0
         of_groups = 0 if self.groups is None else table._address
         self._resource.lead_to(
