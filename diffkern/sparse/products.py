@@ -16,7 +16,7 @@ from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import row_kernels as rows_of
 from diffkern.sparse import value_kernels as values_of
-from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, compact_matrix, empty_matrix, split
+from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, checked_factor, compact_matrix, empty_matrix, split
 from diffkern.sparse.patterns import Contributions, checked, place, prefix_sums, set_pattern, target, total
 from diffkern.sparse.repeated import note_product, repeated
 from diffkern.sparse.serial import ALONE, BlockProducts, is_serial, multiplied, multiplied_at_once
@@ -282,6 +282,8 @@ def bsr_mm(
     """
     x, factor = split(x)
     y, factor2 = split(y)
+    for number in (alpha, beta):
+        checked_factor(number)
     alpha = alpha * factor * factor2
     topology = checked(topology)
     if topology != "compact" and reuse_topology:

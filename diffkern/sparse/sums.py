@@ -11,7 +11,15 @@ from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
 from diffkern.sparse.assembly import bsr_set_zero
-from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, compact_matrix, empty_matrix, split
+from diffkern.sparse.matrix import (
+    BsrMatrix,
+    MatrixLike,
+    as_factor,
+    checked_factor,
+    compact_matrix,
+    empty_matrix,
+    split,
+)
 from diffkern.sparse.patterns import Contributions, Placed, checked, place, prefix_sums, set_pattern, target
 from diffkern.sparse.serial import ALONE, is_serial, merged, summed
 from diffkern.sparse.storage import integers, new_values
@@ -39,6 +47,7 @@ def bsr_scale(x: MatrixLike, alpha: Any) -> BsrMatrix:
         The matrix.
     """
     matrix, factor = split(x)
+    checked_factor(alpha)
     alpha = alpha * factor
     if alpha != 1.0 and matrix.nnz:
         if alpha == 0.0:
@@ -86,6 +95,8 @@ def bsr_axpy(
         If types, extents or devices differ.
     """
     x, factor = split(x)
+    for number in (alpha, beta):
+        checked_factor(number)
     alpha = alpha * factor
     topology = checked(topology)
     if y is None:
