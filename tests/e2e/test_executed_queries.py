@@ -124,28 +124,23 @@ def results(kernel: dk.Kernel, device: str, of_tree: bool) -> list[np.ndarray]:
     return [out.numpy(), *(k.grad.numpy() for k in (x, d, p, v))]
 
 
-FULL = pytest.mark.full
 CASES = [
+    point,
     point_no_sign,
+    point_sign_normal,
+    point_sign_parity,
+    point_sign_winding_number,
+    furthest_point,
+    ray,
+    ray_anyhit_and_count,
+    faces_in_box_and_sphere,
+    boxes_in_box_and_sphere,
     boxes_along_ray_and_capsule,
-    *(
-        pytest.param(f, marks=FULL)
-        for f in (
-            point,
-            point_sign_normal,
-            point_sign_parity,
-            point_sign_winding_number,
-            furthest_point,
-            ray,
-            ray_anyhit_and_count,
-            faces_in_box_and_sphere,
-            boxes_in_box_and_sphere,
-            parts_of_a_mesh,
-        )
-    ),
+    parts_of_a_mesh,
 ]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("function", CASES, ids=lambda f: f.__name__)
 def test_a_query_and_its_adjoint_are_those_of_the_processor(function):
     kernel, of_tree = dk.kernel(function), function.__name__.startswith("boxes")

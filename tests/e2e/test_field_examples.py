@@ -217,6 +217,7 @@ def test_a_constant_strain_of_a_pipe_is_exact(pipe: ModuleType) -> None:
     np.testing.assert_allclose(moved[free > 0.0], exact[free > 0.0], atol=1e-11)
 
 
+@pytest.mark.full
 def test_a_pipe_comes_near_to_lames_as_do_its_derivatives(pipe: ModuleType) -> None:
     found = []
     for layers in (1, 2):
