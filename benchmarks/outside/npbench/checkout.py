@@ -65,14 +65,15 @@ class Published:
     def results(self, function: Callable[..., Any], inputs: dict[str, Any]) -> list[np.ndarray[Any, Any]]:
         """Run a version on copies of the inputs; return what it returns, then what it overwrites.
 
-        What counts as overwritten are the published results that it changes, or, if these name none of them, all
-        arguments that it changes.
+        What counts as overwritten are the published results, or, if it changes none of these, all arguments that it
+        changes.
         """
         arguments = {name: v.copy() if isinstance(v, np.ndarray) else v for name, v in inputs.items()}
         returned = function(*arguments.values())
         values = [] if returned is None else list(returned) if isinstance(returned, tuple) else [returned]
         changed = [n for n, v in inputs.items() if isinstance(v, np.ndarray) and not np.array_equal(v, arguments[n])]
-        values += [arguments[name] for name in self.info["output_args"] if name in changed]
+        published = [name for name in self.info["output_args"] if name in arguments]
+        values += [arguments[name] for name in published if not changed or set(published) & set(changed)]
         values = values or [arguments[name] for name in changed]
         distinct: list[Any] = []
         for value in values:

@@ -7,6 +7,11 @@ import diffkern as dk
 from .ports import port
 from .products import F
 
+TURNS = (
+    "each thread computes the sine and cosine of its turns, forward and once more in the adjoint, where the peers compute "
+    "each turn of a stage once and multiply by small matrices"
+)
+
 
 @dk.func
 def arc(theta_1, phi_1, theta_2, phi_2):
@@ -58,7 +63,7 @@ def checksum(data, poly: dk.uint32, out):
     out[0] = dk.int64(((crc << dk.uint32(8)) | (crc >> dk.uint32(8))) & dk.uint32(0xFFFF))
 
 
-@port("crc16")
+@port("crc16", forward="a chain of 12,800 dependent steps of about a nanosecond in both; not looked into further")
 def crc16(data):
     out = dk.zeros(1, dtype=dk.int64)
     dk.launch(checksum, dim=1, inputs=[data, 0x8408], outputs=[out])
@@ -168,7 +173,7 @@ def butterfly(x, y, count: int, radix: int, rest: int):
     y[(d * count + b) * rest + r] = s
 
 
-@port("stockham_fft", "x")
+@port("stockham_fft", "x", forward=TURNS, gradient=TURNS)
 def stockham_fft(N, R, K, x, y):
     source = x
     for i in range(K):
@@ -232,7 +237,7 @@ def kick(mass, vel, acc, ke, step: int, dt: F):
     ke[step] += 0.5 * mass[i, 0] * s
 
 
-@port("nbody", "mass", "pos", "vel")
+@port("nbody", "mass", "pos", "vel", check={"tEnd": 0.5})
 def nbody(mass, pos, vel, N, Nt, dt, G, softening):
     acc, ke, pe = dk.zeros((N, 3), dtype=F), dk.zeros(Nt + 1, dtype=F), dk.zeros(Nt + 1, dtype=F)
     dk.launch(to_centre_of_mass, dim=1, inputs=[mass, pos, vel])

@@ -30,7 +30,8 @@ def relative(found: list[Array], expected: list[Array]) -> float:
     worst = 0.0
     for a, b in zip(found, expected, strict=True):
         scale = float(np.max(np.abs(b), initial=0.0)) or 1.0
-        worst = max(worst, float(np.max(np.abs(np.asarray(a) - b), initial=0.0)) / scale)
+        difference = float(np.max(np.abs(np.asarray(a) - b), initial=0.0)) / scale
+        worst = max(worst, difference if np.isfinite(difference) else float("inf"))
     return worst
 
 
@@ -111,6 +112,13 @@ def shaken(port: Port, inputs: dict[str, Any]) -> dict[str, Any]:
     return {**inputs, **{name: inputs[name] + change for name, change in noise.items()}}
 
 
+def checked(program: Published, port: Port, preset: str) -> float:
+    """Return what :func:`directional` does, at the port's own place: other parameters, or inputs with noise."""
+    inputs = shaken(port, program.inputs(preset, port.check))
+    weights = weights_for(program.results(program.function("_numpy"), inputs))
+    return directional(program, port, inputs, Own(port, inputs).taped_gradient(weights), weights)
+
+
 def slower(seconds: dict[str, float], cause: str) -> str:
     """Return the cause where another tool is faster, and nothing elsewhere."""
     return cause if min(seconds.values()) < seconds["diffkern"] else ""
@@ -127,7 +135,7 @@ def measure(source: Path, name: str, preset: str, quick: bool) -> dict[str, Any]
     forward = forward_row(program, own, inputs, expected, ending, quick, missing)
     rows.append(forward)
     if port.wrt:
-        rows.append(gradient_row(program, own, inputs, expected, ending, quick, missing))
+        rows.append(gradient_row(program, own, inputs, expected, ending, preset, quick, missing))
     for row in rows:
         row.notes["preset"] = preset
     return {"rows": [asdict(row) for row in rows], "missing": missing}
@@ -155,7 +163,9 @@ def forward_row(
     if peer is not None:
         tools["numba"] = peer
     seconds = in_turn(tools, quick)
-    return Row(own.port.name, f"forward{ending}", seconds, difference, "numpy", slower(seconds, own.port.cause["forward"]))
+    return Row(
+        own.port.name, f"forward{ending}", seconds, difference, "numpy", slower(seconds, own.port.cause["forward"])
+    )
 
 
 def gradient_row(
@@ -164,6 +174,7 @@ def gradient_row(
     inputs: dict[str, Any],
     expected: list[Array],
     ending: str,
+    preset: str,
     quick: bool,
     missing: list[str],
 ) -> Row:
@@ -171,9 +182,11 @@ def gradient_row(
     port = own.port
     weights = weights_for(expected)
     taped = own.taped_gradient(weights)
-    place = shaken(port, inputs) if port.noise else inputs
-    there = Own(port, place).taped_gradient(weights) if port.noise else taped
-    difference = directional(program, port, place, there, weights)
+    difference = (
+        checked(program, port, preset)
+        if port.noise or port.check
+        else directional(program, port, inputs, taped, weights)
+    )
     notes: dict[str, float | str] = {}
     tools: dict[str, Any] = {}
     try:
@@ -187,11 +200,22 @@ def gradient_row(
     tools["diffkern"] = (own.prepare, replay)
     try:
         jax = JaxGradient(program, inputs, port.wrt, expected, weights)
-        notes["difference from jax"] = relative(taped, jax.gradient())
+        found = jax.gradient()
+        if not all(np.isfinite(g).all() for g in found):
+            raise FloatingPointError("its gradient is not a number")
+        notes["difference from jax"] = relative(taped, found)
         tools["jax"] = (lambda: None, jax.run)
     except Exception as reason:  # loops whose trips depend on a traced value have no reverse mode in JAX
         missing.append(
             f"jax has no gradient of its version: {type(reason).__name__}: {str(reason).partition(chr(10))[0][:200]}"
         )
     seconds = in_turn(tools, quick)
-    return Row(port.name, f"gradient{ending}", seconds, difference, "differences", slower(seconds, port.cause["gradient"]), notes)
+    return Row(
+        port.name,
+        f"gradient{ending}",
+        seconds,
+        difference,
+        "differences",
+        slower(seconds, port.cause["gradient"]),
+        notes,
+    )

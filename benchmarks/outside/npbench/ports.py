@@ -25,6 +25,8 @@ class Port:
     noise
         What the inputs are changed by, relative to their largest element, before the gradient is compared with
         differences: the published inputs of some programs are where all derivatives vanish.
+    check
+        Parameters that are changed for that comparison, where differences of the published size say nothing.
     """
 
     name: str
@@ -32,18 +34,19 @@ class Port:
     wrt: tuple[str, ...]
     cause: dict[str, str]
     noise: float = 0.0
+    check: dict[str, Any] | None = None
 
 
 PORTS: dict[str, Port] = {}
 
 
 def port(
-    name: str, *wrt: str, forward: str = "", gradient: str = "", noise: float = 0.0
+    name: str, *wrt: str, forward: str = "", gradient: str = "", noise: float = 0.0, check: dict[str, Any] | None = None
 ) -> Callable[[Callable[..., tuple[Any, ...]]], Callable[..., tuple[Any, ...]]]:
     """Register a function as the port of a program, with the causes of slower rows."""
 
     def register(run: Callable[..., tuple[Any, ...]]) -> Callable[..., tuple[Any, ...]]:
-        PORTS[name] = Port(name, run, wrt, {"forward": forward, "gradient": gradient}, noise)
+        PORTS[name] = Port(name, run, wrt, {"forward": forward, "gradient": gradient}, noise, check)
         return run
 
     return register

@@ -8,6 +8,11 @@ from .ports import port
 
 M, N, K = dk.constant(64), dk.constant(64), dk.constant(64)
 F = dk.float64
+PRODUCT = "the peer calls BLAS; a product of tiles in float64 reaches about 0.7 of its speed on one processor"
+SHARES = (
+    "the adjoint of a product of tiles adds a share to memory for each block of the inner axis, and each product of tiles "
+    "reaches about 0.7 of the speed of the peer's products of whole matrices"
+)
 
 
 @dk.kernel
@@ -46,24 +51,24 @@ def product(a, b):
     return c
 
 
-@port("gemm", "C", "A", "B")
+@port("gemm", "C", "A", "B", forward=PRODUCT, gradient=SHARES)
 def gemm(alpha, beta, C, A, B):
     dk.launch_tiled(multiply, dim=blocks(C), inputs=[A, B, C, alpha, beta], block_dim=64)
     return (C,)
 
 
-@port("k2mm", "A", "B", "C", "D")
+@port("k2mm", "A", "B", "C", "D", forward=PRODUCT, gradient=SHARES)
 def k2mm(alpha, beta, A, B, C, D):
     dk.launch_tiled(multiply, dim=blocks(D), inputs=[product(A, B), C, D, alpha, beta], block_dim=64)
     return (D,)
 
 
-@port("k3mm", "A", "B", "C", "D")
+@port("k3mm", "A", "B", "C", "D", forward=PRODUCT, gradient=SHARES)
 def k3mm(A, B, C, D):
     return (product(product(product(A, B), C), D),)
 
 
-@port("doitgen", "A", "C4")
+@port("doitgen", "A", "C4", gradient=SHARES)
 def doitgen(NR, NQ, NP, A, C4):
     rows = A.reshape((NR * NQ, NP))
     dk.copy(rows, product(rows, C4))

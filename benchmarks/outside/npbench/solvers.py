@@ -6,6 +6,8 @@ import diffkern as dk
 
 from .ports import port
 
+SUMS = "sums of products in one thread keep the order of the text; the peer calls BLAS, or adds in vectors (fastmath)"
+
 
 @dk.kernel
 def cholesky_in_place(a):
@@ -76,7 +78,7 @@ def forward_substitution(lower, x, b):
         x[i] = s / lower[i, i]
 
 
-@port("trisolv", "L", "b")
+@port("trisolv", "L", "b", forward=SUMS)
 def trisolv(L, x, b):
     dk.launch(forward_substitution, dim=1, inputs=[L, x, b])
     return (x,)

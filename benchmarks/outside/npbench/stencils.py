@@ -6,6 +6,14 @@ import diffkern as dk
 
 from .ports import port
 
+SCATTER = (
+    "the adjoint of a loop in one thread adds to three neighbours in each trip, which LLVM does not vectorise; a gather over "
+    "the results would be"
+)
+CHAIN = (
+    "each element waits for its left neighbour: the peer adds the other seven neighbours before, in a loop of vectors"
+)
+
 
 @dk.kernel
 def jacobi_line(a, b, steps: int):
@@ -18,7 +26,7 @@ def jacobi_line(a, b, steps: int):
             a[i] = 0.33333 * (b[i - 1] + b[i] + b[i + 1])
 
 
-@port("jacobi_1d", "A", "B")
+@port("jacobi_1d", "A", "B", gradient=SCATTER)
 def jacobi_1d(TSTEPS, A, B):
     dk.launch(jacobi_line, dim=1, inputs=[A, B, TSTEPS])
     return A, B
@@ -101,7 +109,7 @@ def seidel_sweeps(a, steps: int):
                 ) / 9.0  # fmt: skip
 
 
-@port("seidel_2d", "A")
+@port("seidel_2d", "A", forward=CHAIN)
 def seidel_2d(TSTEPS, N, A):
     dk.launch(seidel_sweeps, dim=1, inputs=[A, TSTEPS - 1])
     return (A,)
