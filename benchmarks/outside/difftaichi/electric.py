@@ -40,7 +40,11 @@ def electric_step(x, v, place, charge, goal, loss, t: int):
 
 @simulation("electric")
 class Electric(Simulation):
-    """The published program draws its weights and goals at random; both sides draw them from the seed 0."""
+    """The published program draws its weights and goals at random; both sides draw them from the seed 0.
+
+    The controller reads the place at a time before the step writes it, so that it sees what the previous iteration has
+    left. That breaks Taichi's rule for data that gradients need, so that the two descents differ after the first steps.
+    """
 
     published_steps, iterations, checked_steps = 512, 100, 60
 

@@ -4,7 +4,6 @@ REASONS: dict[str, str] = {
     "diffmpm": "not ported yet: diffmpm_simple with actuators, a fluid and one grid that dk.checkpoint fills again",
     "diffmpm3d": "not ported yet: as diffmpm, with svd3 for the polar decomposition",
     "liquid": "not ported yet: as diffmpm3d",
-    "rigid_body": "not ported yet: the controller of mass_spring, impulses at corners with the time of impact",
     "volume_renderer": "not ported yet: a ray for each pixel and seven views",
-    "water_renderer": "its loss is a VGG16 network whose weights are not published with it; its waves are those of wave",
+    "water_renderer": "its loss is a VGG16 network whose weights are elsewhere; its waves are those of wave",
 }

@@ -10,7 +10,7 @@ M, N, K = dk.constant(64), dk.constant(64), dk.constant(64)
 F = dk.float64
 PRODUCT = "the peer calls BLAS; a product of tiles in float64 reaches about 0.7 of its speed on one processor"
 SHARES = (
-    "the adjoint of a product of tiles adds a share to memory for each block of the inner axis, and each product of tiles "
+    "the adjoint of a product of tiles adds a share to memory for each block of the inner axis, and each product "
     "reaches about 0.7 of the speed of the peer's products of whole matrices"
 )
 

@@ -8,12 +8,12 @@ from .ports import port
 from .products import PRODUCT, F, K, M, N, blocks
 
 PAIRS = (
-    "both factors are one matrix: the adjoint makes two products of tiles and adds the shares of each block of the inner "
-    "axis to memory, where JAX makes one or two products of whole matrices"
+    "both factors are one matrix: the adjoint makes two products of tiles and adds the shares of each block of the "
+    "inner axis to memory, where JAX makes one or two products of whole matrices"
 )
 EXTREMES = (
-    "the least and the greatest radius are updates of one element by every thread; sums of a launch are taken in chunks, "
-    "extremes are not"
+    "the least and the greatest radius are updates of one element by every thread; sums of a launch are taken in "
+    "chunks, extremes are not"
 )
 
 
