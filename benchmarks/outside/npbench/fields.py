@@ -8,8 +8,8 @@ from .ports import port
 from .products import F
 
 TURNS = (
-    "each thread computes the sine and cosine of its turns, forward and once more in the adjoint, where the peers compute "
-    "each turn of a stage once and multiply by small matrices"
+    "each thread computes the sine and cosine of its turns, forward and once more in the adjoint, where the peers "
+    "compute each turn of a stage once and multiply by small matrices"
 )
 
 

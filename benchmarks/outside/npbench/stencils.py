@@ -7,8 +7,8 @@ import diffkern as dk
 from .ports import port
 
 SCATTER = (
-    "the adjoint of a loop in one thread adds to three neighbours in each trip, which LLVM does not vectorise; a gather "
-    "over the results would be"
+    "the adjoint of a loop in one thread adds to three neighbours in each trip, which LLVM does not vectorise; a "
+    "gather over the results would be"
 )
 CHAIN = (
     "each element waits for its left neighbour: the peer adds the other seven neighbours before, in a loop of vectors"
