@@ -76,6 +76,8 @@ class Definition:
 
 # The class that stands for a struct type on the host: of several that are equal, the one defined last.
 _CLASSES: dict[Struct, type] = {}
+# How often that has changed: what was derived from it holds until the next change.
+GENERATION = [0]
 # Types of which there are classes with different methods.
 _AMBIGUOUS: set[Struct] = set()
 
@@ -88,6 +90,8 @@ def register(cls: type, definition: Definition) -> None:
     if before is not None and not _is_redefined(before, cls) and not _have_same_methods(before, definition):
         _AMBIGUOUS.add(definition.type)
     setattr(cls, DEFINITION, definition)
+    if before is not cls:
+        GENERATION[0] += 1
     _CLASSES[definition.type] = cls
 
 

@@ -318,6 +318,11 @@ class InC:
         plain = np.frombuffer(self, held_type(composite)).reshape(composite.ir.shape)  # type: ignore[call-overload]
         return plain if kind is _PLAIN else plain.view(kind)
 
+    def __copy__(self) -> Any:
+        # Without an array in between: structs copy the values of their fields.
+        composite: Any = type(self)
+        return composite._in_memory(bytes(self))
+
     def tobytes(self, order: Any = "C") -> bytes:
         """Return the bytes of the components."""
         # Without an array in between: launches ask for them.

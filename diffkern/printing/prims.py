@@ -180,22 +180,34 @@ def trace(m: Any) -> Any:
     return _sum(m[k, k] for k in range(m.shape[0]))
 
 
-def _minor(m: Any, row: int, col: int) -> Any:
-    return determinant(np.delete(np.delete(m, row, 0), col, 1))
+def _rows(m: Any) -> list[list[Any]]:
+    return [[m[r, c] for c in range(m.shape[1])] for r in range(m.shape[0])]
+
+
+def _expanded(rows: list[list[Any]]) -> Any:
+    """Return the determinant of rows, by expansion along the first one."""
+    first, *others = rows
+    if not others:
+        return first[0]
+    terms = (x * _expanded([row[:c] + row[c + 1 :] for row in others]) for c, x in enumerate(first))
+    return _sum(-term if c % 2 else term for c, term in enumerate(terms))
+
+
+def _minor(rows: list[list[Any]], row: int, col: int) -> Any:
+    return _expanded([own[:col] + own[col + 1 :] for r, own in enumerate(rows) if r != row])
 
 
 def determinant(m: Any) -> Any:
     """Return the determinant, by expansion along the first row."""
-    if m.shape == (1, 1):
-        return m[0, 0]
-    terms = (m[0, c] * _minor(m, 0, c) for c in range(m.shape[0]))
-    return _sum(-term if c % 2 else term for c, term in enumerate(terms))
+    return _expanded(_rows(m))
 
 
 def inverse(m: Any) -> Any:
     """Return the cofactors over the determinant; the zero matrix for a singular one."""
-    n = m.shape[0]
-    cofactors = np.array([[1]] if n == 1 else [[_minor(m, r, c) * (-1) ** (r + c) for c in range(n)] for r in range(n)])
+    n, rows = m.shape[0], _rows(m)
+    cofactors = np.array(
+        [[1]] if n == 1 else [[_minor(rows, r, c) * (-1) ** (r + c) for c in range(n)] for r in range(n)]
+    )
     cofactors = cofactors.astype(m.dtype)
     det = _sum(m[0, c] * cofactors[0, c] for c in range(n))
     return cofactors.T * (type(det)(1) / det if det != 0 else type(det)(0))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import copy
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NoReturn
 
@@ -39,6 +39,8 @@ from diffkern.lang.patterns import Pattern, TupleOf
 from diffkern.lang.static import kept_results
 
 _PLACES = (ast.Name, ast.Subscript, ast.Attribute)
+_DEEPEST = 16
+"""Activations of a func inside each other, for other functions each time; more are taken for a recursion."""
 
 __all__ = ["activate", "arguments_of", "giving_back", "inline", "make_frame", "returned", "run", "with_rules"]
 
@@ -134,8 +136,7 @@ def inline(
     positional = [*((term, node) for term in first), *positional]
     if len(func.overloads) > 1:
         func = matching.chosen(cx, func, positional, keywords, node)
-    # A func that is lowered to its end may occur again: a derivative rule of it may call it.
-    if any(frame.pyfunc is func.pyfunc and not frame.lowered for frame in cx.stack):
+    if _never_ends(cx, func, [term for term, _ in (*positional, *keywords.values())]):
         cx.type_error(node, f"{func.name} calls itself", "write a loop; recursion is not supported in kernels")
     source = get_source(func.pyfunc)
     if cx.frame.scalar is not None or func.at_caller:  # a part of a library function
@@ -146,6 +147,20 @@ def inline(
     result = with_rules(cx, func, given, node, lambda: activate(cx, _frame(cx, func, source, given), node))
     check_returned(cx, func, result, node)
     return result
+
+
+def _never_ends(cx: Context, func: Func, terms: Sequence[Term]) -> bool:
+    """Return whether a func calls itself.
+
+    It does not where it is called for other functions, as a search whose objective is the result of a search. A func
+    that is lowered to its end may occur again: a derivative rule of it may call it.
+    """
+    active = [frame for frame in cx.stack if frame.pyfunc is func.pyfunc and not frame.lowered]
+    return len(active) >= _DEEPEST or any(frame.functions == _functions(terms) for frame in active)
+
+
+def _functions(terms: Iterable[Term]) -> tuple[object, ...]:
+    return tuple(term.obj for term in terms if isinstance(term, Static) and callable(term.obj))
 
 
 def _with_places(
@@ -246,6 +261,7 @@ def _frame(cx: Context, func: Func, source: Source, given: Mapping[str, Term]) -
     frame = make_frame(cx, func.pyfunc, source)
     frame.scalar = cx.frame.scalar
     frame.tile_parameters = frozenset(name for name, term in given.items() if holds_tiles(term))
+    frame.functions = _functions(given.values())
     for name, term in given.items():
         frame.env[name] = Binding(term, source.loc(source.node))
     return frame

@@ -76,6 +76,7 @@ class Activation:
     lowered: bool = False  # to its end: a rule of the function may call it
     going_on: list[str] = field(default_factory=list)  # flags of chains whose rest is lowered after their beginning
     tile_parameters: Names = frozenset()  # parameters of a func that are the caller's tiles
+    functions: tuple[object, ...] = ()  # arguments that are functions
     scalar: Scalar | None = None  # of a library function, the scalar type of the call
     around: Activation | None = None  # of a function that another one defines, the activation of that one
     local: object = None  # which function that is

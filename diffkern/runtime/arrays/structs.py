@@ -7,9 +7,11 @@ precision, vectors and matrices as values such as ``dk.vec3(…)``, structs by v
 
 from __future__ import annotations
 
+import copy
 import inspect
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from types import FrameType, FunctionType
 from typing import Any, Final, TypeVar
 
@@ -17,12 +19,21 @@ import numpy as np
 
 from diffkern.errors import KernelTypeError, Loc, MisuseError, described
 from diffkern.ir.structs import FieldType, Struct, StructArray
-from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, Vec, scalar_of, value_type
+from diffkern.ir.types import BFLOAT16, BOOL, FLOAT32, FLOAT64, Array, Mat, Scalar, Vec, scalar_of, value_type
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dialects import NATIVE, Dialect
 from diffkern.lang.dtypes import SCALARS, bfloat16_bits, bfloat16_values, composite_type
 from diffkern.lang.func import Func
-from diffkern.lang.structs import Constant, Definition, array_field, class_of, definition_of, register, resolve_type
+from diffkern.lang.structs import (
+    GENERATION,
+    Constant,
+    Definition,
+    array_field,
+    class_of,
+    definition_of,
+    register,
+    resolve_type,
+)
 from diffkern.lang.values import CompositeValue
 from diffkern.process.tracebacks import Entrance
 from diffkern.process.uncopied import Uncopied
@@ -40,6 +51,7 @@ from diffkern.runtime.arrays.placeholder import Placeholder
 __all__ = ["arrays_in", "declared", "element_values", "from_element", "struct"]
 
 _Class = TypeVar("_Class", bound=type)
+_PLAN: Final = "__diffkern_plan__"
 
 
 def struct(cls: _Class) -> _Class:
@@ -206,13 +218,108 @@ def _constant(t: FieldType, value: Any) -> Any:
 
 
 def _definition(instance: object) -> Definition:
-    found = definition_of(type(instance))
+    return _definition_of(type(instance))
+
+
+def _definition_of(cls: type) -> Definition:
+    found = definition_of(cls)
     if found is None:
-        raise TypeError(f"{type(instance).__name__} is derived from a struct, which cannot be extended")
+        raise TypeError(f"{cls.__name__} is derived from a struct, which cannot be extended")
     return found
 
 
+@dataclass(frozen=True, slots=True)
+class _InstancePlan:
+    """What instances of a class begin with, and which values its fields take as they are.
+
+    Attributes
+    ----------
+    generation
+        Of the classes that stand for struct types, for which it holds.
+    fixed
+        Values of all fields, those that a new instance needs for itself as None.
+    composites, structs, others
+        Vectors and matrices to copy, classes of structs without a default, and other defaults: by field.
+    exact
+        The types of values that are taken quickly, with a function that does it, by field.
+    """
+
+    generation: int
+    fixed: dict[str, Any]
+    composites: list[tuple[str, CompositeValue]]
+    structs: list[tuple[str, type]]
+    others: list[tuple[str, FieldType, Any]]
+    exact: dict[str, tuple[type, Callable[[Any], Any]]]
+
+
+def _plan(cls: type) -> _InstancePlan:
+    """Return the plan of a class, made when it is first needed."""
+    found = vars(cls).get(_PLAN)
+    if isinstance(found, _InstancePlan) and found.generation == GENERATION[0]:
+        return found
+    definition = _definition_of(cls)
+    plan = _InstancePlan(GENERATION[0], {}, [], [], [], {})
+    for name, t in definition.type.fields:
+        default = definition.defaults.get(name)
+        plan.fixed[name] = None
+        if isinstance(default, Constant):
+            plan.others.append((name, t, default))
+        elif isinstance(t, Struct):
+            plan.structs.append((name, class_of(t)))
+        else:
+            value = _zero(t) if default is None else _from_constant(t, default)
+            if isinstance(value, CompositeValue):
+                plan.composites.append((name, value))
+            else:
+                plan.fixed[name] = value
+        if (kind := _exact(t)) is not None:
+            plan.exact[name] = kind
+    setattr(cls, _PLAN, plan)
+    return plan
+
+
+def _exact(t: FieldType) -> tuple[type, Callable[[Any], Any]] | None:
+    """Return the type of values that a field takes without a conversion, and a function that returns what it holds.
+
+    The function returns ``_REFUSED`` for values that have to be looked at.
+    """
+    if isinstance(t, Array):
+        return array, lambda a: a if a._element == t.dtype and a.ndim == t.ndim else _REFUSED
+    if isinstance(t, (Struct, StructArray)) or scalar_of(t) in (BFLOAT16, BOOL):
+        return None
+    if not isinstance(t, Scalar):
+        return composite_type(t), copy.copy
+    if t == FLOAT64:
+        return float, float
+    if t == FLOAT32:
+        # A number that overflows, or is none, goes the long way.
+        return float, lambda x: float(np.float32(x)) if abs(x) < _LARGE else _REFUSED
+    # Of larger integers the type decides: they wrap around, or are an error.
+    return None if t.is_float else (int, lambda x: x if 0 <= x < _SMALL else _REFUSED)
+
+
+_REFUSED: Final = object()
+_LARGE, _SMALL = 3e38, 128
+
+
+def _blank(cls: type) -> dict[str, Any]:
+    """Return the values of a new instance."""
+    plan = _plan(cls)
+    made = plan.fixed.copy()
+    for name, value in plan.composites:
+        made[name] = value.copy()
+    for name, inner in plan.structs:
+        made[name] = nested = object.__new__(inner)
+        vars(nested).update(_blank(inner))
+    for name, t, default in plan.others:
+        made[name] = _from_constant(t, default)
+    return made
+
+
 def _init(self: Any, *args: Any, **kwargs: Any) -> None:
+    if not args and not kwargs:
+        vars(self).update(_blank(type(self)))
+        return
     definition = _definition(self)
     fields = definition.type.fields
     name = definition.type.name
@@ -254,6 +361,10 @@ def _from_constant(t: FieldType, value: Any) -> Any:
 
 
 def _set(self: Any, name: str, value: Any) -> None:
+    exact = _plan(type(self)).exact.get(name)
+    if exact is not None and type(value) is exact[0] and (quick := exact[1](value)) is not _REFUSED:
+        vars(self)[name] = quick
+        return
     definition = _definition(self)
     for known, t in definition.type.fields:
         if known == name:
