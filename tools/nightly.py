@@ -1,8 +1,9 @@
 """Everything that a developer can run on a commit, in pieces that can be resumed: ``.ci/nightly SECONDS``.
 
 The pieces are the files of tests with the cases marked ``full``, random programs and wrong programs drawn from the
-commit, and the suite with lanes forced on and off. What a piece found stays in ``.nightly/COMMIT``; the next call on
-the same tree goes on with the pieces that are left. The exit status is 1 if anything has failed so far.
+commit, the suite with lanes forced on and off, and published benchmarks of which ``DIFFKERN_OUTSIDE`` has checkouts.
+What a piece found stays in ``.nightly/COMMIT``; the next call on the same tree goes on with the pieces that are left.
+The exit status is 1 if anything has failed so far.
 """
 
 from __future__ import annotations
@@ -79,6 +80,16 @@ def pieces(seed: int) -> Iterator[Piece]:
             yield Piece(f"{name}-{k:03}", command)
     for way in ("on", "off"):
         yield from _suite(f"lanes-{way}", [f for f in test_files() if f.startswith(_LANES)], "--lanes", way)
+    yield from _outside()
+
+
+def _outside() -> Iterator[Piece]:
+    """Published benchmarks, small, beside their committed results: those of which a checkout is given."""
+    given = os.environ.get("DIFFKERN_OUTSIDE")
+    for path in sorted((ROOT / "benchmarks" / "outside" / "results").glob("*.json") if given else ()):
+        if (source := Path(given or "", path.stem)).is_dir():
+            command = (sys.executable, "-m", "benchmarks.outside.rerun", path.stem, str(source.resolve()))
+            yield Piece(f"outside-{path.stem}", command)
 
 
 def _suite(name: str, files: Sequence[str], *options: str) -> Iterator[Piece]:

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-FOLDER = Path(__file__).parent / "results"
+FOLDER = Path(os.environ.get("DIFFKERN_OUTSIDE_RESULTS") or Path(__file__).parent / "results")
+"""Where results are written and read; the variable names another folder, for runs that are not to be published."""
 
 
 @dataclass(frozen=True)
