@@ -309,7 +309,8 @@ def _blank(cls: type) -> dict[str, Any]:
     for name, value in plan.composites:
         made[name] = value.copy()
     for name, inner in plan.structs:
-        made[name] = nested = object.__new__(inner)
+        nested: Any = object.__new__(inner)
+        made[name] = nested
         vars(nested).update(_blank(inner))
     for name, t, default in plan.others:
         made[name] = _from_constant(t, default)
