@@ -18,7 +18,7 @@ from diffkern.errors import MisuseError
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.effects.tape import Tape
-from diffkern.runtime.memory.state import current
+from diffkern.runtime.memory.state import is_handled
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.rollouts.checkpoint import checkpoint
 from diffkern.runtime.rollouts.rewind import Rewind
@@ -104,7 +104,7 @@ def horizon(
     given = _checked(inputs)
     if directions < 1:
         raise MisuseError("dk.testing.horizon compares along one direction at least", remedy="give directions=1")
-    if current.tape is not None:
+    if is_handled():
         raise MisuseError(
             "dk.testing.horizon differentiates steps on tapes of its own, and there is a tape already",
             remedy="call it outside of the block of the tape",

@@ -48,7 +48,7 @@ class Lowering(Cloner):
     """
 
     widens = True
-    """Whether transforms of float32 are computed in float64, for which a GPU has few units."""
+    """True if transforms of float32 are computed in float64, for which a GPU has few units."""
     made_twice = -1
     """The most operations of an element whose computation is duplicated on two paths that write it."""
 

@@ -230,7 +230,7 @@ def _definition_of(cls: type) -> Definition:
 
 @dataclass(frozen=True, slots=True)
 class _InstancePlan:
-    """What instances of a class begin with, and which values its fields take as they are.
+    """The beginning of instances of a class, and the values that its fields take as they are.
 
     Attributes
     ----------
