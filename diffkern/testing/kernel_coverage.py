@@ -237,17 +237,17 @@ def _arcs(program: ReachedPlaces) -> Iterator[tuple[str, set[Arc]]]:
             continue
         if _passes(place, goal):
             # It goes on after the loop, not by way of the loop's own line.
-            yield place.file, {(_left(place), _entered(end)) for end in _ends(goal, follows)}
-            continue
-        begin, end = _left(place), _entered(goal)
-        head = _loops(place.file).heads.get(goal.line) if goal.kind == "statement" else None
-        if begin == end and goal.kind == "after":
-            continue  # the loop's line is left as soon as it was reached
-        if head is None or begin == head:
-            yield place.file, {(begin, end)}
-        else:
-            # From the end of an iteration to the begin of the next one, by way of the loop's line.
-            yield place.file, {(begin, head), (head, end)}
+            for end in _ends(goal, follows):
+                yield place.file, _between(place, end)
+        elif _left(place) != _entered(goal) or goal.kind != "after":  # else the loop's line is left as it was reached
+            yield place.file, _between(place, goal)
+
+
+def _between(place: ReachedPlace, goal: ReachedPlace) -> set[Arc]:
+    """Return the arcs from a place to another, by way of the line of a loop where the next iteration begins there."""
+    begin, end = _left(place), _entered(goal)
+    head = _loops(place.file).heads.get(goal.line) if goal.kind == "statement" else None
+    return {(begin, end)} if head is None or begin == head else {(begin, head), (head, end)}
 
 
 def _ends(goal: ReachedPlace, follows: Mapping[ReachedPlace, set[ReachedPlace]]) -> Iterator[ReachedPlace]:

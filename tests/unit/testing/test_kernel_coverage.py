@@ -93,6 +93,29 @@ def work(x: dk.array(dtype=float), y: dk.array(dtype=float), n: int):
     while x[i] < -1e9:
         y[i] = 8.0
 """,
+    "rounds": """
+@dk.kernel
+def work(x: dk.array(dtype=float), y: dk.array(dtype=float), n: int):
+    i = dk.tid()
+    for a in range(n):
+        y[i] += 1.0
+        for b in range(n):
+            if x[i] > 1.0:
+                break
+    k = int(0)
+    while k < n:
+        k += 1
+        while True:
+            break
+    else:
+        y[i] += 2.0
+    for a in range(2):
+        y[i] += 1.0
+        for b in range(n):
+            y[i] += 0.5
+        else:
+            y[i] += 4.0
+""",
     "whole": """
 @dk.func
 def halved(v: float):
