@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from diffkern.errors import MisuseError
+from diffkern.errors import MisuseError, described
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.effects.tape import Tape
@@ -131,6 +131,11 @@ def _checked(inputs: Sequence[array]) -> list[array]:
                 f"dk.testing.horizon takes arrays with gradients as inputs, not {held!r}",
                 remedy="make them with requires_grad=True",
             )
+        if held.numpy().dtype.names is not None or held.numpy().dtype.kind == "c":
+            raise MisuseError(
+                f"dk.testing.horizon moves inputs of floats, not {described(held)}",
+                remedy="pass arrays of floats or vectors, from which a step computes these",
+            )
     if not given:
         raise MisuseError("dk.testing.horizon has no inputs", remedy="name the arrays to differentiate by")
     return given
@@ -210,6 +215,12 @@ class _HorizonRuns:
                 checkpoint(self._step, number, self._slots, progress=False)
             loss = self._loss()
         value = _number(loss)
+        # Also those of other arrays, which the sweep would begin with and leave changed.
+        for owner in tape._owners.values():
+            if owner.grad is not None:
+                self._rewind.keep(owner.grad)
+        tape.zero()
+        drain()
         turned = time.perf_counter()
         tape.backward(loss)
         gradient = [held.grad.numpy().astype(np.float64) for held in self._inputs if held.grad is not None]
@@ -263,7 +274,9 @@ class _HorizonRuns:
             now = np.array([self._central(number, h, direction) for direction in basis.T])
             # Relative to the size: where steps are too large to follow a loss that varies fast, differences are small,
             # and so is the difference between them.
-            doubt = float(np.linalg.norm(now - last)) / (float(np.linalg.norm(now)) or 1.0)
+            size = float(np.linalg.norm(now))
+            # Steps that rounding swallows agree, too.
+            doubt = float(np.linalg.norm(now - last)) / size if size else 1.0
             if doubt < least:
                 found, least = now, doubt
             if doubt <= _AGREE:

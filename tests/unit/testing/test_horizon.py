@@ -49,6 +49,12 @@ class Nested:
     values: dk.array(dtype=dk.float64)
 
 
+@dk.struct
+class Pair:
+    first: float
+    second: float
+
+
 @dk.kernel
 def fill(held: dk.array(dtype=Nested)):
     held[0].values[dk.tid()] = dk.float64(1.0)
@@ -212,3 +218,45 @@ def test_report_as_text_and_figure(tmp_path: Path) -> None:
     assert lines[2].split()[0] == "2"
     report.plot(str(tmp_path / "horizon.png"))
     assert (tmp_path / "horizon.png").stat().st_size > 1000
+
+
+def test_gradients_of_all_arrays_are_put_back_and_do_not_count() -> None:
+    x, rate, loss = inputs()
+    for held, value in ((x, 7.0), (rate, 3.0), (loss, 5.0)):
+        held.grad.fill_(value)
+
+    def total() -> dk.array:
+        loss.zero_()
+        dk.launch(add, dim=3, inputs=[x, loss])
+        return loss
+
+    for given in ([rate], [rate, x[1:]]):
+        report = dk.testing.horizon(
+            lambda k: dk.launch(scale, dim=3, inputs=[x, rate]), 2, loss=total, inputs=given, horizons=[2]
+        )
+        # d/d rate of rate**2 * 3, and rate**2 for each element
+        expected = np.sqrt((2 * 1.1 * 3.0) ** 2 + (2 * 1.1**4 if len(given) > 1 else 0.0))
+        assert report.rows[0].norm == pytest.approx(expected)
+        assert report.rows[0].cosine == pytest.approx(1.0)
+        assert [*x.grad.numpy(), *rate.grad.numpy(), *loss.grad.numpy()] == [7.0, 7.0, 7.0, 3.0, 5.0]
+
+
+def test_steps_that_rounding_swallows_are_not_taken() -> None:
+    @dk.kernel
+    def square(p: dk.array(dtype=dk.float16), q: dk.array(dtype=dk.float16)):
+        q[0] = p[0] * p[0]
+
+    p = dk.array([1.5], dtype=dk.float16, requires_grad=True)
+    q = dk.zeros(1, dtype=dk.float16, requires_grad=True)
+    row = dk.testing.horizon(lambda k: dk.launch(square, dim=1, inputs=[p, q]), 1, loss=lambda: q, inputs=[p]).rows[0]
+    assert row.norm == 3.0
+    assert row.cosine == 1.0
+    assert row.error < 0.01
+
+
+def test_inputs_of_complex_numbers_and_structs_are_refused() -> None:
+    loss = dk.zeros(1, dtype=dk.float64, requires_grad=True)
+    for dtype in (dk.complex128, Pair):
+        held = dk.zeros(2, dtype=dtype, requires_grad=True)
+        with pytest.raises(MisuseError, match="inputs of floats"):
+            dk.testing.horizon(lambda k: None, 1, loss=lambda: loss, inputs=[held])
