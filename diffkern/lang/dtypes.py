@@ -427,6 +427,11 @@ class ComplexType(CompositeType):
     ``complex64()`` is zero, ``complex64(z)`` converts a number, ``complex64(re, im)`` has these parts.
     """
 
+    def __eq__(cls, other: object) -> builtins.bool:
+        return other is cls or _is_numpys(other, cls.complex)
+
+    __hash__ = type.__hash__
+
     @property
     def complex(cls) -> np.dtype[Any]:
         """NumPy's type of a number."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import Stored, Struct
-from diffkern.ir.types import FLOAT64, Scalar, scalar_of
+from diffkern.ir.types import FLOAT64, STORAGE_ONLY, Scalar, scalar_of
 from diffkern.process.late import CONVERTED, EXTREME, TOTAL
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array_text import values_of
@@ -38,6 +38,8 @@ class Numeric:
         def ndim(self) -> int: ...
         @property
         def size(self) -> int: ...
+        @property
+        def dtype(self) -> Any: ...
         def __getitem__(self, key: Any) -> Any: ...
         def _nested(self) -> builtins.list[Any]: ...
         def _host(self) -> np.ndarray[Any, Any]: ...
@@ -164,9 +166,12 @@ class Numeric:
                 f"mean() is for arrays of numbers, not for {described(self)}", remedy="take a field, as in a.field('x')"
             )
         whole = isinstance(element, Scalar) and not element.is_float
-        added = (self.astype(np.float64) if whole else self).sum(axis)
+        # A sum of half numbers exceeds their range where the mean does not.
+        is_half = element in STORAGE_ONLY
+        added = (self.astype(np.float64) if whole else self.astype(np.float32) if is_half else self).sum(axis)
         count = self.size if axis is None else self.shape[axis]
-        return added / (np.float64(count) if whole or scalar_of(element) == FLOAT64 else float(count))
+        mean = added / (np.float64(count) if whole or scalar_of(element) == FLOAT64 else float(count))
+        return mean.astype(self.dtype) if is_half else mean
 
     def max(self, axis: int | None = None) -> Any:
         """Return the greatest element, of all or along an axis; tapes record it.

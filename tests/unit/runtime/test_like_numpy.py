@@ -291,3 +291,22 @@ def test_a_warning_names_the_programs_line():
     with pytest.warns(UserWarning, match="has no effect") as said:
         dk.zeros(3, dtype=int, requires_grad=True)
     assert said[0].filename == __file__
+
+
+def test_means_of_halves_lie_within_their_range() -> None:
+    a = dk.full(70000, 2.0, dtype=dk.float16, requires_grad=True)
+    with dk.Tape() as tape:
+        mean = a.mean()
+    assert mean.dtype == dk.float16
+    assert mean.item() == 2.0
+    tape.backward(grads={mean: [700.0]})
+    assert np.array_equal(a.grad.numpy(), np.full(70000, np.float16(0.01)))
+
+
+def test_types_of_complex_numbers_equal_numpys() -> None:
+    known = dk.zeros(1, dtype=dk.complex64).dtype
+    assert known == np.complex64 == known
+    assert known == np.dtype(np.complex64) == known
+    assert known != np.complex128
+    assert known not in (dk.complex128, dk.vec2)
+    assert {known: 1}[dk.complex64] == 1
