@@ -186,8 +186,8 @@ class kernel_coverage:
 
         Parameters
         ----------
-        data : coverage.CoverageData, optional
-            The data to add to. By default those of the measurement that runs in this process, else a data file of its
+        data : object, optional
+            The ``CoverageData`` to add to. By default those of the measurement that runs in this process, else a data file of its
             own beside ``.coverage``, which ``coverage combine`` takes.
 
         Raises

@@ -50,7 +50,7 @@ def test_backward_with_lanes_and_without(name: str, lanes: bool, monkeypatch: py
     kernel = dk.kernel(CASES[name].function, lanes=lanes)
     _check(name, kernel)
     for adjoint in (False, True):
-        assert ("one by one" not in kernel.report(adjoint=adjoint).splitlines()[0]) is lanes
+        assert ("do not run in lanes" not in kernel.report(adjoint=adjoint).splitlines()[0]) is lanes
 
 
 def _check(name: str, kernel: Any) -> None:
