@@ -469,3 +469,22 @@ def test_adjoints_by_hand_are_refused():
     x, y = doubles(POINT, requires_grad=True), dk.ones(6, dtype=F64, requires_grad=True)
     with dk.Tangents({x: WAY}), pytest.raises(LaunchError, match="tangents are carried along"):
         dk.launch(wave, 6, [x, y, 2.0], adj_inputs=[x.grad, y.grad, None], adjoint=True)
+
+
+@pytest.mark.parametrize("run", [False, True])
+def test_what_is_recorded_in_a_block_is_not_replayed_in_it(run: bool):
+    """It holds tangents beside what they are of: a sum would be added to its tangent once for several times."""
+
+    def summed(x: Any) -> Any:
+        s = zeros(1)
+        with dk.record(run=run) as sequence:
+            dk.launch(total, 6, [x, s])
+        sequence.replay()
+        return s
+
+    with pytest.raises(LaunchError, match="by what was recorded in the block"):
+        dk.jvp(summed, (doubles(POINT),), (doubles(WAY),))
+    with dk.record(run=False) as whole:
+        s, t_s = dk.jvp(dk.clone, (doubles(POINT),), (doubles(WAY),))
+    whole.replay()
+    np.testing.assert_array_equal([s.numpy(), t_s.numpy()], [POINT, WAY])

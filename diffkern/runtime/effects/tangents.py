@@ -8,6 +8,7 @@ outer tape records all of that, and so takes derivatives of derivatives.
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -73,6 +74,8 @@ class Tangents(Influence, Scope, Uncopied):
         # What varies, and with it whatever else a function is of; the memory that was met.
         self._primals: set[Memory] = set()
         self._met: set[Memory] = set()
+        # The memory of the tangents themselves.
+        self._own: weakref.WeakSet[Memory] = weakref.WeakSet()
         for held, tangent in tangents.items():
             self._given(held, tangent)
         self.follow(tangents)
@@ -185,6 +188,12 @@ class Tangents(Influence, Scope, Uncopied):
         """Note the memory that was met, and written."""
         goals = [*goals]
         for held in goals:
+            if held._memory in self._own:
+                raise LaunchError(
+                    f"{described(held)} is the tangent of an array, with which it changes, and the block of the "
+                    "tangents writes to it: by what was recorded in the block, or by itself",
+                    remedy="record before dk.jvp or the block of the tangents, or do in the block what is recorded",
+                )
             if held._memory in self._found.pairs:
                 # A tangent cannot be written through a view that shows other numbers than its array.
                 check_passes(held)
@@ -199,6 +208,7 @@ class Tangents(Influence, Scope, Uncopied):
         if held._memory not in self._found.pairs:
             self._found.made(held)
             root, tangent = self._found.pairs[held._memory]
+            self._own.add(tangent._memory)
             if will_replay():
                 submit(Assign(tangent, 0))  # whatever an earlier replay has left in it
             # Outer tapes differentiate with respect to a tangent where they do so for its array.
