@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from diffkern.ir.types import FLOAT16, INT64, UINT32, Mat, Scalar, Vec
+from diffkern.ir.types import INT64, UINT32, Mat, Scalar, Vec
 from diffkern.kernels.kernel import Kernel
-from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import empty_like
@@ -20,7 +19,16 @@ from diffkern.sparse.matrix import BsrMatrix, MatrixLike, as_factor, checked_fac
 from diffkern.sparse.patterns import Contributions, checked, place, prefix_sums, set_pattern, target, total
 from diffkern.sparse.repeated import note_product, repeated
 from diffkern.sparse.serial import ALONE, BlockProducts, is_serial, multiplied, multiplied_at_once
-from diffkern.sparse.storage import as_parts, as_vectors, grown, integers, is_by_parts, new_values, numbers_of
+from diffkern.sparse.storage import (
+    as_parts,
+    as_vectors,
+    grown,
+    integers,
+    is_by_parts,
+    new_values,
+    numbers_of,
+    vectors_as_parts,
+)
 from diffkern.sparse.sums import bsr_scale
 
 __all__ = ["bsr_mm", "bsr_mm_work_arrays", "bsr_mv"]
@@ -132,12 +140,12 @@ def product(A: BsrMatrix, x: array, y: array, z: array, alpha: Any, beta: Any, t
 def _multiply_parts(A: BsrMatrix, x: array, scale: Any, y: array, scale_added: Any, z: array, transpose: bool) -> None:
     """Multiply blocks number by number."""
     rows, columns = A.block_shape
-    numbers = [held.view(SCALARS[FLOAT16.name]).reshape((held.shape[0], -1)) for held in (x, y, z)]
-    inputs = [*A._rows(), as_parts(A.values), numbers[0], scale, numbers[1], numbers[2]]
-    if transpose:
-        launch(values_of.add_transposed_parts, dim=(A.nrow, columns), inputs=inputs)
+    numbers = [vectors_as_parts(held) for held in (x, y, z)]
+    inputs = [*A._rows(), as_parts(A.values), numbers[0], scale]
+    if transpose:  # what is added lies in z already
+        launch(values_of.add_transposed_parts, dim=(A.nrow, columns), inputs=[*inputs, numbers[2]])
     else:
-        launch(values_of.multiply_vector_parts, dim=(A.nrow, rows), inputs=[*inputs, scale_added])
+        launch(values_of.multiply_vector_parts, dim=(A.nrow, rows), inputs=[*inputs, *numbers[1:], scale_added])
 
 
 def _of_rows(A: BsrMatrix, factors: list[Any], transpose: bool) -> tuple[Kernel, int, list[Any]]:

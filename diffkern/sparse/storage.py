@@ -22,6 +22,7 @@ __all__ = [
     "new_values",
     "numbers_of",
     "unsigned",
+    "vectors_as_parts",
 ]
 
 _UINT32: Any = SCALARS[UINT32.name]
@@ -42,12 +43,23 @@ def numbers_of(values: array) -> Scalar:
 
 
 def as_parts(values: array) -> array:
-    """View blocks as numbers, with an axis for the rows of blocks and one for their columns."""
+    """View blocks as numbers, with an axis for the rows of blocks and one for their columns.
+
+    Of an array with gaps it is a view too, where another shape would take a copy.
+    """
     element = values._element
     shape = (values.shape[0], *block_shape_of(element))
     if isinstance(element, Mat):
         values = values.view(SCALARS[scalar_of(element).name])
-    return values.reshape(shape)
+    if values.shape == shape:
+        return values
+    return values[:, None, None] if values.ndim == 1 else values.reshape(shape)
+
+
+def vectors_as_parts(values: array) -> array:
+    """View vectors as numbers, with an axis for those of a vector; also of an array with gaps."""
+    values = values.view(SCALARS[numbers_of(values).name])
+    return values if values.ndim == 2 else values[:, None]
 
 
 def is_by_parts(values: array) -> bool:

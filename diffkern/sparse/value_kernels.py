@@ -261,7 +261,7 @@ def multiply_vector_parts(starts, ends, columns, values, x, alpha, y, z, beta): 
 
 
 @Kernel
-def add_transposed_parts(starts, ends, columns, values, x, alpha, y, z):  # type: ignore[no-untyped-def]
+def add_transposed_parts(starts, ends, columns, values, x, alpha, z):  # type: ignore[no-untyped-def]
     """Add products of transposed blocks and vectors given as numbers."""
     i, c = tid()
     for k in range(starts[i], ends[i]):

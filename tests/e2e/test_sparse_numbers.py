@@ -94,3 +94,22 @@ def test_sums_of_half_blocks_have_gradients():
     np.testing.assert_array_equal(values.grad.numpy(), expected)
     with pytest.raises(ValueError, match="SciPy has no matrices of float16"):
         sparse.to_scipy(A)
+
+
+def test_blocks_of_halves_and_arrays_with_gaps():
+    """What takes a product or a diagonal is written itself, and not a copy; a transposed product has derivatives."""
+    A, a, _ = assembled("float16", (2, 1))
+    x, y = (dk.zeros(6, dtype=dk.types.vector(k, dk.float16))[::2] for k in (1, 2))
+    x.fill_(1.0)
+    sparse.bsr_mv(A, x, y)
+    np.testing.assert_array_equal(y.numpy().ravel(), a.sum(axis=1))
+    y.fill_(1.0)
+    x.requires_grad = y.requires_grad = True
+    with dk.Tape() as tape:
+        sparse.bsr_mv(A, y, x, transpose=True)
+    np.testing.assert_array_equal(x.numpy().ravel(), a.sum(axis=0))
+    x.grad.fill_(1.0)
+    tape.backward()
+    np.testing.assert_array_equal(y.grad.numpy().ravel(), a.sum(axis=1))
+    diagonal = sparse.bsr_get_diag(A, dk.zeros(6, dtype=A.dtype)[::2])
+    np.testing.assert_array_equal(diagonal.numpy().ravel(), a[np.arange(6), np.arange(6) // 2])
