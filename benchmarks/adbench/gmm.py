@@ -30,16 +30,18 @@ def data(size: int, components: int, points: int, seed: int = 0) -> Data:
     }
 
 
-def constant(size: int, components: int, points: int) -> float:
+def constant(size: int, components: int, points: int, sign: float = 1.0) -> float:
     """The part of the value that depends on nothing but sizes."""
     n = size + DEGREES + 1
     gammas = sum(math.lgamma(0.5 * (n - j)) for j in range(size)) + 0.25 * size * (size - 1) * math.log(math.pi)
     prior = n * size * math.log(GAMMA / math.sqrt(2.0)) - gammas
-    return -0.5 * points * size * math.log(2.0 * math.pi) - components * prior
+    return -0.5 * points * size * math.log(2.0 * math.pi) - sign * components * prior
 
 
 @dk.kernel
-def prepare(factors: dk.array2d[REAL], diagonal: dk.array2d[REAL], volume: dk.array[REAL], value: dk.array[REAL]):
+def prepare(
+    factors: dk.array2d[REAL], sign: REAL, diagonal: dk.array2d[REAL], volume: dk.array[REAL], value: dk.array[REAL]
+):
     """The diagonal of a component's factor, the logarithm of its determinant, and the component's prior."""
     k = dk.tid()
     size = diagonal.shape[1]
@@ -52,7 +54,7 @@ def prepare(factors: dk.array2d[REAL], diagonal: dk.array2d[REAL], volume: dk.ar
     for i in range(size, factors.shape[1]):
         squares += factors[k, i] * factors[k, i]
     volume[k] = total
-    dk.atomic_add(value, 0, 0.5 * GAMMA * GAMMA * squares - DEGREES * total)
+    dk.atomic_add(value, 0, sign * (0.5 * GAMMA * GAMMA * squares - DEGREES * total))
 
 
 def densities(size: int) -> Any:
@@ -105,8 +107,11 @@ def normalise(weights: dk.array[REAL], points: int, constant: REAL, value: dk.ar
     dk.atomic_add(value, 0, constant - points * dk.log(total))
 
 
-def case(given: Data) -> Case:
-    """The kernels on given data."""
+def case(given: Data, sign: float = 1.0) -> Case:
+    """The kernels on given data.
+
+    ADBench subtracts the logarithm of the prior; ``sign = -1`` adds it, which makes the value that of the posterior.
+    """
     weights, means, factors = (
         dk.array(given[name], dtype=REAL, requires_grad=True) for name in ("weights", "means", "factors")
     )
@@ -119,10 +124,10 @@ def case(given: Data) -> Case:
     density = densities(size)
     with dk.record() as forward:
         value.zero_()
-        dk.launch(prepare, components, [factors], [diagonal, volume, value])
+        dk.launch(prepare, components, [factors, sign], [diagonal, volume, value])
         dk.launch(density, (components, count), [weights, means, factors, diagonal, volume, points], [term])
         dk.launch(mixture, count, [term], [value])
-        dk.launch(normalise, 1, [weights, count, constant(size, components, count)], [value])
+        dk.launch(normalise, 1, [weights, count, constant(size, components, count, sign)], [value])
     both = forward.adjoint(value)
 
     def results() -> dict[str, Any]:

@@ -5,8 +5,8 @@ points, each with the vertex or the corners of the triangle to which it belongs.
 point and its derivatives with respect to the 26 numbers of the pose (the simple form); where it lies in a triangle (the
 complicated one), with respect to its own two coordinates there as well, which come first.
 
-The pose is a rotation and a translation of the whole hand, then two angles for the first bone of each of five fingers
-and one for the second and third. The bones are the wrist, the palm, and four of each finger, from the palm on.
+The pose is a rotation and a translation of the whole hand, then two angles for the second bone of each of five fingers
+and one for the third and fourth. The bones are the wrist, four of each finger from the wrist on, and the forearm.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import diffkern as dk
 
 REAL = dk.float64
 FINGERS, BONES, POSE, NEAREST = 5, 22, 26, 4
-FINGER_ANGLES, FINGER_BONES = 4, 4
+FINGER_ANGLES, FINGER_BONES, FOREARM = 4, 4, BONES - 1
 Pose = dk.types.vector(POSE, dk.float64)
 Rigid = dk.types.matrix((3, 4), dk.float64)
 
@@ -28,7 +28,8 @@ Rigid = dk.types.matrix((3, 4), dk.float64)
 def data(points: int, vertices: int = 544, complicated: bool = False, seed: int = 0) -> Data:
     """A synthetic hand with the suite's bones and pose, and points near it."""
     rng = np.random.default_rng(seed)
-    parents = [-1, 0] + [1 if joint == 0 else 2 + 4 * f + joint - 1 for f in range(FINGERS) for joint in range(4)]
+    fingers = [0 if joint == 0 else 4 * f + joint for f in range(FINGERS) for joint in range(FINGER_BONES)]
+    parents = [-1, *fingers, 0]
     rest = np.array([_rigid(rng) for _ in parents])
     absolute: list[Any] = []
     for parent, own in zip(parents, rest, strict=True):
@@ -128,14 +129,14 @@ def move(
 ):
     """What the pose does to the points of each bone, and to the whole hand. A thread goes down a finger."""
     f = dk.tid()
-    above = rest[0] @ rest[1]
+    above = rest[0]
     for joint in range(FINGER_BONES):
-        bone = 2 + FINGER_BONES * f + joint
+        bone = 1 + FINGER_BONES * f + joint
         above = below(above, pose[0], bone, rest)
         moved[bone] = at_rest(bone, above, inverse)
     if f == 0:
         moved[0] = at_rest(0, rest[0], inverse)
-        moved[1] = at_rest(1, rest[0] @ rest[1], inverse)
+        moved[FOREARM] = at_rest(FOREARM, rest[0] @ rest[FOREARM], inverse)
         rotation[0] = turn(pose[0])
 
 
@@ -151,10 +152,10 @@ def move_columns(
     f, k = dk.tid()
     along = Pose()
     along[6 + FINGER_ANGLES * f + k] = 1.0
-    above, change = rest[0] @ rest[1], dk.mat44d()
+    above, change = rest[0], dk.mat44d()
     turned = turn(pose[0])
     for joint in range(FINGER_BONES):
-        bone = 2 + FINGER_BONES * f + joint
+        bone = 1 + FINGER_BONES * f + joint
         above, change = dk.jvp(below)(above, pose[0], bone, rest, change, along)
         column = turned @ at_rest(bone, change, inverse)
         for r in range(3):
@@ -225,7 +226,7 @@ def bent_and_slopes(
         bone = bones[vertex, n]
         x = vertices[vertex] * weights[vertex, n]
         total += moved[bone] @ x
-        finger = dk.max(bone - 2, 0) // FINGER_BONES  # the columns of the palm and the wrist are 0
+        finger = dk.clamp((bone - 1) // FINGER_BONES, 0, FINGERS - 1)  # columns of the wrist and the forearm are 0
         for r in range(3):
             slope = REAL(0.0)
             for c in range(4):
