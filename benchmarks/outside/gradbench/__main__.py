@@ -32,8 +32,8 @@ QUICK = {"lse": "-n 40000", "llsq": "-n 2048", "ode": "-n 1000 -s 10", "det": "-
 PARTS = {"primal": "forward", "objective": "forward", "cost": "forward", "square": "forward",
          "jacobian": "gradient", "double": "gradient", "dir": "gradient"}  # fmt: skip
 """Names of functions in the tables; the others keep theirs."""
-UNRANKED = {"manual": "by hand", "JAX": "JAX, not waited for"}
-"""Tools that are no peers: derivatives written by hand, and calls of JAX that return before the result is there."""
+UNRANKED = {"manual": "by hand"}
+"""Tools that are no peers: derivatives written by hand."""
 CAUSES = {("lse", "primal"): "7 %, no more than readings of a loaded machine differ by"}
 """Of rows in which another tool is faster, by eval and function."""
 

@@ -37,7 +37,7 @@ class Session:
 
 
 def run(source: Path, eval_command: Sequence[str], tool_command: Sequence[str], limit: float) -> Session:
-    """Let an eval question a tool, both in the checkout, each on one processor.
+    """Let an eval question a tool, both in the checkout, each with one thread.
 
     ``limit`` is how many seconds it may take; after that what was answered counts.
     """
@@ -60,7 +60,11 @@ def _talk(session: Session, asking: subprocess.Popen[str], answering: subprocess
     questions, answers = _pipes(asking), _pipes(answering)
     asked: dict[int, Answer] = {}
     for line in questions[0]:
-        message = json.loads(line)
+        try:
+            message = json.loads(line)
+        except json.JSONDecodeError:  # it was ended within a line
+            session.error = "the eval ended"
+            return
         if message["kind"] == "analysis" and message["of"] in asked:
             asked[message["of"]].valid = message["valid"]
             asked[message["of"]].error = message.get("error") or ""
@@ -98,7 +102,7 @@ def _pipes(process: subprocess.Popen[str]) -> tuple[IO[str], IO[str]]:
 
 
 def _started(source: Path, command: Sequence[str]) -> subprocess.Popen[str]:
-    """Start a process in the checkout, with its modules and ours, on one processor and with one thread."""
+    """Start a process in the checkout, with its modules and ours, and with one thread."""
     ours = Path(__file__).resolve().parents[3]
     paths = [str(source / "python" / "gradbench"), str(ours), os.environ.get("PYTHONPATH", "")]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
@@ -120,7 +124,8 @@ def tools(source: Path, name: str) -> Iterator[tuple[str, list[str]]]:
     for tool, shown in (("jax", "JAX"), ("pytorch", "PyTorch")):
         folder = source / "python" / "gradbench" / "gradbench" / "tools" / tool
         if (folder / f"{name}.py").is_file():
-            yield shown, [sys.executable, str(folder / "run.py")]
+            waits = ("-m", "benchmarks.outside.gradbench.jax_tool") if tool == "jax" else ()
+            yield shown, [sys.executable, *waits, str(folder / "run.py")]
     for tool in ("finite", "manual"):
         if (source / "tools" / tool / "bin" / name).is_file() and (tool == "manual" or name in NESTED):
             yield tool, [sys.executable, "-c", _BUILT, tool]
