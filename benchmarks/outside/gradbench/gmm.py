@@ -13,7 +13,12 @@ def _case(given: Given):
     if (given["m"], given["gamma"]) != (mixture.DEGREES, mixture.GAMMA):
         raise ValueError(f"the prior is that of m = {mixture.DEGREES}, gamma = {mixture.GAMMA}")
     factors = np.concatenate([real(given["q"]), real(given["l"]).reshape(given["k"], -1)], axis=1)
-    inputs = {"weights": real(given["alpha"]), "means": real(given["mu"]), "factors": factors, "points": real(given["x"])}
+    inputs = {
+        "weights": real(given["alpha"]),
+        "means": real(given["mu"]),
+        "factors": factors,
+        "points": real(given["x"]),
+    }
     return mixture.case(inputs, sign=-1.0)
 
 
