@@ -187,8 +187,8 @@ class kernel_coverage:
         Parameters
         ----------
         data : object, optional
-            The ``CoverageData`` to add to. By default those of the measurement that runs in this process, else a data file of its
-            own beside ``.coverage``, which ``coverage combine`` takes.
+            The ``CoverageData`` to add to. By default that of the measurement that runs in this process, else a data
+            file of its own beside ``.coverage``, which ``coverage combine`` takes.
 
         Raises
         ------

@@ -181,6 +181,12 @@ def test_boxes_without_an_inside_or_a_number():
         assert out.numpy()[:, 11].all()
 
 
+@dk.kernel
+def spheres_of_an_array(trees: dk.array(dtype=dk.uint64), out: dk.array(dtype=int)):
+    for _ in dk.bvh_query_sphere(trees[0], dk.vec3(0.0, 0.0, 0.0), 100.0):
+        out[0] += 1
+
+
 def count(tree: int, n: int = 3) -> int:
     out = dk.zeros((1, n), dtype=int)
     dk.launch(spheres, 1, [tree, dk.zeros(1, dtype=dk.vec3), 100.0, out])
@@ -195,10 +201,17 @@ def test_a_tree_without_boxes_and_what_is_no_tree_find_nothing():
     tree = dk.Bvh(dk.zeros(3, dtype=dk.vec3), dk.zeros(3, dtype=dk.vec3))
     assert count(tree.id) == 3
     gone, grid = tree.id, dk.HashGrid(2, 2, 2)
-    assert [count(wrong) for wrong in (0, 12345, gone ^ (1 << 48), grid.id)] == [0] * 4
+    assert [count(wrong) for wrong in (0, grid.id)] == [0] * 2
+    wrong = [12345, gone ^ (1 << 48), gone]
     del tree
     gc.collect()
-    assert count(gone) == 0
+    for number in wrong:
+        with pytest.raises(dk.LaunchError, match=r"(?s)'spheres' is given the id .* no object with it.*help: keep the"):
+            count(number)
+    # What launches cannot see finds nothing.
+    out = dk.zeros(1, dtype=int)
+    dk.launch(spheres_of_an_array, 1, [dk.array([gone], dtype=dk.uint64), out])
+    assert out.numpy()[0] == 0
 
 
 def test_debug_programs_say_what_is_no_tree():

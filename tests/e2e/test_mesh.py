@@ -224,7 +224,9 @@ def test_meshes_without_faces_and_what_is_no_mesh_find_nothing():
     empty.refit()
     gone = dk.Mesh(vectors(sphere(0)[0]), dk.array(sphere(0)[1].ravel()))
     wrong = gone.id ^ (1 << 48)
-    for mesh in (empty.id, 0, wrong):
+    with pytest.raises(dk.LaunchError, match=r"'nearest' is given the id .* no object with it"):
+        dk.launch(nearest, N, [wrong, vectors(x), FAR, dk.zeros((N, 3))])
+    for mesh in (empty.id, 0):
         for kernel, given, width in ((nearest, [FAR], 3), (first, [vectors(d), FAR, -1], 8)):
             out = dk.zeros((N, width))
             dk.launch(kernel, N, [mesh, vectors(x), *given, out])

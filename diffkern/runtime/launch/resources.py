@@ -481,11 +481,21 @@ class Use:
 
 
 def check_places(kernel: str, executable: Executable, parts: Sequence[bytes]) -> None:
-    """Raise if a launch is given the id of an object on another device, or its kernel captures one."""
+    """Raise if a launch is given the id of an object that is gone or lies on another device, or captures such a one."""
+    ids = executable.manifest.ids
+    # A debug program says which query is given an id of no object.
+    for k in () if ids is None or executable.manifest.checks is not None else ids.parameters:
+        # 0 is no object, which a kernel may ask for.
+        if (given_id := int.from_bytes(parts[k], "little")) and given_id not in _PRESENT:
+            raise LaunchError(
+                f"kernel {kernel!r} is given the id {given_id}, and there is no object with it: it is gone, or there "
+                "never was one",
+                remedy="keep the object in a variable as long as its id is used: the id alone does not hold it",
+            )
     elsewhere = [r for r in present() if r.device is not executable.device]
     if not elsewhere:
         return
-    ids, given = executable.manifest.ids, {*parts}
+    given = {*parts}
     places = () if ids is None else ids.places
     for one in elsewhere:
         # An id has the bits of a kind and an address: that another argument has the same eight bytes is next to

@@ -56,9 +56,12 @@ def values() -> None:
     dk.launch(read, 5, [curve.id, x], [y])
     np.testing.assert_allclose(y.numpy(), values_at([0, 1, 2, 3]), atol=1e-6)
     del curve
-    for wrong in (identity, dk.HashGrid(4, 4, 4).id, 7):
-        dk.launch(read, 5, [wrong, x], [y])
-        assert not y.numpy().any()
+    grid = dk.HashGrid(4, 4, 4)
+    dk.launch(read, 5, [grid.id, x], [y])
+    assert not y.numpy().any()
+    for wrong in (identity, 7):
+        with refused("there is no object with it"):
+            dk.launch(read, 5, [wrong, x], [y])
     with refused("an array of float32 along one axis"):
         dk.Curve(KEYS, dk.zeros(4, dtype=dk.float64))
     with refused("contiguous"):
