@@ -17,7 +17,7 @@ from typing import Any, Final
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.func import func
 from diffkern.lang.intrinsics import INTRINSICS
-from diffkern.library.language import float32, int32, vec3f
+from diffkern.library.language import float32, int32, uint32, vec3f
 from diffkern.runtime.arrays.create import zeros
 from diffkern.spatial.kernels import sort_cell
 
@@ -40,29 +40,33 @@ _FAR: Final = float("inf")
 @func
 def clear_box(boxes, k):  # type: ignore[no-untyped-def]
     """Make a box empty."""
+    at = 6 * uint32(k)
     for c in range(3):
         # The identities of minimum and maximum: the first box that is included replaces them.
-        boxes[6 * k + c] = float32(_FAR)
-        boxes[6 * k + 3 + c] = float32(-_FAR)
+        boxes[at + uint32(c)] = float32(_FAR)
+        boxes[at + uint32(3 + c)] = float32(-_FAR)
 
 
 @func
 def low_of(boxes, k):  # type: ignore[no-untyped-def]
     """Return the lower corner of a box."""
-    return vec3f(boxes[6 * k], boxes[6 * k + 1], boxes[6 * k + 2])
+    at = 6 * uint32(k)
+    return vec3f(boxes[at], boxes[at + uint32(1)], boxes[at + uint32(2)])
 
 
 @func
 def high_of(boxes, k):  # type: ignore[no-untyped-def]
     """Return the upper corner of a box."""
-    return vec3f(boxes[6 * k + 3], boxes[6 * k + 4], boxes[6 * k + 5])
+    at = 6 * uint32(k)
+    return vec3f(boxes[at + uint32(3)], boxes[at + uint32(4)], boxes[at + uint32(5)])
 
 
 @func
 def put(boxes, k, low, high):  # type: ignore[no-untyped-def]
     """Write the corners of a box."""
+    at = 6 * uint32(k)
     for c in range(3):
-        boxes[6 * k + c], boxes[6 * k + 3 + c] = low[c], high[c]
+        boxes[at + uint32(c)], boxes[at + uint32(3 + c)] = low[c], high[c]
 
 
 @func
@@ -155,13 +159,13 @@ def partition(lowers, uppers, order, begin, end, axis, first, scale, bins, borde
     """Put the boxes of bins up to a border first; return where the others begin."""
     left, right = begin, end
     while left < right:
-        i = order[left]
-        if bin_of(lowers, uppers, i, axis, first, scale, bins) <= border:
+        i = order[uint32(left)]
+        if bin_of(lowers, uppers, uint32(i), axis, first, scale, bins) <= border:
             left += 1
         else:
             right -= 1
-            order[left] = order[right]
-            order[right] = i
+            order[uint32(left)] = order[uint32(right)]
+            order[uint32(right)] = i
     return left
 
 
@@ -171,7 +175,7 @@ def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, 
     middle, n = (begin + end) // 2, end - begin
     least, most = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
     for p in range(begin, end):
-        i = order[p]
+        i = uint32(order[uint32(p)])
         # Twice the centre: halving would cost an operation and could round.
         centre = lowers[i] + uppers[i]
         least, most = lower(centre, least), upper(centre, most)
@@ -190,10 +194,10 @@ def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, 
             clear_box(bin_boxes, k)
             counts[k] = 0
         for p in range(begin, end):
-            i = order[p]
+            i = uint32(order[uint32(p)])
             k = bin_of(lowers, uppers, i, axis, first, scale, bins)
             include_item(bin_boxes, k, lowers, uppers, i)
-            counts[k] += 1
+            counts[uint32(k)] += 1
         border = best_border(bin_boxes, counts, costs, bins, by_count)
         at = partition(lowers, uppers, order, begin, end, axis, first, scale, bins, border)
     # Both sides must have a box, or the tree would not end.
@@ -205,13 +209,13 @@ def box_of_range(lowers, uppers, order, begin, end, boxes, node, item_boxes, kee
     """Write the box around a range, and with ``keeps`` each of its boxes."""
     low, high = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
     for p in range(begin, end):
-        i = order[p]
+        i = uint32(order[uint32(p)])
         a, b = lowers[i], uppers[i]
         low, high = lower(a, low), upper(b, high)
         if keeps != 0:
             for c in range(3):
-                item_boxes[6 * p + c] = a[c]
-                item_boxes[6 * p + 3 + c] = b[c]
+                item_boxes[6 * uint32(p) + uint32(c)] = a[c]
+                item_boxes[6 * uint32(p) + uint32(3 + c)] = b[c]
     put(boxes, node, low, high)
 
 
