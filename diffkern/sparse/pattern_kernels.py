@@ -97,7 +97,7 @@ def count_triplets(  # type: ignore[no-untyped-def]
     t = tid()
     rank = -1
     if _is_kept(rows, columns, values, count, nrow, ncol, limited, pruned, t):
-        rank = atomic_add(counts, rows[t], 1)
+        rank = atomic_add(counts, uint32(rows[t]), 1)
     ranks[t] = rank
 
 
@@ -106,7 +106,7 @@ def place_triplets(rows, columns, ranks, starts, keys):  # type: ignore[no-untyp
     t = tid()
     rank = ranks[t]
     if rank >= 0:
-        keys[starts[rows[t]] + rank] = (int64(columns[t]) << int64(32)) | int64(t)
+        keys[uint32(starts[uint32(rows[t])] + rank)] = (int64(columns[t]) << int64(32)) | int64(t)
 
 
 @_integral
@@ -244,16 +244,16 @@ def _sort(keys: Any, lo: int, hi: int) -> Any:
     """Sort keys[lo:hi] in place."""
     ordered = True
     for a in range(lo + 1, hi):
-        if keys[a] < keys[a - 1]:
+        if keys[uint32(a)] < keys[uint32(a - 1)]:
             ordered = False
     if not ordered and hi - lo <= _SHORT:
         for a in range(lo + 1, hi):
-            key = keys[a]
+            key = keys[uint32(a)]
             b = a
-            while b > lo and keys[greatest(b - 1, 0)] > key:
-                keys[b] = keys[b - 1]
+            while b > lo and keys[uint32(greatest(b - 1, 0))] > key:
+                keys[uint32(b)] = keys[uint32(b - 1)]
                 b -= 1
-            keys[b] = key
+            keys[uint32(b)] = key
     elif not ordered:
         # Heapsort: in place, and never quadratic. First a heap is made, then its greatest key is taken out repeatedly.
         n = hi - lo
@@ -288,7 +288,7 @@ def _distinct(keys: Any, lo: int, hi: int) -> Any:
     n = 0
     last = -1
     for a in range(lo, hi):
-        column = int(keys[a] >> int64(32))
+        column = int(keys[uint32(a)] >> int64(32))
         if column != last:
             n += 1
             last = column
@@ -304,18 +304,18 @@ def _fill(
     b = begin - 1
     column = -1
     for a in range(lo, hi):
-        key = keys[a]
+        key = keys[uint32(a)]
         new = int(key >> int64(32))
         number = uint32(key & int64(0xFFFFFFFF))
         if new != column:
             b += 1
             column = new
             if b < end:
-                columns[b] = new
-                first[b] = uint32(a)
+                columns[uint32(b)] = new
+                first[uint32(b)] = uint32(a)
         if b < end:
-            last[b] = uint32(a + 1)
-        order[a] = number
+            last[uint32(b)] = uint32(a + 1)
+        order[uint32(a)] = number
         if mapped != 0:
             blocks[number] = b
 
@@ -355,7 +355,8 @@ def place_alone(  # type: ignore[no-untyped-def]
     # Sums of the counts are the ends of rows; placing triplets from the last one on moves them to the starts.
     for t in range(n):
         if _is_kept(rows, triplet_columns, values, count, nrow, ncol, limited, pruned, t):
-            starts[rows[t]] = starts[rows[t]] + 1
+            i = uint32(rows[t])
+            starts[i] = starts[i] + 1
     s = 0
     for i in range(nrow):
         s += starts[i]
@@ -364,9 +365,10 @@ def place_alone(  # type: ignore[no-untyped-def]
     for q in range(n):
         t = n - 1 - q
         if _is_kept(rows, triplet_columns, values, count, nrow, ncol, limited, pruned, t):
-            a = starts[rows[t]] - 1
-            starts[rows[t]] = a
-            keys[a] = (int64(triplet_columns[t]) << int64(32)) | int64(t)
+            i = uint32(rows[t])
+            a = starts[i] - 1
+            starts[i] = a
+            keys[uint32(a)] = (int64(triplet_columns[t]) << int64(32)) | int64(t)
     b = 0
     for i in range(nrow):
         lo = starts[i]
@@ -376,6 +378,68 @@ def place_alone(  # type: ignore[no-untyped-def]
         end = b + _distinct(keys, lo, hi)
         _fill(keys, lo, hi, b, end, columns, first, last, order, blocks, mapped)
         b = end
+    offsets[nrow] = b
+    for k in range(b, first.shape[0]):
+        first[k] = uint32(0)
+        last[k] = uint32(0)
+
+
+@_integral
+def place_by_counting(  # type: ignore[no-untyped-def]
+    rows, triplet_columns, values, count, nrow: int, ncol: int, limited: int, pruned: int,
+    starts, column_starts, by_column, offsets, columns, first, last, order, blocks, mapped: int
+):  # fmt: skip
+    """Do the same by two stable sorts that count, of columns and then of rows: no two triplets are compared."""
+    n = rows.shape[0]
+    kept = 0
+    for t in range(n):
+        if _is_kept(rows, triplet_columns, values, count, nrow, ncol, limited, pruned, t):
+            column = uint32(triplet_columns[t])
+            column_starts[column] = column_starts[column] + 1
+            row = uint32(rows[t])
+            starts[row] = starts[row] + 1
+            kept += 1
+    s = 0
+    for j in range(ncol):
+        here = column_starts[j]
+        column_starts[j] = s
+        s += here
+    # The beginnings of rows; when a row is full it is its end.
+    s = 0
+    for k in range(nrow):
+        here = starts[k]
+        starts[k] = s
+        s += here
+    for t in range(n):
+        if _is_kept(rows, triplet_columns, values, count, nrow, ncol, limited, pruned, t):
+            column = uint32(triplet_columns[t])
+            place = uint32(column_starts[column])
+            column_starts[column] = column_starts[column] + 1
+            by_column[place] = uint32(t)
+    for q in range(kept):
+        number = by_column[q]
+        row = uint32(rows[number])
+        place = uint32(starts[row])
+        starts[row] = starts[row] + 1
+        order[place] = number
+    b = 0
+    a = 0
+    for k in range(nrow):
+        offsets[k] = b
+        before = -1
+        end = starts[k]
+        while a < end:
+            number = order[uint32(a)]
+            new = triplet_columns[number]
+            if new != before:
+                before = new
+                columns[uint32(b)] = new
+                first[uint32(b)] = uint32(a)
+                b += 1
+            last[uint32(b - 1)] = uint32(a + 1)
+            if mapped != 0:
+                blocks[number] = b - 1
+            a += 1
     offsets[nrow] = b
     for k in range(b, first.shape[0]):
         first[k] = uint32(0)

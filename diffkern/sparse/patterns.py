@@ -8,6 +8,7 @@ from typing import Any
 
 from diffkern.ir.types import INT64, UINT32
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.native.pool import num_threads
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse.matrix import BsrMatrix
@@ -32,6 +33,8 @@ TOPOLOGIES = ("compact", "masked", "padded")
 _SERIAL = 1 << 15
 """The most counts that one thread of a GPU adds up."""
 _FEW = 1 << 12
+_ALONE = 2
+"""The most threads that together are slower than one that counts."""
 """The most triplets, and rows, that one thread of a CPU sorts alone."""
 
 
@@ -154,11 +157,11 @@ def place_triplets(
 ) -> Placed:
     """List contributions as :func:`from_places` does, and give a matrix their pattern as :func:`place` does."""
     n = rows.shape[0]
-    if topology != "compact" or not dest.device.is_cpu or n > _FEW or nrow > _FEW:
+    if topology != "compact" or not dest.device.is_cpu or not _is_for_one_thread(n, nrow, ncol):
         listed = from_places(rows, columns, nrow, ncol, count=count, pruned=pruned)
         return place(listed, dest, ncol, topology, blocks=blocks, room=room)
-    starts = integers(nrow + 1, dest)
-    keys = new((n,), INT64, False, rows._memory.device)
+    by_counting = n > _FEW
+    starts = integers(nrow + 1, dest, zero=by_counting)
     offsets = dest.offsets if dest.offsets.size > nrow else integers(nrow + 1, dest)
     new_columns = dest.columns if dest.columns.size >= n else integers(n, dest)
     if room is None:
@@ -167,20 +170,25 @@ def place_triplets(
         first, last, order = room
     values = rows.reshape((n, 1, 1)) if pruned is None else as_parts(pruned)
     limits = [rows if count is None else count, nrow, ncol, int(count is not None), int(pruned is not None)]
-    found = [
-        starts,
-        keys,
-        offsets,
-        new_columns,
-        first,
-        last,
-        order,
-        starts if blocks is None else blocks,
-        int(blocks is not None),
-    ]
-    launch(kernels.place_alone, dim=1, inputs=[rows, columns, values, *limits, *found])
+    mapped = [starts if blocks is None else blocks, int(blocks is not None)]
+    found = [offsets, new_columns, first, last, order, *mapped]
+    if by_counting:
+        own = [starts, integers(ncol + 1, dest, zero=True), integers(n, dest, element=UINT32)]
+        launch(kernels.place_by_counting, dim=1, inputs=[rows, columns, values, *limits, *own, *found])
+    else:
+        own = [starts, new((n,), INT64, False, rows._memory.device)]
+        launch(kernels.place_alone, dim=1, inputs=[rows, columns, values, *limits, *own, *found])
     set_pattern(dest, nrow, ncol, n, offsets, new_columns)
     return Placed(first, last, order, n)
+
+
+def _is_for_one_thread(n: int, nrow: int, ncol: int) -> bool:
+    """Return whether one thread gives a matrix its pattern sooner than several do."""
+    if n <= _FEW and nrow <= _FEW:
+        return True
+    # It reads and writes every triplet in memory order or at random a few times; several threads compare and share
+    # counters. What is as long as the matrix has to be worth it.
+    return num_threads() <= _ALONE and nrow + ncol <= 4 * n
 
 
 # -- the pattern of a matrix -------------------------------------------------------------------------------------------
