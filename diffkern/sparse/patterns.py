@@ -35,6 +35,8 @@ _SERIAL = 1 << 15
 _FEW = 1 << 12
 _ALONE = 2
 """The most threads that together are slower than one that counts."""
+_CACHED = 1 << 19
+"""The most triplets that are counted: at random places of more memory than a cache holds, sorting row by row is faster."""
 """The most triplets, and rows, that one thread of a CPU sorts alone."""
 
 
@@ -188,7 +190,7 @@ def _is_for_one_thread(n: int, nrow: int, ncol: int) -> bool:
         return True
     # It reads and writes every triplet in memory order or at random a few times; several threads compare and share
     # counters. What is as long as the matrix has to be worth it.
-    return num_threads() <= _ALONE and nrow + ncol <= 4 * n
+    return n <= _CACHED and num_threads() <= _ALONE and nrow + ncol <= 4 * n
 
 
 # -- the pattern of a matrix -------------------------------------------------------------------------------------------
