@@ -36,7 +36,7 @@ _FEW = 1 << 12
 _ALONE = 2
 """The most threads that together are slower than one that counts."""
 _CACHED = 1 << 19
-"""The most triplets that are counted: at random places of more memory than a cache holds, sorting row by row is faster."""
+"""The most triplets that are counted: at random places of more memory than a cache holds, to sort rows is faster."""
 """The most triplets, and rows, that one thread of a CPU sorts alone."""
 
 
