@@ -33,11 +33,11 @@ TOPOLOGIES = ("compact", "masked", "padded")
 _SERIAL = 1 << 15
 """The most counts that one thread of a GPU adds up."""
 _FEW = 1 << 12
+"""The most triplets, and rows, that one thread of a CPU sorts alone."""
 _ALONE = 2
 """The most threads that together are slower than one that counts."""
 _CACHED = 1 << 19
 """The most triplets that are counted: at random places of more memory than a cache holds, to sort rows is faster."""
-"""The most triplets, and rows, that one thread of a CPU sorts alone."""
 
 
 @dataclass(frozen=True)
