@@ -45,7 +45,7 @@ import diffkern as dk
 BATCH, INPUTS, HIDDEN, OUTPUTS = 32, 64, 64, 32
 FASTER, CLOSE, AT_LEAST = Target(at_least=5.0), Target(at_least=1.0 / 3.0), Target(at_least=1.0)
 BLOCKS = 256
-"""Of tiles of 32 x 32; of others so many that arrays are as large, from 4 on."""
+"""Of tiles of 32 x 32; of others the number that makes arrays as large, from 4 on."""
 HEADS = 64
 
 

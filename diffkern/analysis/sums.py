@@ -2,7 +2,7 @@
 
 :func:`uniform_sums` returns the ops that are *uniform sums*, and :func:`needed_for` the ops by which the addresses of
 these sums are computed once more after the threads have ended. The CPU adds up one partial sum per chunk, CUDA one per
-block. :func:`names_apart` tells which parameters have to be different memory for that, and for other ways to update
+block. :func:`distinct_names` tells which parameters have to be different memory for that, and for other ways to update
 elements: a launch that gives them one array takes the program in which they are one parameter.
 """
 
@@ -31,7 +31,7 @@ from diffkern.ir.views import Access, literal
 __all__ = [
     "added_to",
     "differ",
-    "names_apart",
+    "distinct_names",
     "needed_for",
     "ordered_update",
     "uniform_sums",
@@ -125,7 +125,7 @@ def _only_accumulates(op: Op, used: set[Value]) -> bool:
 # Parameters that a program takes for different memory.
 
 
-def names_apart(fn: Function, *, of_tangents: bool = False) -> tuple[tuple[int, int], ...]:
+def distinct_names(fn: Function, *, of_tangents: bool = False) -> tuple[tuple[int, int], ...]:
     """Return the pairs of parameters to which a launch must not give one array, the first of each the lesser.
 
     What threads only add to an array may be added when they end, which a thread does not see that reads it by another

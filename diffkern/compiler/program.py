@@ -18,7 +18,7 @@ from diffkern.analysis.control_dependence import steering
 from diffkern.analysis.coverage import added_once, overwritten_whole, taken_once
 from diffkern.analysis.extents import certain_extents, update_by_all
 from diffkern.analysis.ids import ids_behind, ids_of, kinds_of
-from diffkern.analysis.sums import names_apart, used_values
+from diffkern.analysis.sums import distinct_names, used_values
 from diffkern.analysis.threads import one_writer_each
 from diffkern.analysis.work import thread_cost
 from diffkern.contracts import abi
@@ -129,7 +129,7 @@ def forward_manifest(
         # A debug program finds out itself which access is out of bounds, and says where.
         accesses=() if is_debug or own < len(fn.params) else certain_extents(forward),
         alone=None if common is None else common.operands[0].name,
-        apart=names_apart(forward, of_tangents=of_tangents),
+        distinct=distinct_names(forward, of_tangents=of_tangents),
         blockwise=is_simt(fn),
         log=log,
         turn=turn,

@@ -551,7 +551,7 @@ class Manifest:
     added
         Those of them that threads, on the CPU, add to anywhere and nothing else: with a copy for each chunk, no update
         need be atomic.
-    apart
+    distinct
         Of a forward: pairs of parameters that it takes for different memory; where a launch gives them one array, it
         takes the program in which they are merged.
     post
@@ -624,7 +624,7 @@ class Manifest:
     writes: tuple[int, ...] = ()
     updated: tuple[int, ...] = ()
     added: tuple[int, ...] = ()
-    apart: tuple[tuple[int, int], ...] = ()
+    distinct: tuple[tuple[int, int], ...] = ()
     post: tuple[int, ...] = ()
     steering: tuple[int, ...] = ()
     accesses: tuple[AxisAccess, ...] = ()

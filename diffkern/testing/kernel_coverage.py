@@ -12,7 +12,7 @@ import contextlib
 import os
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import TracebackType
@@ -199,21 +199,26 @@ class kernel_coverage:
             import coverage
         except ImportError:
             raise ImportError("kernel_coverage.save needs coverage.py: pip install coverage") from None
-        running = coverage.Coverage.current()
-        if data is None and running is not None:
+        running, arcs, lines = coverage.Coverage.current(), self.arcs(), self.lines()
+        own = data is None and running is None
+        if own:
+            name = str(coverage.Coverage().get_option("run:data_file"))
+            data = coverage.CoverageData(name, suffix=f"kernels.{os.getpid()}")
+        elif data is None and running is not None:
             data = running.get_data()
-        has_arcs = data is not None and data.has_arcs()
-        if data is None or not (has_arcs or data._has_lines):
-            config = running or coverage.Coverage()
-            has_arcs = bool(config.get_option("run:branch"))
-        own = data is None
-        if data is None:
-            config = coverage.Coverage()
-            data = coverage.CoverageData(str(config.get_option("run:data_file")), suffix=f"kernels.{os.getpid()}")
-        if has_arcs:
-            data.add_arcs(self.arcs())
+            # A module with a kernel was imported: without lines of its own it is none of those that are measured.
+            measured = data.measured_files()
+            arcs = {file: found for file, found in arcs.items() if file in measured}
+            lines = {file: found for file, found in lines.items() if file in measured}
+        # A data file has lines or arcs, not both. One without either is what the configuration says.
+        if data.measured_files():
+            has_arcs = data.has_arcs()
         else:
-            data.add_lines(self.lines())
+            has_arcs = bool((running or coverage.Coverage()).get_option("run:branch"))
+        if has_arcs:
+            data.add_arcs(arcs)
+        else:
+            data.add_lines(lines)
         if own:
             data.write()
 
@@ -307,26 +312,30 @@ def _loops(file: str) -> _LoopLines:
 # -- as a plugin of pytest ---------------------------------------------------------------------------------------------
 
 
-class _Plugin:
-    """The coverage of a session of pytest."""
-
-    def __init__(self) -> None:
-        self._coverage = kernel_coverage()
-
-    def pytest_sessionstart(self) -> None:
-        self._coverage.begin_session()
-
-    def pytest_sessionfinish(self) -> None:
-        self._coverage.end_session()
-        self._coverage.save()
-
-    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
-        if self._coverage.left_out:
-            terminalreporter.section("kernels that are not covered")
-            for name, reason in sorted(self._coverage.left_out.items()):
-                terminalreporter.line(f"{name}: {reason}")
-
-
 def pytest_configure(config: Any) -> None:
-    """Open it for the session."""
-    config.pluginmanager.register(_Plugin(), "diffkern-kernel-coverage")
+    """Cover the kernels of a session."""
+    # Not above: pytest need not be installed for anything else here.
+    import pytest
+
+    covered = kernel_coverage()
+
+    class CoveredSession:
+        # Innermost: pytest-cov, which wraps the same loop, ends its measurement right after it.
+        @pytest.hookimpl(wrapper=True, trylast=True)
+        def pytest_runtestloop(self) -> Generator[None, object, object]:
+            covered.begin_session()
+            try:
+                return (yield)
+            finally:
+                covered.end_session()
+                # With pytest-xdist the process that the workers report to has run none.
+                if covered.arcs():
+                    covered.save()
+
+        def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+            if covered.left_out:
+                terminalreporter.section("kernels that are not covered")
+                for name, reason in sorted(covered.left_out.items()):
+                    terminalreporter.line(f"{name}: {reason}")
+
+    config.pluginmanager.register(CoveredSession(), "diffkern-kernel-coverage")

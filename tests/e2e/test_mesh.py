@@ -282,7 +282,7 @@ def test_scales(scale):
     x, d = places()
     mesh = made((points * scale).astype(np.float32), faces)
     out = asked(nearest, (N, 3), mesh, vectors((x * scale).astype(np.float32)), FAR * scale)
-    np.testing.assert_allclose(out[:, 0] / scale, closest(points, faces, x).min(axis=1), atol=4e-6)
+    np.testing.assert_allclose(out[:, 0] / scale, closest(points, faces, x).min(axis=1), atol=2e-6)
     rays = asked(first, (N, 8), mesh, vectors((x * scale).astype(np.float32)), vectors(d), FAR * scale, -1)
     t = hits(points, faces, x, d).min(axis=1)
     np.testing.assert_allclose(rays[:, 0] / scale, np.where(np.isfinite(t), t, 0.0), atol=1e-5)

@@ -105,9 +105,9 @@ def springs_and_joints(
         wanted = now * 0.0
     impulse = STEP * (now - wanted) * spring[i, 1] / now * d
     if joint:
-        apart = speed_at(v, omega, t, a, ra) - speed_at(v, omega, t, b, rb)
-        size = dk.length(apart) + 1e-1
-        along = apart / size
+        relative = speed_at(v, omega, t, a, ra) - speed_at(v, omega, t, b, rb)
+        size = dk.length(relative) + 1e-1
+        along = relative / size
         ca, cb = cross(along, ra), cross(along, rb)
         mobility = inverse[a, 0] + ca * ca * inverse[a, 1] + inverse[b, 0] + cb * cb * inverse[b, 1]
         impulse += size / mobility * along

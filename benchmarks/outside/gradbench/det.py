@@ -19,7 +19,7 @@ REAL = dk.float64
 
 @cache
 def minor(size: int) -> Any:
-    """The func for so many rows and columns."""
+    """The func for a number of rows and columns."""
     if size == 1:
 
         @dk.func
@@ -44,7 +44,7 @@ def minor(size: int) -> Any:
 
 @cache
 def kernel(size: int) -> Any:
-    """The kernel for a matrix of so many rows and columns; a thread has one column of the first row."""
+    """The kernel for a matrix with a number of rows and columns; a thread has one column of the first row."""
     smaller = minor(size - 1)
 
     @dk.kernel

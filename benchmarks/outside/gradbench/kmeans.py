@@ -13,7 +13,7 @@ REAL = dk.float64
 
 @cache
 def kernels(dimensions: int) -> tuple[Any, Any, Any]:
-    """The kernels for points of so many numbers: costs, derivatives, and the direction."""
+    """The kernels for points of a number of coordinates: costs, derivatives, and the direction."""
     point = dk.types.vector(dimensions, REAL)
 
     @dk.func

@@ -32,7 +32,7 @@ def options() -> argparse.Namespace:
 
 
 def measured(chosen: argparse.Namespace, programs: list[str], processors: int) -> Iterator[dict[str, Any]]:
-    """Yield what a process with so many processors finds for each program; one that ends it is left out and named."""
+    """Yield the rows of each program on a number of processors; one that ends its process is left out and named."""
     count = str(processors)
     environment = {
         **os.environ, "DIFFKERN_NUM_THREADS": count, "NUMBA_NUM_THREADS": count, "OPENBLAS_NUM_THREADS": count,

@@ -5,6 +5,6 @@ bodies run here on the CPU, once with Warp as ``warp`` and once with :mod:`diffk
 checkout, ``"cuda:0"`` in their text means ``"cpu"``, and nothing else is changed. Two processes, one for each library,
 take turns; each prepares a case by the benchmark's own ``setup`` and then times a number of calls whenever it is asked.
 Times are the shortest of all turns, of processor time, which leaves out what other programs do meanwhile. Warp runs
-kernels on one thread, and so does diffkern here. A number behind a name counts choices of parameters. The modules were
+kernels on one thread, and so does diffkern here. A number after a name counts choices of parameters. The modules were
 measured in several runs, on a machine that others used as well.
 """

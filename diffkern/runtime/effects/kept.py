@@ -22,7 +22,7 @@ __all__ = ["Contents", "KeptCopies", "Parts", "Rooms", "StepRooms", "copies_of",
 _MANY, _FEW_BYTES = 16, 1 << 20
 """Copies of an array that a sequence keeps as a whole, so that all numbers can be set, are many from so many on."""
 _MUCH_BYTES = 1 << 28
-"""They are many from so many bytes on as well, once there are two."""
+"""Bytes from which they are many as well, once there are two."""
 _EXCESS_TIMES, _EXCESS_BYTES = 32, 1 << 24
 """The copies of an array that are worth a warning, as multiples of its size and in bytes, beyond what launches
 overwrite."""

@@ -133,9 +133,9 @@ class PackedLaunch(Operation):
             active, of = self.logged.active, self.generation
             return self.kernel.logged(keys, kind, active, block_dim, of, merged, self.stamped)
         found = self._usual_program(keys)
-        if found.apart and any(self.parts[a] == self.parts[b] for a, b in found.apart):
+        if found.distinct and any(self.parts[a] == self.parts[b] for a, b in found.distinct):
             one = self.merged
-            if any(one.get(a, a) == one.get(b, b) for a, b in found.apart):
+            if any(one.get(a, a) == one.get(b, b) for a, b in found.distinct):
                 check_tangents(self.kernel.name, self.generation.variant.layers, self.leaves, self.parts, one)
                 return self.kernel.merged_forward(keys, tuple(one.items()), block_dim, self.generation)
         return found
@@ -156,7 +156,7 @@ class PackedLaunch(Operation):
         usual = self._usual_program(self.keys)
         if self.executable is not usual:
             return True
-        others = (self.arrays[b if a == leaf else a] for a, b in usual.apart if leaf in (a, b))
+        others = (self.arrays[b if a == leaf else a] for a, b in usual.distinct if leaf in (a, b))
         return any(other is not None and other._packed == held._packed for other in others)
 
     def adjoint(self, active: frozenset[int], form: AdjointForm = PLAIN) -> Executable:

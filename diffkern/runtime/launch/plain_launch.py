@@ -79,7 +79,7 @@ def run(
     if executable.may_share and executable.disjoint != arguments:
         # The check is about addresses, so that the same arguments need it only once.
         check_shared(kernel.name, executable, arrays)
-        for one, other in executable.apart:
+        for one, other in executable.distinct:
             if parts[one] == parts[other]:  # perhaps one array, which takes another program
                 dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
                 return

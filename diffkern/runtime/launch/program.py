@@ -83,7 +83,7 @@ class Executable:
         Whether it matters that its arrays share memory: one is written, and there is another.
     disjoint : bytes
         The arguments of the last launch that passed the check for that.
-    apart : tuple of (int, int)
+    distinct : tuple of (int, int)
         Pairs of parameters that it takes for different memory, so that a launch which gives them one array takes the
         program in which they are merged.
     layout : Layout
@@ -128,7 +128,6 @@ class Executable:
         "_sizes",
         "accumulations",
         "address",
-        "apart",
         "block_dim",
         "blockwise",
         "by_id",
@@ -138,6 +137,7 @@ class Executable:
         "cost",
         "device",
         "disjoint",
+        "distinct",
         "extents",
         "finish",
         "fully_overwritten",
@@ -190,7 +190,7 @@ class Executable:
         )
         self.is_in_place = not set(self.reads).isdisjoint(self.writes)
         self.may_share, self.disjoint = bool(self.writes) and len(self.uses) > 1, b""
-        self.apart = manifest.apart
+        self.distinct = manifest.distinct
         self.grids: dict[Any, Grid] = {}
         self.layout = Layout(manifest)
         self.contiguous_cotangents = frozenset(

@@ -378,7 +378,7 @@ def _tell(memory: Memory) -> None:
                 watcher.before_exposure(memory)
 
 
-# Where an array of NumPy keeps the address of its elements: behind the head of all objects.
+# Where an array of NumPy keeps the address of its elements: after the head of all objects.
 _ADDRESS: Final = object.__basicsize__
 _word_at = ctypes.c_size_t.from_address
 

@@ -221,7 +221,7 @@ class LaunchRecord:
 
     def _rivals_of(self, leaf: int) -> tuple[int, ...]:
         """Return where the block has the addresses of arrays that the program takes for other memory than a leaf's."""
-        offsets, pairs = self._compiled.offsets, self._compiled.launch.executable.apart
+        offsets, pairs = self._compiled.offsets, self._compiled.launch.executable.distinct
         others = (b if a == leaf else a for a, b in pairs if leaf in (a, b))
         return tuple(offsets[other] for other in others if other in offsets)
 

@@ -9,7 +9,7 @@ import pytest
 from passes_harness import D1, after, lowered
 
 import diffkern as dk
-from diffkern.analysis.sums import differ, names_apart, uniform_sums, used_values
+from diffkern.analysis.sums import differ, distinct_names, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.ir.types import FLOAT32, FLOAT64, INT32, Array
 from diffkern.opt.fold import fold
@@ -42,7 +42,7 @@ def sums(function, *types):
 
 def apart(function, *types):
     """Which parameters must not be given one array."""
-    return names_apart(after(lowered(function, *types), fold))
+    return distinct_names(after(lowered(function, *types), fold))
 
 
 @pytest.mark.parametrize("layout", ["C", "A"])

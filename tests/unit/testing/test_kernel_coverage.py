@@ -294,18 +294,60 @@ def test_data_file(branch: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert set(data.lines(__file__) or ()) == {FIRST + 2, FIRST + 3, POSITIVE}
 
 
-def test_plugin_of_pytest(tmp_path: Path) -> None:
-    (tmp_path / "test_one.py").write_text(
-        "import diffkern as dk\n\n\n@dk.kernel\ndef one(x: dk.array(dtype=float)):\n    i = dk.tid()\n"
-        "    if x[i] > 2.0:\n"
-        "        x[i] = 0.0\n\n\ndef test_one():\n    dk.launch(one, dim=1, inputs=[dk.ones(1)])\n",
-        encoding="utf-8",
-    )
+MODULE = """import diffkern as dk
+
+
+@dk.kernel
+def one(x: dk.array(dtype=float)):
+    i = dk.tid()
+    if x[i] > 2.0:
+        x[i] = 0.0
+
+
+def test_one():
+    dk.launch(one, dim=1, inputs=[dk.ones(1)])
+"""
+# What pytest-cov does: it measures the loop that runs the tests, and saves the data when it ends.
+MEASURED = """import coverage
+import pytest
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtestloop():
+    measured = coverage.Coverage(branch=True, include=["*/test_one.py", "*/conftest.py"])
+    measured.start()
+    try:
+        return (yield)
+    finally:
+        measured.stop()
+        measured.save()
+"""
+
+
+def session(folder: Path) -> None:
+    (folder / "test_one.py").write_text(MODULE, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "diffkern.testing.kernel_coverage", "-p", "no:cacheprovider"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE", "COV_"))}
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, env=environment, check=False)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    (file,) = tmp_path.glob(".coverage.kernels.*")
+
+
+def test_plugin_of_pytest(tmp_path: Path) -> None:
+    session(tmp_path)
+    (file,) = tmp_path.glob(".coverage*")
     data = coverage.CoverageData(str(file))
     data.read()
+    assert file.name.startswith(".coverage.kernels.")
     assert set(data.lines(str(tmp_path / "test_one.py")) or ()) == {6, 7}
+
+
+def test_plugin_adds_to_a_measurement_of_the_session(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(MEASURED, encoding="utf-8")
+    session(tmp_path)
+    (file,) = tmp_path.glob(".coverage*")
+    data = coverage.CoverageData(str(file))
+    data.read()
+    assert file.name == ".coverage"
+    # Line 12 is Python's, the others those of the kernel.
+    assert set(data.arcs(str(tmp_path / "test_one.py")) or ()) >= {(-4, 6), (6, 7), (7, -4)}
+    assert {6, 7, 12} <= set(data.lines(str(tmp_path / "test_one.py")) or ())
