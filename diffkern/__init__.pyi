@@ -155,6 +155,9 @@ from diffkern.transforms.indexed import indexedarray4d as indexedarray4d
 from diffkern.transforms.jacobians import hessian as hessian
 from diffkern.transforms.jacobians import jacobian as jacobian
 from diffkern.transforms.mapping import map_arrays as map
+from diffkern.tuning.tune import Tuned as Tuned
+from diffkern.tuning.tune import TuningRow as TuningRow
+from diffkern.tuning.tune import tune as tune
 from diffkern import cuda as cuda
 from diffkern.interop import jax as jax
 from diffkern import optim as optim
@@ -8410,6 +8413,8 @@ __all__ = [
     "Texture3D",
     "TextureAddressMode",
     "TextureFilterMode",
+    "Tuned",
+    "TuningRow",
     "Volume",
     "__version__",
     "abs",
@@ -8850,6 +8855,7 @@ __all__ = [
     "transformh",
     "transpose",
     "trunc",
+    "tune",
     "uint16",
     "uint32",
     "uint64",

@@ -341,6 +341,7 @@ class Compilation:
             lineinfo=bool(options.lineinfo),
             launch_bounds=options.bounds,
             max_registers=options.max_registers,
+            private_copies=options.private_copies is not False,
             block_dim=variant.block_dim,
             products=ProductLibrary(obtain, variant.library == "required") if variant.library and obtain else None,
         )

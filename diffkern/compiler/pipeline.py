@@ -239,6 +239,8 @@ def finish(
         check_no_deposits(adjoint.fn)
     # Of the final function, as cleaning and joining remove accumulations and change their indices.
     conflicts = analyse_conflicts(adjoint.fn, adjoint.buffers)
+    if variant.options.private_copies is False:
+        conflicts = [replace(conflict, private=False) for conflict in conflicts]
     context.done("conflicts", PROGRAM, adjoint.fn)
     # Without conflicts a scattering adjoint needs no atomics, so there is nothing to win.
     pays = other is not None and gathering_pays(adjoint.fn, conflicts, other[0])

@@ -142,6 +142,12 @@ class KernelOptions:
         "The most registers of a GPU that a thread may have; what does not fit lies in local memory.",
         "kernel",
     )  # fmt: skip
+    private_copies: bool | None = _option(
+        "True or False", _is_bool,
+        "Whether groups of threads of a processor that add to elements anywhere may add to copies of their own, which "
+        "are then added up: where that is likely to pay, by default and with True; with False they add atomically.",
+        "kernel",
+    )  # fmt: skip
     fast_math: bool | None = _option(
         "True or False", _is_bool,
         "Whether arithmetic may be reassociated, divisions be products with reciprocals, and a GPU's elementary "

@@ -68,6 +68,10 @@ class CudaKernel(Kernel):
         self._configured: dict[Any, Launcher] = {}
         self._begin(func, options)
 
+    def _take_over(self, of: CudaKernel) -> None:
+        self.layout, self._annotations = of.layout, of._annotations
+        self._laid_out, self._configured = {}, {}
+
     is_numba_kernel: Final = True
     """Other kernels may call it as a function, as numba has it."""
 

@@ -37,6 +37,7 @@ def kernel(
     fast_math: bool | None = None,
     fuse_fp: bool | None = None,
     lanes: bool | None = None,
+    private_copies: bool | None = None,
     race_free: bool | None = None,
     log_searches: bool | None = None,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...

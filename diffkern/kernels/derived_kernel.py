@@ -43,6 +43,12 @@ class DerivedKernel(Kernel):
         self.dialect = of.dialect  # that of the kernel, whose text it is
         self._begin(of.func, of.options, f"{of.name}.{suffix}")
 
+    def _take_over(self, of: DerivedKernel) -> None:
+        raise MisuseError(
+            f"{of.name} follows the kernel that it is derived from, with its options",
+            remedy="give the options to that kernel, and derive this one from it",
+        )
+
     @property
     @abstractmethod
     def layer(self) -> JvpLayer | VmapLayer:

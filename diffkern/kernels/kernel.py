@@ -49,6 +49,8 @@ from diffkern.runtime.memory.device import gpu_named
 from diffkern.runtime.observe.config import config
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from diffkern.frontend.syntax.canonical import Meaning
     from diffkern.frontend.syntax.guards import Capture
     from diffkern.frontend.syntax.taken import Read
@@ -114,6 +116,33 @@ class Kernel(Inspection, ByPath, KnownToNumba):
 
     def __repr__(self) -> str:
         return f"<dk.kernel {self.name}>"
+
+    def with_options(self, **options: Any) -> Self:
+        """Return a kernel of the same code with other options; those that are not named are as they are here.
+
+        Parameters
+        ----------
+        **options
+            Options of :func:`~diffkern.kernel` by name; None for one that is not given.
+
+        Raises
+        ------
+        MisuseError
+            If there is no such option, or it has no such value.
+        """
+        for name in options:
+            if name not in names("kernel"):
+                raise MisuseError(
+                    f"a kernel has no option {name!r}; it has {', '.join(names('kernel'))}", remedy="leave it out"
+                )
+        # Without __init__, whose parameters differ between the classes of kernels.
+        made = object.__new__(type(self))
+        made._take_over(self)
+        made._begin(self.func, replace(self.options, **options), self.name)
+        return made
+
+    def _take_over(self, of: Any) -> None:
+        """Take over what a kernel of the same class has been given besides its function and its options."""
 
     def _function(self) -> Callable[..., Any]:
         return self.func

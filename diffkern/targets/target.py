@@ -69,6 +69,8 @@ class Settings:
         The most threads a block will have, and the fewest blocks that are to fit a multiprocessor (0: no wish).
     max_registers : int, optional
         The most registers that a thread of a GPU may have.
+    private_copies : bool
+        Whether groups of threads of a processor may add to copies of their own where they add to elements anywhere.
     block_dim : int, optional
         The number of threads of every block, if matrix products of tiles are to be a library's.
     products : ProductLibrary, optional
@@ -84,6 +86,7 @@ class Settings:
     lineinfo: bool = False
     launch_bounds: tuple[int, int] | None = None
     max_registers: int | None = None
+    private_copies: bool = True
     block_dim: int | None = None
     products: ProductLibrary | None = None
 

@@ -126,6 +126,8 @@ from diffkern import Texture3D as Texture3D
 from diffkern import TextureAddressMode as TextureAddressMode
 from diffkern import TextureFilterMode as TextureFilterMode
 from diffkern.warp.enumerations import TextureResourceFlags as TextureResourceFlags
+from diffkern import Tuned as Tuned
+from diffkern import TuningRow as TuningRow
 from diffkern import Volume as Volume
 from diffkern.errors import KernelError as WarpCodegenAttributeError
 from diffkern.errors import KernelError as WarpCodegenError
@@ -608,6 +610,7 @@ from diffkern import transformf as transformf
 from diffkern import transformh as transformh
 from diffkern import transpose as transpose
 from diffkern import trunc as trunc
+from diffkern import tune as tune
 from diffkern import uint16 as uint16
 from diffkern import uint32 as uint32
 from diffkern import uint64 as uint64
@@ -780,6 +783,8 @@ __all__ = [
     "TextureAddressMode",
     "TextureFilterMode",
     "TextureResourceFlags",
+    "Tuned",
+    "TuningRow",
     "Volume",
     "WarpCodegenAttributeError",
     "WarpCodegenError",
@@ -1271,6 +1276,7 @@ __all__ = [
     "transformh",
     "transpose",
     "trunc",
+    "tune",
     "uint16",
     "uint32",
     "uint64",

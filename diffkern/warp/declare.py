@@ -95,6 +95,10 @@ class Kernel(NativeKernel):
         self.overloads: dict[tuple[Any, ...], Kernel] = {}
         self.of_axes: dict[int, Kernel] = {}
 
+    def _take_over(self, of: Kernel) -> None:
+        self.given, self.module = of.given, of.module
+        self.overloads, self.of_axes = {}, {}
+
     @property
     def adj(self) -> Declaration:
         """The declaration of its parameters, as Warp has it under ``kernel.adj.args``."""

@@ -7,7 +7,6 @@ have no effect: JAX keeps its own graphs, and kernels are compiled at their firs
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -201,12 +200,7 @@ def _in_blocks(kernel: Any, block_dim: int) -> Any:
     """Return a kernel of the same code whose blocks have so many threads."""
     if not isinstance(kernel, Kernel) or kernel.options.block_dim == block_dim:
         return kernel
-    # Without __init__, whose parameters differ between the classes of kernels.
-    made: Any = object.__new__(type(kernel))
-    if hasattr(kernel, "module"):  # of a kernel in Warp's dialect
-        made.module = kernel.module
-    made._begin(kernel.func, replace(kernel.options, block_dim=block_dim), kernel.name)
-    return made
+    return kernel.with_options(block_dim=block_dim)
 
 
 @brief

@@ -107,7 +107,7 @@ class CpuTarget(Target):
             (None,) * len(fn.params),
             outputs=kernel.outputs,
             updates=kernel.updates,
-            added=kernel.added,
+            added=kernel.added if settings.private_copies else (),
             faster=kernel.threads.faster if kernel.threads.lanes > 1 else 1.0,
             lane_counts=kernel.threads.groups,
         )

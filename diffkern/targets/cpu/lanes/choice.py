@@ -53,6 +53,8 @@ LONGEST = 12_000
 """The most work of compiling, in operations, for which lanes are taken even where they are asked for."""
 GAIN = 1.5
 """The least estimated speed-up for which lanes are used."""
+_WORTH_LANES = 4.0
+"""The cost of a square root or a division: what costs less gains nothing where each lane loads or stores for itself."""
 _SIDE_BY_SIDE = 4
 """The registers per value of all lanes: operations on different registers need not wait for one another."""
 _SEVERAL, _TWO = 1.5, 4.0
@@ -256,6 +258,8 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
     if not settings.lanes and (why := _seldom_pays(ops)) is not None:
         return Choice(1, 1.0, why)
     work = _Work(fn, lanes)
+    if not settings.lanes and _is_left_to_llvm(work, ops):
+        return Choice(1, 1.0, "it has no loop, and the loop over threads is left to LLVM")
     gain = work.gain()
     why = "lanes=True" if settings.lanes else f"less work by a factor of {gain:.1f}, by estimate"
     if not settings.lanes and gain <= GAIN:
@@ -359,9 +363,17 @@ def _own_bytes(fn: Function) -> int:
 
 def _seldom_pays(ops: Sequence[Op]) -> str | None:
     """Return why lanes are not taken unasked, whatever they are estimated to gain; None if there is no reason."""
-    if not any(map(is_loop, ops)) and not any(map(_keeps_memory, ops)):
-        return "it has no loop, and the loop over threads is left to LLVM"
     return f"{len(ops)} operations would take long to compile" if len(ops) > LARGEST else None
+
+
+def _is_left_to_llvm(work: _Work, ops: Sequence[Op]) -> bool:
+    """Return whether LLVM makes vectors of the loop over threads: of straight code with accesses that keep in step.
+
+    Addresses that are themselves loaded keep it from that, which costs where there is more to do than to load and add.
+    """
+    if any(map(is_loop, ops)) or any(map(_keeps_memory, ops)):
+        return False
+    return not (any(lookup(op.name).cost >= _WORTH_LANES for op in ops) and any(map(work.is_scattered, ops)))
 
 
 def _keeps_memory(op: Op) -> bool:
@@ -448,6 +460,10 @@ class _Work:
     def writes_run(self, op: Op) -> bool:
         """Return whether lanes write neighbouring elements."""
         return op.name in WRITES and self.is_run(op)
+
+    def is_scattered(self, op: Op) -> bool:
+        """Return whether the lanes of an op access elements at no constant distance."""
+        return op.name in ELEMENTS and any(self.uniformity.stride(index) is None for index in Access(op).index)
 
     def is_run(self, op: Op) -> bool:
         index, count = tuple(Access(op).index), _components(op)

@@ -1,0 +1,1 @@
+"""Options of kernels chosen by measuring: candidates, readings on the arrays given, and what the cache keeps."""
