@@ -15,7 +15,16 @@ from diffkern.contracts.manifest import Log
 from diffkern.contracts.options import ATOMIC, GATHERING, PLAIN, AdjointForm
 from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
-from diffkern.runtime.accumulate.accumulation import NOTHING, Candidates, Gathered, choose
+from diffkern.runtime.accumulate.accumulation import (
+    NOTHING,
+    Atomic,
+    Candidates,
+    Coloured,
+    Gathered,
+    Plain,
+    Private,
+    choose,
+)
 from diffkern.runtime.accumulate.aliases import check_aliases
 from diffkern.runtime.accumulate.sorting import Sorting, sorting_of
 from diffkern.runtime.arrays.array import array, new
@@ -27,8 +36,9 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.race_checks import Gathering
 from diffkern.runtime.launch.resources import check_no_stores, check_not_given
+from diffkern.runtime.launch.schedule import USUAL, Grid
 from diffkern.runtime.launch.stamps import with_one_writer
-from diffkern.runtime.memory.device import Device
+from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.state import runs_at_once, will_replay
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import Steps
@@ -36,6 +46,8 @@ from diffkern.runtime.native.slow_path import slow_path_flags
 
 __all__ = ["AdjointLaunch"]
 
+_UNKNOWN: tuple[Grid | None, Any] = None, None
+_NO_LEAVES: Sequence[int] = ()
 _Held: TypeAlias = "tuple[int, bool, array]"
 """A leaf of a launch, whether it is its cotangent that is meant, and the array."""
 
@@ -100,6 +112,9 @@ class AdjointLaunch(Operation):
         self.saved = saved or {}
         self.contents = contents or {}
         self.executable = program
+        self.gathering = program.gathering
+        if self._has_fitted(program):
+            return
         derivative = program.derivative
         if derivative.before:
             _check_saved(kernel, program, self.saved)
@@ -114,14 +129,13 @@ class AdjointLaunch(Operation):
         if program.races is not None:
             program.races.check(kernel.name, launch.dims, launch.parts.__getitem__)
         shared = self._are_shared = check_aliases(kernel, launch, cotangents)
-        self._strided = []
+        self._strided: Sequence[int] = []
         for index, ct in cotangents.items():
             # Cotangents that share memory, or whose elements coincide (stride 0), break the assumption of the plain
             # program that distinct elements have distinct addresses.
             if ct._type.layout == "A":
-                self._strided.append(index)
+                self._strided = [*self._strided, index]
                 shared = shared or _is_repeated(ct)
-        self.gathering = program.gathering
         shapes = tuple([ct.shape for ct in cotangents.values()])
         # Gathering overwrites each element of a cotangent from one thread, which is only right if no other array of the
         # launch can contribute to the same bytes.
@@ -136,6 +150,34 @@ class AdjointLaunch(Operation):
         # What was packed for the check, and the parts it is made of, which a record may exchange before it is run.
         self._checked: tuple[list[bytes], bytes] | None = None
         self.executable.check(self._passed)
+        self._note_fit(program, shared)
+
+    def _packed_of_usual(self, program: Executable) -> bytes | None:
+        """Return the packed arguments if they decide all that there is to find out; None if more does."""
+        launch, behind = self.launch, program.layout.cotangents
+        if behind is None or not (launch.is_apart and launch.executable.is_usual) or self.saved or self.contents:
+            return None
+        if program.gathering is not None or program.granted is not None or program.sorts or self.in_elements:
+            return None
+        return b"".join(launch.parts + [self.cotangents[k]._packed for k in behind])
+
+    def _has_fitted(self, program: Executable) -> bool:
+        """Return whether an adjoint with these very bytes has passed all checks, and take what was chosen for it."""
+        packed = self._packed_of_usual(program) if program.fits else None
+        grid, chosen = program.fits.get(packed, _UNKNOWN)
+        if packed is None or grid is not self.launch.grid or self.launch.blocks is not USUAL:
+            return False
+        self._are_shared, self._strided = False, _NO_LEAVES
+        self.accumulation, self.executable, self.grid = chosen, chosen.executable, chosen.grid
+        self._checked = [*self.launch.parts], packed
+        return True
+
+    def _note_fit(self, program: Executable, shared: bool) -> None:
+        """Note what was chosen, for the next adjoint with the same bytes."""
+        is_told = not shared and not self._strided and program.device is CPU and self.launch.blocks is USUAL
+        packed = self._packed_of_usual(program) if is_told else None
+        if packed is not None and isinstance(self.accumulation, (Plain, Atomic, Coloured, Private)):
+            program.fit(packed, (self.launch.grid, self.accumulation))
 
     @property
     def label(self) -> str:

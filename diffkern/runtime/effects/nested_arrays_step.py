@@ -62,11 +62,12 @@ class PointedStep(LaunchStep):
         wanted = program.derivative.before if when == "before" else program.derivative.after
         for index, table in self.tables.items():
             if when == "before" and index in wanted:
-                self.saved[index] = table.mapped(self._copied)
+                self.take_copy(index, table.mapped(self._copied), before=True)
             elif when == "after":
                 # Descriptors are copied even of arrays that are not: the program may exchange elements before the
                 # reverse sweep.
-                self.contents[index] = table.mapped(self._copied if index in wanted else self._own)
+                mapped = table.mapped(self._copied if index in wanted else self._own)
+                self.take_copy(index, mapped, before=False)
 
     def _copied(self, held: array) -> array:
         made = new(held.shape, held._element, False, held._memory.device)

@@ -6,7 +6,7 @@ hands that the cotangents, and the contents that the operation needs as they wer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array, new
@@ -14,15 +14,12 @@ from diffkern.runtime.arrays.operation import Assign, Flow, Operation
 from diffkern.runtime.effects.checked_call import CheckedCall
 from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.kept import Contents
-from diffkern.runtime.effects.step import TapeStep
+from diffkern.runtime.effects.step import NO_CONTENTS, NONE_LOST, TapeStep
 from diffkern.runtime.launch.regions import Region
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory
 
 __all__ = ["OperationStep"]
-
-_NO_CONTENTS: dict[int, Contents] = {}
-_NONE_LOST: set[int] = set()
 
 
 class OperationStep(TapeStep):
@@ -53,9 +50,9 @@ class OperationStep(TapeStep):
         self.operation, self.flow, self.number, self.varied = operation, flow, number, varied
         self.needed = tuple(operation.needs()) if varied else ()
         # A trajectory has thousands of copies, which need nothing: each has no containers of its own.
-        self.contents: dict[int, Contents] = {} if self.needed else _NO_CONTENTS
-        self.lost: set[int] = set() if self.needed else _NONE_LOST
-        self.lost_before = _NONE_LOST
+        self.contents: Mapping[int, Contents] = NO_CONTENTS
+        self.lost: Set[int] = NONE_LOST
+        self.lost_before: Set[int] = NONE_LOST
 
     @property
     def written(self) -> set[Memory]:
@@ -86,7 +83,7 @@ class OperationStep(TapeStep):
 
     def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
         """Store a copy of an array."""
-        self.contents[index] = copy
+        self.contents = {**self.contents, index: copy}
 
     def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
         live = cotangents.live

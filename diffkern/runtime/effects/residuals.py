@@ -69,7 +69,12 @@ class Need:
 
     def lose(self) -> None:
         """Note that the contents were changed where the tape could not see it."""
-        (self.step.lost_before if self.before else self.step.lost).add(self.index)
+        # Not in place: steps that have lost nothing share one empty set.
+        step = self.step
+        if self.before:
+            step.lost_before = {*step.lost_before, self.index}
+        else:
+            step.lost = {*step.lost, self.index}
 
 
 class Needs:

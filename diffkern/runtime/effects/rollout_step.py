@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import FunctionCall, Operation
 from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.kept import Contents
-from diffkern.runtime.effects.step import TapeStep
+from diffkern.runtime.effects.step import NONE_LOST, TapeStep
 from diffkern.runtime.launch.regions import Region
 from diffkern.runtime.memory.memory import Memory
 
@@ -68,8 +68,8 @@ class RolloutStep(TapeStep):
     def __init__(self, steps: Steps, arrays: Sequence[array]) -> None:
         self.launch = Inputs(arrays)
         self.contents: dict[int, array] = {}
-        self.lost: set[int] = set()
-        self.lost_before: set[int] = set()
+        self.lost: Set[int] = NONE_LOST
+        self.lost_before: Set[int] = NONE_LOST
         self.steps = steps
 
     @property

@@ -12,7 +12,7 @@ derivatives of these too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
 
 from diffkern.contracts.manifest import Log
 from diffkern.errors import AutodiffError, LaunchError
@@ -22,7 +22,7 @@ from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.operation import Add, Assign, Copy, Operation, submit
 from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.kept import Contents, Rooms, StepRooms, copies_of, parts_of
-from diffkern.runtime.effects.step import TapeStep
+from diffkern.runtime.effects.step import NONE_LOST, TapeStep
 from diffkern.runtime.effects.tangent_map import launch_along
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region, joined
@@ -269,8 +269,8 @@ class AdjointStep(TapeStep):
             self.launch.arrays[index] = held
         self.before: dict[int, Contents] = {}
         self.contents: dict[int, Contents] = {}
-        self.lost: set[int] = set()
-        self.lost_before: set[int] = set()
+        self.lost: Set[int] = NONE_LOST
+        self.lost_before: Set[int] = NONE_LOST
 
     def needs_after(self, index: int) -> bool:
         """Return whether the derivative reads the contents of a parameter."""

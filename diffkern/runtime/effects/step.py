@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from types import MappingProxyType
 
 from diffkern.errors import LaunchError
 from diffkern.runtime.arrays.operation import Operation
 from diffkern.runtime.effects.cotangents import Cotangents
+from diffkern.runtime.effects.kept import Contents
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory
 
-__all__ = ["Barrier", "TapeStep"]
+__all__ = ["NONE_LOST", "NO_CONTENTS", "Barrier", "TapeStep"]
+
+NO_CONTENTS: Mapping[int, Contents] = MappingProxyType({})
+NONE_LOST: Set[int] = frozenset()
+"""What steps have of kept contents, and of lost ones, until there are some."""
 
 
 class TapeStep(ABC):

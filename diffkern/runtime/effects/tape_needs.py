@@ -66,12 +66,12 @@ class TapeNeeds(TapeMemory):
                 # The launch writes to other parts: the array still has what the adjoint needs, until a later step
                 # overwrites it.
                 if not any(meet(held, region, other, part) for other, part in written):
-                    step.saved[index] = held
+                    step.take_copy(index, held, before=True)
                     needs.append(Need(step, index, held, region, is_known=True, before=True))
                     continue
             else:
                 region = None
-            step.saved[index] = self._copy(held, region, launch)
+            step.take_copy(index, self._copy(held, region, launch), before=True)
         return needs
 
     def _written_by(self, launch: PackedLaunch) -> list[tuple[array, Region]]:

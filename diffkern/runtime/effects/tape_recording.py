@@ -17,7 +17,6 @@ from diffkern.runtime.accumulate.aliases import check_aliases
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Operation
 from diffkern.runtime.effects.cotangents import Cotangents
-from diffkern.runtime.effects.influence import Influence
 from diffkern.runtime.effects.kept import Contents
 from diffkern.runtime.effects.nested_arrays_step import PointedStep
 from diffkern.runtime.effects.operation_step import OperationStep
@@ -25,8 +24,8 @@ from diffkern.runtime.effects.residuals import Need
 from diffkern.runtime.effects.rollout_step import RolloutStep
 from diffkern.runtime.effects.second_order import AdjointStep, check_constant_objects, check_repeatable, inputs_of
 from diffkern.runtime.effects.step import Barrier
-from diffkern.runtime.effects.tape_needs import TapeNeeds
 from diffkern.runtime.effects.tape_steps import LaunchStep
+from diffkern.runtime.effects.usual_launch import UsualLaunches
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.nested_arrays import check_constant, nested_arrays
 from diffkern.runtime.launch.packed import PackedLaunch
@@ -41,7 +40,7 @@ _NONE: frozenset[int] = frozenset()
 _NOTHING: Final[frozenset[Memory]] = frozenset()
 
 
-class TapeRecording(TapeNeeds, Influence):
+class TapeRecording(UsualLaunches):
     """The steps that were recorded."""
 
     repeats = False
@@ -81,6 +80,8 @@ class TapeRecording(TapeNeeds, Influence):
         self._unfinished = None
 
     def _take_launch(self, launch: PackedLaunch, stream: Stream | None) -> None:
+        if self._take_usual(launch):
+            return
         executable, arrays = launch.executable, launch.arrays
         name, look_at = launch.kernel.name, self._look_at
         # First of all: changes since the last launch are the user's, and must be noticed before this launch adds its

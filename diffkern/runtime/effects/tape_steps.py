@@ -6,7 +6,7 @@ that were written to those that were read. It raises an error, before any of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 
 from diffkern.errors import AutodiffError, KernelError, LaunchError
 from diffkern.process.tracebacks import place_of
@@ -16,7 +16,7 @@ from diffkern.runtime.arrays.operation import Add, Assign, Copy, Operation, subm
 from diffkern.runtime.effects.checked_call import CheckedCall
 from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.kept import Contents
-from diffkern.runtime.effects.step import TapeStep
+from diffkern.runtime.effects.step import NO_CONTENTS, NONE_LOST, TapeStep
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.regions import Region, joined
@@ -61,10 +61,11 @@ class LaunchStep(TapeStep):
         self.keeps_inputs = keeps_inputs
         self.number = number
         self.active = active
-        self.saved: dict[int, Contents] = {}
-        self.contents: dict[int, Contents] = {}
-        self.lost: set[int] = set()
-        self.lost_before: set[int] = set()
+        # Most launches keep nothing and lose nothing: what they keep makes containers of its own.
+        self.saved: Mapping[int, Contents] = NO_CONTENTS
+        self.contents: Mapping[int, Contents] = NO_CONTENTS
+        self.lost: Set[int] = NONE_LOST
+        self.lost_before: Set[int] = NONE_LOST
         self.objects: Sequence[Use] = used(launch.executable, launch.parts) if launch.executable.by_id else ()
         self.carried: frozenset[Memory] = frozenset()
         self.stored: frozenset[Memory] = frozenset()
@@ -128,7 +129,10 @@ class LaunchStep(TapeStep):
 
     def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
         """Store a copy of what the adjoint reads of a parameter."""
-        (self.saved if before else self.contents)[index] = copy
+        if before:
+            self.saved = {**self.saved, index: copy}
+        else:
+            self.contents = {**self.contents, index: copy}
 
     def settled_by(self) -> tuple[PackedLaunch, frozenset[int]]:
         """Return the launch and the arguments that determine the regions which it writes and its adjoint reads."""

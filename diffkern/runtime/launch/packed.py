@@ -31,7 +31,7 @@ from diffkern.runtime.launch.launch_checks import check_fit, grid_of
 from diffkern.runtime.launch.nested_arrays import nested_arrays, pointed_by
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.resources import make_writable, stored_by
-from diffkern.runtime.launch.schedule import USUAL, Blocks
+from diffkern.runtime.launch.schedule import USUAL, Blocks, Grid
 from diffkern.runtime.launch.shared_memory import check_tangents
 from diffkern.runtime.launch.value_log import new_log
 from diffkern.runtime.memory.device import CPU, Device, get_device
@@ -100,11 +100,40 @@ class PackedLaunch(Operation):
         self.logged: Log | None = None
         self.stamped = False
         self.blocks = blocks
+        self.grid: Grid
+        fitting = self.generation.programs.get(self.keys) if place is None and blocks is USUAL else None
+        if fitting is not None and fitting.is_usual and self._has_fitted(fitting, dim):
+            return
         self.executable = self._program(self.keys)
         if place is not None or (current.device is not None and self.executable.device is CPU):
             self._move_to(place or get_device(), place is not None)
         self.dim = several(dim)
         self._check()
+        if fitting is self.executable and fitting.is_usual:
+            self._note_fit()
+
+    def _has_fitted(self, executable: Executable, dim: Any) -> bool:
+        """Return whether a launch with these very bytes has passed all checks, and take what is known from that."""
+        # True and 2.0 are equal to dimensions and are none.
+        is_exact = type(dim) is int or (type(dim) is tuple and all(type(extent) is int for extent in dim))
+        grid: Grid | None = executable.grids.get(dim) if is_exact else None
+        if grid is None or executable.fits.get(b"".join(self.parts)) is not grid:
+            return False
+        # Addresses, extents and numbers decide all else.
+        for index in executable.writes:
+            if (held := self.arrays[index]) is not None and not held._writable:
+                return False
+        self.executable, self.dim, self.grid = executable, dim, grid
+        self._disjoint, self._merged = True, _NOTHING
+        return True
+
+    def _note_fit(self) -> None:
+        """Note that the launch has passed all checks, for the next one with the same bytes."""
+        executable = self.executable
+        # Without arrays the current device decides where it runs, and structs have more to them than their bytes.
+        is_told = len(self.arrays) == len(self.keys) and any(held is not None for held in self.arrays)
+        if executable.device is CPU and is_told and self.is_disjoint:
+            executable.fit(b"".join(self.parts), self.grid)
 
     def _move_to(self, place: Device, named: bool) -> None:
         """Move the launch to a device, which arrays have to be on if it was named; without arrays it runs there."""
@@ -212,6 +241,11 @@ class PackedLaunch(Operation):
         if found is None:
             found = self._merged = self._find_merged()
         return found
+
+    @property
+    def is_apart(self) -> bool:
+        """True if no array overlaps another one, and that is known; there may be no such array without."""
+        return self._disjoint is True and self.log is None and not self.stamped
 
     @property
     def is_disjoint(self) -> bool:

@@ -38,6 +38,7 @@ _BYTES_OFFSET = bytes.__basicsize__ - 1
 _status = ctypes.c_int64(0)
 _STATUS_ADDRESS = ctypes.addressof(_status)
 _CACHED_DIMS = 256
+_FITTING = 1024
 
 
 class Executable:
@@ -83,6 +84,13 @@ class Executable:
         Whether it matters that its arrays share memory: one is written, and there is another.
     disjoint : bytes
         The arguments of the last launch that passed the check for that.
+    fits : dict
+        The grids of launches on apart arrays that have passed all checks, by the bytes of their arguments; of an
+        adjoint what was chosen for them.
+    is_usual : bool
+        Whether all that is known of its launches is known by their arguments, and tapes keep nothing but the launch.
+    taken : dict
+        What tapes know of its launches, by the parameters that carry gradients.
     distinct : tuple of (int, int)
         Pairs of parameters that it takes for different memory, so that a launch which gives them one array takes the
         program in which they are merged.
@@ -140,11 +148,13 @@ class Executable:
         "distinct",
         "extents",
         "finish",
+        "fits",
         "fully_overwritten",
         "gathering",
         "granted",
         "grids",
         "is_in_place",
+        "is_usual",
         "lane_counts",
         "layout",
         "looks_ahead",
@@ -157,6 +167,7 @@ class Executable:
         "sorts",
         "stamped",
         "stampers",
+        "taken",
         "updates",
         "uses",
         "writes",
@@ -208,6 +219,12 @@ class Executable:
         self.stampers: dict[tuple[int, ...], Executable | None] = {}
         self.stamped: dict[tuple[object, ...], bool | AutodiffError] = {}
         self.looks_ahead = manifest.log is not None or self.is_in_place or manifest.scatters
+        self.is_usual = not (
+            self.by_id or self.writes_elements or self.changes or self.looks_ahead or manifest.searches
+            or manifest.pointing or self.regions.are_known
+        )  # fmt: skip
+        self.fits: dict[Any, Any] = {}
+        self.taken: dict[int, Any] = {}
         self.gathering = Gathering(manifest) if manifest.gather is not None else None
         self.sorts = bool(manifest.sums)
 
@@ -313,6 +330,12 @@ class Executable:
         if len(self.accumulations) >= _CACHED_DIMS:
             self.accumulations.clear()
         self.accumulations[key] = found
+
+    def fit(self, key: Any, found: object) -> None:
+        """Remember what launches with the same bytes of arguments need not look for."""
+        if len(self.fits) >= _FITTING:
+            self.fits.clear()
+        self.fits[key] = found
 
     def run(self, grid: Grid, arguments: bytes) -> None:
         """Run all threads of a launch; `arguments` are the packed parameters without the header."""
