@@ -2,7 +2,8 @@
 
 :func:`uniform_sums` returns the ops that are *uniform sums*, and :func:`needed_for` the ops by which the addresses of
 these sums are computed once more after the threads have ended. The CPU adds up one partial sum per chunk, CUDA one per
-block. :func:`distinct_names` tells which parameters have to be different memory for that, and for other ways to update
+block. :func:`uniform_extremes` returns the minima and maxima that the CPU takes in the same way.
+:func:`distinct_names` tells which parameters have to be different memory for that, and for other ways to update
 elements: a launch that gives them one array takes the program in which they are one parameter.
 """
 
@@ -25,7 +26,7 @@ from diffkern.ir.ops.memory import (
     WRITES,
 )
 from diffkern.ir.ops.scalar import CASTS, SUMS
-from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, scalar_of
+from diffkern.ir.types import BOOL, STORAGE_ONLY, Array, Scalar, scalar_of
 from diffkern.ir.views import Access, literal
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "distinct_names",
     "needed_for",
     "ordered_update",
+    "uniform_extremes",
     "uniform_sums",
     "updates_atomically",
     "used_update",
@@ -83,6 +85,32 @@ def _is_sum(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: It
     if Access(op).array not in invariant or scalar_of(Access(op).array.type) == BOOL:
         return False
     return all(v in invariant for v in Access(op).index)
+
+
+def uniform_extremes(fn: Function, invariant: dict[Value, Op | None], used: set[Value]) -> list[Op]:
+    """Return the minima and maxima at an address that is the same for all threads, in program order.
+
+    Nothing else may happen to the elements: an extremum of a chunk comes after all that its threads do.
+    """
+    ops = list(walk(fn.body))
+    return [op for op in ops if _is_extreme(op, used) and _is_by_itself(op, invariant, used, ops)]
+
+
+def _is_extreme(op: Op, used: set[Value]) -> bool:
+    if op.name not in ELEMENT_ATOMICS or op.attrs["kind"] not in ("min", "max"):
+        return False
+    dtype = Access(op).array.type.dtype  # type: ignore[union-attr]  # an access is of an array
+    is_number = isinstance(dtype, Scalar) and dtype not in STORAGE_ONLY and dtype.bits in (32, 64)
+    # Extrema with a pair leave the tangent of the thread that wins.
+    return is_number and op.result not in used and "pair" not in op.attrs
+
+
+def _is_by_itself(op: Op, invariant: dict[Value, Op | None], used: set[Value], ops: Iterable[Op]) -> bool:
+    array, kind = Access(op).array, op.attrs["kind"]
+    if array not in invariant or not all(v in invariant for v in Access(op).index):
+        return False
+    others = (o for o in ops if o is not op and array in o.operands and o.name not in ARRAY_EXTENTS)
+    return all((_is_extreme(o, used) and o.attrs["kind"] == kind) or _elsewhere(op, o, invariant) for o in others)
 
 
 def _elsewhere(op: Op, other: Op, invariant: Mapping[Value, Op | None]) -> bool:

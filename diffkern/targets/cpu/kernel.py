@@ -21,7 +21,7 @@ from typing import Any
 
 from llvmlite import ir
 
-from diffkern.analysis.sums import added_to, updates_atomically
+from diffkern.analysis.sums import added_to, uniform_extremes, updates_atomically, used_values
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.scalar import LITERALS
@@ -38,7 +38,7 @@ from diffkern.targets.cpu.uniform import uniform_questions
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.facts import FunctionFacts, analyse
-from diffkern.targets.emit.frame import Frame, loop_stacks, width
+from diffkern.targets.emit.frame import Frame, loop_stacks, neutral, summed_type, width
 from diffkern.targets.emit.function import BodyEmitter
 from diffkern.targets.emit.kernel import KernelFrame, KernelModule, float_flags, without_estimates
 from diffkern.targets.emit.loops import left_alone, rolled_if_long
@@ -107,6 +107,9 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
     """Emit the LLVM module of a kernel: a function whose composite mathematics has been expanded, and its name."""
     module = TargetModule(symbol, isa)
     facts = analyse(fn)
+    # A program that checks names the thread in error, where it is.
+    if settings.checking is Checking.NONE:
+        facts.extremes = uniform_extremes(fn, facts.invariant, used_values(fn))
     placement = _placement(fn, settings.checking)
     chosen = choice.chosen(fn, settings, isa)
     flags = float_flags(fn, fast_math=settings.fast_math, fuse=settings.fuse_fp)
@@ -238,7 +241,9 @@ class Chunk(_Frame, KernelFrame):
         placement: Placement,
         chosen: choice.Choice,
     ) -> None:
-        super().__init__(module, fn, facts, symbol, flags, updates=updates_atomically(fn, facts.reduced))
+        super().__init__(
+            module, fn, facts, symbol, flags, updates=updates_atomically(fn, [*facts.reduced, *facts.extremes])
+        )
         self.placement = placement
         self.functions = [module.globals[symbol]]
         self.room = Workspace(self.builder)
@@ -289,7 +294,18 @@ class Chunk(_Frame, KernelFrame):
         self.room.release()
         for lanes in self.lanes:
             lanes.add_up(sums)
-        self.write_partials(sums)
+        self.write_extremes(sums)
+        self.write_partials({id(op): sums[id(op)] for op in self.facts.reduced})
+
+    def write_extremes(self, sums: dict[int, list[Any]]) -> None:
+        """Update the elements by the extrema of the chunk; where no thread came, the element may not exist."""
+        b = self.builder
+        for op in self.facts.extremes:
+            (slot,), s, kind = sums[id(op)], summed_type(op), op.attrs["kind"]
+            array, pointer = self.destination(op, self.body())
+            found = b.load(slot, typ=value_type(s))
+            with b.if_then(b.not_(compare(b, s, "==", found, neutral(op)))):
+                atomic_element(b, array.type.dtype, pointer, kind, [found])
 
     def write_partials(self, sums: dict[int, list[Any]]) -> None:
         if not sums:

@@ -17,8 +17,9 @@ from diffkern.targets.cpu.lanes.choice import LaneForm
 from diffkern.targets.cpu.lanes.notes import LaneNotes
 from diffkern.targets.cpu.lanes.scalars import LaneScalars
 from diffkern.targets.cpu.lanes.sums import add_up
-from diffkern.targets.emit.frame import loop_stacks, summed_type, width
-from diffkern.targets.emit.types import I32, constant, i32, value_type
+from diffkern.targets.emit.frame import loop_stacks, neutral, summed_type, width
+from diffkern.targets.emit.memory import combination
+from diffkern.targets.emit.types import I32, i32, value_type
 
 if TYPE_CHECKING:
     from diffkern.targets.cpu.kernel import Chunk
@@ -50,7 +51,7 @@ class Lanes:
         self.stacks = loop_stacks(chunk.room.take, chunk.facts, self.count)
         self.buffers = {v: self._memory(v.type) for v in chunk.facts.buffers}
         # Accumulators have a lane each, so that adding to them needs no reduction per trip.
-        self.totals = {id(op): self._slots(op) for op in chunk.facts.reduced}
+        self.totals = {id(op): self._slots(op) for op in (*chunk.facts.reduced, *chunk.facts.extremes)}
 
     def _memory(self, t: Any) -> Any:
         return self.chunk.room.take((t.itemsize + 7) // 8 * 8 * self.count)
@@ -59,7 +60,7 @@ class Lanes:
         b, s = self.builder, summed_type(op)
         slots = [b.plain.alloca(b.wide_type(value_type(s))) for _ in range(width(op))]
         for slot in slots:
-            b.plain.store(b.spread(constant(s, 0)), slot)
+            b.plain.store(b.spread(neutral(op)), slot)
         return slots
 
     def run(self, one: BodyEmitter, leading: Sequence[Any], lo: Any, hi: Any) -> Any:
@@ -127,3 +128,14 @@ class Lanes:
                 (total,) = add_up(self.builder, [b.load(own, typ=self.builder.wide_type(t))], self.flags)
                 old = b.load(slot, typ=t)
                 b.store(b.fadd(old, total) if summed_type(op).is_float else b.add(old, total), slot)
+        for op in self.chunk.facts.extremes:
+            self._take_extreme(op, sums[id(op)][0])
+
+    def _take_extreme(self, op: Any, slot: Any) -> None:
+        b, s = self.builder.plain, summed_type(op)
+        combined = combination(s, op.attrs["kind"])
+        lanes = b.load(self.totals[id(op)][0], typ=self.builder.wide_type(value_type(s)))
+        found = b.load(slot, typ=value_type(s))
+        for lane in range(self.count):
+            found = combined(b, found, b.extract_element(lanes, i32(lane)))
+        b.store(found, slot)

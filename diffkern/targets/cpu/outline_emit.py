@@ -233,7 +233,7 @@ class OutlinedBody(BodyEmitter):
             extent_along=frame.extent, vector_bytes=self.vector_bytes, away=dict(self.away),
         )  # fmt: skip
         body.stacks = {k: p for (kind, k), p in owned.items() if kind == "stack" and isinstance(k, int)}
-        for op in self.facts.reduced:
+        for op in (*self.facts.reduced, *self.facts.extremes):
             if ("sum", (id(op), 0)) in owned:
                 body.sums[id(op)] = [owned["sum", (id(op), k)] for k in range(len(self.sums[id(op)]))]
         if self.scratch is not None:

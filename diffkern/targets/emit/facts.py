@@ -34,6 +34,8 @@ class FunctionFacts:
         Integer results from which an index is computed: they are computed once more in 64 bits, where nothing wraps.
     reduced
         ``atomic`` and ``accumulate`` ops whose address is the same for all threads: summed per chunk.
+    extremes
+        Minima and maxima of such an address that are taken per chunk, if a target does so.
     stack_bytes
         Bytes of loop stacks per nesting level; stacks of one level are never alive together.
     buffers
@@ -45,6 +47,7 @@ class FunctionFacts:
     invariant: dict[Value, Op | None] = field(default_factory=dict)
     exact: set[Value] = field(default_factory=set)
     reduced: list[Op] = field(default_factory=list)
+    extremes: list[Op] = field(default_factory=list)
     stack_bytes: dict[int, int] = field(default_factory=dict)
     buffers: list[Value] = field(default_factory=list)
     literals: set[float] = field(default_factory=set)

@@ -6,6 +6,7 @@ parameters as arrays and values of LLVM, slots for the sums into uniform address
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Container
 from typing import Any
 
@@ -13,7 +14,7 @@ from llvmlite import ir
 
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Value
-from diffkern.ir.types import Array, Element, Scalar, scalar_of
+from diffkern.ir.types import Array, Element, Kind, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access
 from diffkern.targets.emit.facts import FunctionFacts, invariant_ops
@@ -22,7 +23,7 @@ from diffkern.targets.emit.memory import ArrayRef, address, element_size, load_a
 from diffkern.targets.emit.scalars import ScalarEmitter
 from diffkern.targets.emit.types import I8, I64, Builder, constant, i64, value_type
 
-__all__ = ["Frame", "loop_stacks", "summed_type", "untyped", "width"]
+__all__ = ["Frame", "loop_stacks", "neutral", "summed_type", "untyped", "width"]
 
 
 class Frame:
@@ -90,14 +91,14 @@ class Frame:
         return loop_stacks(lambda size: untyped(self.builder.alloca(ir.ArrayType(I64, size // 8))), self.facts)
 
     def accumulators(self) -> dict[int, list[Any]]:
-        """Return zeroed slots for the components of the sums into uniform addresses, by identity of the op."""
-        return {id(op): self._slots(op) for op in self.facts.reduced}
+        """Return neutral slots for the components of what is gathered for uniform addresses, by identity of the op."""
+        return {id(op): self._slots(op) for op in (*self.facts.reduced, *self.facts.extremes)}
 
     def _slots(self, op: Op) -> list[Any]:
         b, s = self.builder, summed_type(op)
         slots = [b.alloca(value_type(s)) for _ in range(width(op))]
         for slot in slots:
-            b.store(constant(s, 0), slot)
+            b.store(neutral(op), slot)
         return slots
 
     def summed(self, sums: dict[int, list[Any]]) -> list[tuple[Any, Scalar]]:
@@ -117,6 +118,18 @@ class Frame:
 def loop_stacks(take: Callable[[int], Any], facts: FunctionFacts, lanes: int = 1) -> dict[int, Any]:
     """Return memory for the loop stacks of some threads, by level; `take` allocates bytes, in whole words."""
     return {level: take((size + 7) // 8 * 8 * lanes) for level, size in sorted(facts.stack_bytes.items())}
+
+
+def neutral(op: Op) -> Any:
+    """Return the number that changes nothing: 0 for sums, for a minimum the greatest number of the type."""
+    s, kind = summed_type(op), op.attrs.get("kind")
+    if kind not in ("min", "max"):
+        return constant(s, 0)
+    if s.is_float:
+        return constant(s, math.inf if kind == "min" else -math.inf)
+    signed = s.kind is Kind.INT
+    top = 2 ** (s.bits - signed) - 1
+    return constant(s, top if kind == "min" else -top - 1 if signed else 0)
 
 
 def width(op: Op) -> int:

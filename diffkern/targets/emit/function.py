@@ -32,6 +32,7 @@ from diffkern.targets.emit.memory import (
     ArrayRef,
     add_element,
     address,
+    combination,
     compare_exchange,
     component,
     element_size,
@@ -439,14 +440,16 @@ class BodyEmitter:
         return update_element(self.builder, t, pointer, kind, parts, self.alone)
 
     def summed(self, op: Op, kind: str) -> bool:
-        """Add to the accumulators of the chunk, if the op has some; return whether it has."""
+        """Update the accumulators of the chunk, if the op has some; return whether it has."""
         accumulators = self.sums.get(id(op))
         if accumulators is None:
             return False
         b = self.builder
         for slot, part in zip(accumulators, self.values[Access(op).value], strict=True):
             old = b.load(slot, typ=part.type)
-            if isinstance(part.type, ir.IntType):
+            if kind in ("min", "max"):
+                new = combination(scalar_of(Access(op).array.type), kind)(b, old, part)
+            elif isinstance(part.type, ir.IntType):
                 new = b.add(old, part) if kind == "add" else b.sub(old, part)
             else:
                 # The order of the partial sums is unspecified, so LLVM may keep one per SIMD lane.

@@ -176,7 +176,7 @@ def update_element(
 
 def _plain(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
     old = from_memory(b, t, b.load(pointer, typ=memory_type(t)))
-    b.store(to_memory(b, t, _combination(t, kind)(b, old, value)), pointer)
+    b.store(to_memory(b, t, combination(t, kind)(b, old, value)), pointer)
     return old
 
 
@@ -223,7 +223,8 @@ def _atomic(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
     return b.atomic_rmw(_NATIVE_INT.get(kind, unsigned + kind), pointer, value, "monotonic")
 
 
-def _combination(t: Scalar, kind: str) -> Callable[[Builder, Any, Any], Any]:
+def combination(t: Scalar, kind: str) -> Callable[[Builder, Any, Any], Any]:
+    """Return the function of the old number and the given one by which an atomic update of a kind works."""
     if kind == "add":
         return plus
     if kind == "sub":
@@ -370,7 +371,7 @@ def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any
     seen.add_incoming(first, before)
     raw = part.get(seen) if part else seen
     old = from_memory(b, t, raw if memory == bits else b.bitcast(raw, memory))
-    wanted = as_bits(to_memory(b, t, _combination(t, kind)(b, old, value)))
+    wanted = as_bits(to_memory(b, t, combination(t, kind)(b, old, value)))
     if kind in _OFTEN_UNCHANGED:
         exchange = b.append_basic_block("cas.exchange")
         # An update that would write the same bits again needs no exchange.

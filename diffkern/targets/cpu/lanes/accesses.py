@@ -20,10 +20,12 @@ from diffkern.targets.cpu.lanes.notes import How
 from diffkern.targets.cpu.lanes.sums import add_up
 from diffkern.targets.cpu.lanes.values import LaneValues
 from diffkern.targets.emit.facts import stack_size
+from diffkern.targets.emit.frame import neutral, summed_type
 from diffkern.targets.emit.function import BodyEmitter, StackRef
 from diffkern.targets.emit.memory import (
     ArrayRef,
     address,
+    combination,
     compare_exchange,
     component,
     element_size,
@@ -240,9 +242,12 @@ class LaneAccesses(LaneValues):
             wide = b.spread(part)
             t = wide.type.element
             if self.mask is not None:
-                # Lanes that are off add zero to their own accumulator.
-                wide = b.select(self.mask, wide, ir.Constant(t, 0))
+                # Lanes that are off leave their own accumulator as it is.
+                wide = b.select(self.mask, wide, neutral(op))
             old = b.plain.load(slot, typ=wide.type)
+            if kind in ("min", "max"):
+                b.plain.store(combination(summed_type(op), kind)(b, old, wide), slot)
+                continue
             whole = isinstance(t, ir.IntType)
             name = ("" if whole else "f") + ("add" if kind == "add" else "sub")
             flags = {} if whole else {"flags": ("reassoc", *self.scalars.flags)}

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
 from diffkern.analysis.liveness import most_alive
 from diffkern.analysis.scopes import ThreadScope, VaryingValues, uniformity
-from diffkern.analysis.sums import uniform_sums, used_values
+from diffkern.analysis.sums import uniform_extremes, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.analysis.work import usual_trips, usual_ways
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -371,7 +371,7 @@ def _is_left_to_llvm(work: _Work, ops: Sequence[Op]) -> bool:
 
     Addresses that are themselves loaded keep it from that, which costs where there is more to do than to load and add.
     """
-    if any(map(is_loop, ops)) or any(map(_keeps_memory, ops)):
+    if any(map(is_loop, ops)) or any(map(_keeps_memory, ops)) or _takes_extremes(work.fn):
         return False
     return not (any(lookup(op.name).cost >= _WORTH_LANES for op in ops) and any(map(work.is_scattered, ops)))
 
@@ -381,6 +381,12 @@ def _keeps_memory(op: Op) -> bool:
     return is_branch(op) and any(inner.name in ELEMENTS for region in op.regions for inner in walk(region))
 
 
+def _takes_extremes(fn: Function) -> bool:
+    """Return whether threads share a minimum or maximum of floats, which LLVM does not vectorise: it may be NaN."""
+    found = uniform_extremes(fn, launch_values(fn), used_values(fn))
+    return any(scalar_of(Access(op).array.type).is_float for op in found)
+
+
 class _Work:
     """Estimates the work of one thread, and that of all lanes together."""
 
@@ -388,7 +394,8 @@ class _Work:
         self.fn, self.lanes = fn, lanes
         self.uniformity = uniformity(fn, ThreadScope.VECTOR)
         self.varying = self.uniformity.varying
-        self.summed = set(uniform_sums(fn, launch_values(fn), used_values(fn)))
+        known = launch_values(fn), used_values(fn)
+        self.summed = {*uniform_sums(fn, *known), *uniform_extremes(fn, *known)}
 
     def gain(self) -> float:
         """Return the factor by which lanes reduce the work of a thread."""
