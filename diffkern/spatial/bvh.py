@@ -26,8 +26,9 @@ from diffkern.spatial import tree_kernels as kernels
 
 __all__ = ["CONSTRUCTORS", "Bvh", "checked", "constructor_named"]
 
-CONSTRUCTORS: Final = ("sah", "median", "lbvh")
-"""The ways to split boxes: by the cost of queries, or into halves."""
+CONSTRUCTORS: Final = ("sah", "cubql", "median", "lbvh")
+"""The ways to split boxes: by the cost of queries, of which Warp has a second one, or into halves."""
+_BY_COST: Final = ("sah", "cubql")
 
 _VECTORS: Final = Vec(FLOAT32, 3)
 _MOST: Final = (1 << 27) - 1  # the boxes whose nodes are counted in bytes of a float's place by an int32
@@ -47,8 +48,8 @@ class Bvh(Uncopied):
     lowers, uppers : array of vec3
         The corners of the boxes.
     constructor : str, optional
-        How boxes are split: ``"sah"``, the default, by the cost of queries; ``"median"`` or ``"lbvh"`` into halves. The
-        results of queries are the same.
+        How boxes are split: ``"sah"``, the default, or ``"cubql"``, which means the same, by the cost of queries;
+        ``"median"`` or ``"lbvh"`` into halves. The results of queries are the same.
     groups : array of int32, optional
         A number for each box; a query from the root of a group, :func:`~diffkern.bvh_get_group_root`, then finds boxes
         of that group alone.
@@ -253,7 +254,7 @@ def constructor_named(name: Any) -> int:
         raise LaunchError(
             f"there is no constructor {name!r} of trees", remedy=f"pass one of {', '.join(map(repr, CONSTRUCTORS))}"
         )
-    return int(stated.lower() != "sah")
+    return int(stated.lower() not in _BY_COST)
 
 
 def checked(given: Any, what: str, element: Element, device: Device | None) -> array:

@@ -113,15 +113,29 @@ def bin_of(lowers, uppers, i, axis, first, scale, bins):  # type: ignore[no-unty
 
 
 @func
-def best_border(boxes, counts, costs, bins, by_count):  # type: ignore[no-untyped-def]
-    """Return the last bin of the left side."""
+def balanced_border(counts, bins, n):  # type: ignore[no-untyped-def]
+    """Return the last bin of the left side where the numbers of n boxes are closest."""
+    best, least, right = bins // 2 - 1, n, 0
+    for j in range(1, bins):
+        k = bins - 1 - j
+        right += counts[k + 1]
+        more = n - 2 * right
+        more = more if more > 0 else -more
+        if more < least and right > 0 and right < n:
+            best, least = k, more
+    return best
+
+
+@func
+def best_border(boxes, counts, costs, bins):  # type: ignore[no-untyped-def]
+    """Return the last bin of the left side where the expected cost of a query is least."""
     low, high = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
     # One sweep from the left keeps the cost of every left side, one from the right adds that of the right side.
     n = 0
     for k in range(bins):
         low, high = lower(low_of(boxes, k), low), upper(high_of(boxes, k), high)
         n += counts[k]
-        costs[k] = float32(n) if by_count != 0 else (area(low, high) * float32(n) if n > 0 else 0.0)
+        costs[k] = area(low, high) * float32(n) if n > 0 else 0.0
     # If every border is as bad (areas that are NaN or infinite), the bins are halved.
     best, least = bins // 2 - 1, float32(_FAR)
     low, high = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
@@ -131,8 +145,6 @@ def best_border(boxes, counts, costs, bins, by_count):  # type: ignore[no-untype
         low, high = lower(low_of(boxes, k + 1), low), upper(high_of(boxes, k + 1), high)
         m += counts[k + 1]
         cost = costs[k] + (area(low, high) * float32(m) if m > 0 else 0.0)
-        if by_count != 0:
-            cost = costs[k] - float32(m) if costs[k] > float32(m) else float32(m) - costs[k]
         if cost < least and m > 0 and m < n:
             best, least = k, cost
     return best
@@ -191,14 +203,20 @@ def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, 
         bins = n if n < BINS else BINS
         first, scale = bounds[axis], float32(bins) / extent
         for k in range(bins):
-            clear_box(bin_boxes, k)
             counts[k] = 0
+            if by_count == 0:
+                clear_box(bin_boxes, k)
         for p in range(begin, end):
             i = uint32(order[uint32(p)])
             k = bin_of(lowers, uppers, i, axis, first, scale, bins)
-            include_item(bin_boxes, k, lowers, uppers, i)
             counts[uint32(k)] += 1
-        border = best_border(bin_boxes, counts, costs, bins, by_count)
+            if by_count == 0:
+                include_item(bin_boxes, k, lowers, uppers, i)
+        border = bins // 2 - 1
+        if by_count != 0:
+            border = balanced_border(counts, bins, n)
+        else:
+            border = best_border(bin_boxes, counts, costs, bins)
         at = partition(lowers, uppers, order, begin, end, axis, first, scale, bins, border)
     # Both sides must have a box, or the tree would not end.
     return at if at > begin and at < end else middle
@@ -281,6 +299,8 @@ def build(  # type: ignore[no-untyped-def]
                 found += 1
         if is_mixed:
             at = border_of_groups(groups, order, begin, end)
+        elif end - begin == 2 and leaf_size == 1:
+            at = begin + 1
         elif end - begin > leaf_size:
             at = border_of_boxes(
                 lowers, uppers, order, begin, end, depth, by_count, bounds, bin_boxes, counts, costs

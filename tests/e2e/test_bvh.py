@@ -101,7 +101,7 @@ def test_queries_find_what_a_search_through_all_finds(n):
     low, high, x, d = case(n)
     of = np.random.default_rng(1).integers(-1, 4, n).astype(np.int32)
     for constructor, leaf_size, groups in (
-        (None, 1, None), ("sah", 4, of), ("median", 1, of), ("lbvh", 3, None),
+        (None, 1, None), ("sah", 4, of), ("median", 1, of), ("lbvh", 3, None), ("cubql", 1, of), ("median", 2, None),
     ):  # fmt: skip
         given = None if groups is None else dk.array(groups)
         tree = dk.Bvh(vectors(low), vectors(high), constructor, groups=given, leaf_size=leaf_size)
@@ -236,7 +236,7 @@ def test_what_does_not_fit_is_refused():
         ("2 groups for 3", lambda: dk.Bvh(x, x, groups=dk.zeros(2, dtype=int))),
         ("vec3<float32> along one axis", lambda: dk.Bvh(dk.zeros(3, dtype=dk.vec3d), x)),
         ("are an array", lambda: dk.Bvh(np.zeros((3, 3)), x)),
-        ("no constructor 'cubql'", lambda: dk.Bvh(x, x, "cubql")),
+        ("no constructor 'octree'", lambda: dk.Bvh(x, x, "octree")),
         ("at least one box", lambda: dk.Bvh(x, x, leaf_size=0)),
     ):
         with pytest.raises(dk.LaunchError, match=match):
