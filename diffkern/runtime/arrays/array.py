@@ -8,6 +8,7 @@ the gradient. Every change made here raises the version and is recorded by the c
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic
@@ -482,12 +483,67 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
 
 def new(shape: tuple[int, ...], element: Stored, zero: bool, device: Device = CPU, pinned: bool = False) -> array:
     """Return a new array, of zeros or not initialized."""
-    zero = zero or (isinstance(element, Struct) and holds_arrays(element))  # whose elements are addresses
-    data, memory = device.new((*shape, *component_shape(element)), stored_type(element), zero, pinned)
+    return new_of(fresh_kind(element, len(shape)), shape, zero, device, pinned)
+
+
+class FreshKind:
+    """What all new arrays with the same elements and number of axes have in common.
+
+    Attributes
+    ----------
+    element, stored, inner
+        The elements, NumPy's type of their components, and the extents of these.
+    cls
+        The class of the arrays.
+    type, key, smooth, pack
+        As arrays have them that are contiguous and no longer than 32 bits count.
+    addresses
+        Whether elements are addresses, which have to be zero where there is nothing yet.
+    """
+
+    __slots__ = ("addresses", "cls", "element", "inner", "key", "pack", "smooth", "stored", "type")
+
+    def __init__(self, element: Stored, ndim: int) -> None:
+        self.element = element
+        self.inner, self.stored = component_shape(element), stored_type(element)
+        self.addresses = isinstance(element, Struct) and holds_arrays(element)
+        self.cls: type[array] = ARRAY_OF_STRUCTS.value if isinstance(element, Struct) else array
+        self.type, self.key, self.smooth = array_type(element, ndim, "C")
+        self.pack = pack_array[ndim]
+
+
+@functools.cache
+def fresh_kind(element: Stored, ndim: int) -> FreshKind:
+    """Return what new arrays with these elements and this number of axes have in common."""
+    _check_axes(ndim)
+    return FreshKind(element, ndim)
+
+
+def _check_axes(ndim: int) -> None:
+    if not 1 <= ndim <= MAX_NDIM:
+        raise ValueError(f"an array has 1 to {MAX_NDIM} axes, not {ndim}")
+
+
+def new_of(kind: FreshKind, shape: tuple[int, ...], zero: bool, device: Device, pinned: bool) -> array:
+    """Return a new array of a kind."""
+    data, memory = device.new(shape + kind.inner, kind.stored, zero or kind.addresses, pinned)
     if tracker.is_on:
-        noted(memory, element, shape)
-    made = _make(data, element, memory, True)
-    made._alone = made._packed  # no other array shares its memory, but for views of it
+        noted(memory, kind.element, shape)
+    size = memory.nbytes
+    # Of another device, without elements, or with so many that their number may need more than 32 bits.
+    if device is not CPU or pinned or not 0 < size < _LONG:
+        made = _make(data, kind.element, memory, True)
+        made._alone = made._packed
+        return made
+    made = object.__new__(kind.cls)
+    made._data, made._element, made._memory, made._writable = data, kind.element, memory, True
+    made._grad = made._parent = made._view = None
+    made.shape = shape
+    made._type, made._key, made._smooth = kind.type, kind.key, kind.smooth
+    address = memory.address
+    # No other array shares its memory, but for views of it.
+    made._packed = made._alone = kind.pack(address, *shape, *data.strides[: len(shape)])
+    made._range = (address, address + size)
     return made
 
 
@@ -520,8 +576,7 @@ def wrap(data: Any, element: Stored | None = None) -> array:
 
 def _make(data: np.ndarray[Any, Any], element: Stored, memory: Memory, writable: bool) -> array:
     ndim = data.ndim - len(component_shape(element))
-    if not 1 <= ndim <= MAX_NDIM:
-        raise ValueError(f"an array has 1 to {MAX_NDIM} axes, not {ndim}")
+    _check_axes(ndim)
     made: array = object.__new__(ARRAY_OF_STRUCTS.value if isinstance(element, Struct) else array)
     made._data = data
     made._element = element

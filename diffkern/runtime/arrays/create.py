@@ -6,20 +6,21 @@ The new arrays share no memory with what was given.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from diffkern.ir.types import Scalar
 from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.lang.dtypes import CompositeType, DType
 from diffkern.lang.intrinsics import in_kernels
 from diffkern.lang.structs import resolve_type
 from diffkern.process.tracebacks import brief
-from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.arrays.convert import as_numpy, as_shape
+from diffkern.runtime.arrays.array import FreshKind, array, fresh_kind, new_of
+from diffkern.runtime.arrays.convert import MAX_NDIM, as_numpy, as_shape
 from diffkern.runtime.arrays.foreign import adopt
-from diffkern.runtime.memory.device import get_device
-from diffkern.runtime.memory.state import is_repeated, will_replay
+from diffkern.runtime.memory.device import CPU, get_device
+from diffkern.runtime.memory.state import current, is_repeated, will_replay
 
 __all__ = [
     "Untyped",
@@ -347,13 +348,29 @@ def _extents(shape: Shape | None, n: int | None) -> Shape:
 
 
 def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool, pinned: bool) -> array:
+    extents = (shape,) if type(shape) is int and shape >= 0 else as_shape(shape)
+    kinds = _KINDS.get(id(dtype))
+    kind = fresh_kind(resolve_type(dtype), len(extents)) if kinds is None else kinds[1][len(extents)]
+    on = CPU if device is CPU or (device is None and current.device is None) else get_device(device)
     # What is not initialized would be other numbers when a step runs again, which is compared with what it did before.
-    made = new(as_shape(shape), resolve_type(dtype), zero or is_repeated(), get_device(device), pinned)
+    made = new_of(kind, extents, zero or is_repeated(), on, pinned)
+    if kinds is None and len(_KINDS) < _KEPT and (isinstance(dtype, _LASTING) or any(dtype is t for t in _PYTHONS)):
+        _KINDS[id(dtype)] = dtype, [fresh_kind(kind.element, max(ndim, 1)) for ndim in range(MAX_NDIM + 1)]
     if requires_grad:
         made.requires_grad = True  # before a tape meets it
     if zero and will_replay():
         made.zero_()  # a replay begins with zeros as well
     return made
+
+
+_KINDS: dict[int, tuple[Any, list[FreshKind]]] = {}
+"""What new arrays have in common, by the identity of the type that is asked for, which is kept, and the number of axes.
+
+Hashing a type takes as long as all else that is looked at."""
+_KEPT: Final = 256
+_LASTING: Final = (DType, CompositeType)
+_PYTHONS: Final = (float, int, bool)
+"""Types of elements that stay what they are: classes of structs may be defined once more."""
 
 
 def _like(src: array, requires_grad: bool | None, device: Any, zero: bool, pinned: bool) -> array:
