@@ -21,7 +21,7 @@ from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.resources import check_places
 from diffkern.runtime.launch.schedule import USUAL, Blocks, Grid, normalize_dim
 from diffkern.runtime.launch.shared_memory import check_shared
-from diffkern.runtime.memory.device import Device
+from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.state import current
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.slow_path import slow_path_flags
@@ -60,7 +60,7 @@ def run(
             return
         executable = kernel.forward(keys)
     # Arguments on another device are an error, which the general path reports.
-    if place is not None and (executable.device is not place or not executable.writes):
+    if place is not None and (executable.device is not place or (place is not CPU and not executable.writes)):
         dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
         return
     # A bool is an int by isinstance and not by type: True is no dimension.

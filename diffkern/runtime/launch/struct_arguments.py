@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from diffkern.ir.structs import FieldType, Leaf, Struct, StructArray, flatten, null_of
 from diffkern.ir.types import BOOL, Array, Element, Mat, Scalar, Vec, value_type
 from diffkern.lang.dtypes import composite_type
-from diffkern.lang.values import CompositeValue
+from diffkern.lang.values import CompositeValue, InC
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.type_keys import is_long, key_of_long, register_type, type_of_key
 from diffkern.runtime.launch.value_bytes import pack_value, packer
@@ -103,11 +103,18 @@ class StructPacking:
                 held.append(None)
             elif t is not None:
                 # The type that a field takes is the very one of the class of its values.
-                is_given = isinstance(item, CompositeValue) and item.ir is t
-                parts.append(item.tobytes() + padding if is_given else pack_value(t, item))
+                if isinstance(item, InC) and item.ir is t:
+                    parts.append(bytes(item) + padding)  # type: ignore[call-overload]  # in the order of C
+                else:
+                    is_given = isinstance(item, CompositeValue) and item.ir is t
+                    parts.append(item.tobytes() + padding if is_given else pack_value(t, item))
                 held.append(None)
             elif inner is not None:
                 inner.take(item, parts, held, keys)
+            elif type(item) is array:
+                keys.append(item._key)
+                parts.append(item._packed)
+                held.append(item)
             elif item is None:
                 keys.append("")
                 parts += null
