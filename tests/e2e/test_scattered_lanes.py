@@ -1,4 +1,4 @@
-"""Straight code with addresses that are loaded: lanes are chosen for it unasked, and change nothing but the time.
+"""Straight code with loaded addresses or wide elements: lanes are chosen unasked, and change nothing but the time.
 
 Each form of access with each kind of work, forwards and backwards, bit by bit against the same threads one by one.
 """
@@ -14,6 +14,7 @@ import pytest
 import diffkern as dk
 
 F32, F64, V3 = dk.array(dtype=float), dk.array(dtype=dk.float64), dk.array(dtype=dk.vec3)
+M33 = dk.array(dtype=dk.mat33)
 I32, I64, U32 = dk.array(dtype=int), dk.array(dtype=dk.int64), dk.array(dtype=dk.uint32)
 PLACES = 23
 COUNTS = (1, 7, 8, 9, 64, 333)
@@ -78,6 +79,11 @@ def chosen(x: F32, at: I32, y: F32):
     dk.atomic_add(y, at[i], v)
 
 
+def inverted(x: M33, at: I32, y: M33):
+    i = dk.tid()
+    y[i] = dk.inverse(x[i]) * x[i] + x[i] * float(at[i % 8])
+
+
 def counted(x: F32, at: I32, y: F32):
     i = dk.tid()
     k = dk.atomic_add(y, at[i], 1.0)
@@ -86,7 +92,7 @@ def counted(x: F32, at: I32, y: F32):
 
 ALL: list[Callable[..., None]] = [
     gathered, gathered_long, gathered_from_the_end, gathered_unsigned, scattered, added, added_double, greatest,
-    springs, twice, chosen, counted,
+    springs, twice, chosen, inverted, counted,
 ]  # fmt: skip
 OTHER_ORDER = {gathered_unsigned}
 """Kernels whose adjoints add to an element at two places: all lanes come to the first before the second."""
@@ -97,12 +103,12 @@ IN_ORDER = {scattered, twice}
 def _arguments(func: Callable[..., None], n: int) -> tuple[Any, Any, Any]:
     """The arguments of a launch of n threads, the same for each call."""
     rng = np.random.default_rng(n)
-    long, element = func in (gathered_long, added_double), dk.vec3 if func is springs else None
+    long, element = func in (gathered_long, added_double), {springs: dk.vec3, inverted: dk.mat33}.get(func)
     real, whole = (np.float64, np.int64) if long else (np.float32, np.int32)
     whole = np.uint32 if func is gathered_unsigned else whole
     places = max(PLACES, n if func in IN_ORDER else 0)
     at = rng.permutation(places)[: max(n, 8)] if func in IN_ORDER else rng.integers(0, PLACES, max(n, 8))
-    shape = (max(places, n), 3) if element else max(places, n)
+    shape = (max(places, n), *(element.shape if element else ()))
     size = {counted: PLACES * 401 + 400}.get(func, max(places, n))
     x = dk.array(rng.uniform(0.3, 2.0, shape).astype(real), dtype=element, requires_grad=True)
     return x, dk.array(at.astype(whole)), dk.zeros(size, dtype=element or real, requires_grad=True)
@@ -143,6 +149,7 @@ def test_values_and_gradients_are_those_of_threads_one_by_one(func):
         (added, True, True),
         (springs, False, True),
         (chosen, False, False),
+        (inverted, True, True),
     ],
 )
 def test_the_estimate_decides(func, forward, adjoint):

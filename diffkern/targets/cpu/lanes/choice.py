@@ -55,6 +55,8 @@ GAIN = 1.5
 """The least estimated speed-up for which lanes are used."""
 _WORTH_LANES = 4.0
 """The cost of a square root or a division: what costs less gains nothing where each lane loads or stores for itself."""
+_OF_LLVM = 8
+"""The most components of an element with which LLVM makes vectors of neighbouring ones."""
 _SIDE_BY_SIDE = 4
 """The registers per value of all lanes: operations on different registers need not wait for one another."""
 _SEVERAL, _TWO = 1.5, 4.0
@@ -369,9 +371,12 @@ def _seldom_pays(ops: Sequence[Op]) -> str | None:
 def _is_left_to_llvm(work: _Work, ops: Sequence[Op]) -> bool:
     """Return whether LLVM makes vectors of the loop over threads: of straight code with accesses that keep in step.
 
-    Addresses that are themselves loaded keep it from that, which costs where there is more to do than to load and add.
+    Elements of many components keep it from that. So do addresses that are themselves loaded, which costs where there
+    is more to do than to load and add.
     """
     if any(map(is_loop, ops)) or any(map(_keeps_memory, ops)) or _takes_extremes(work.fn):
+        return False
+    if any(map(work.is_wide, ops)):
         return False
     return not (any(lookup(op.name).cost >= _WORTH_LANES for op in ops) and any(map(work.is_scattered, ops)))
 
@@ -467,6 +472,10 @@ class _Work:
     def writes_run(self, op: Op) -> bool:
         """Return whether lanes write neighbouring elements."""
         return op.name in WRITES and self.is_run(op)
+
+    def is_wide(self, op: Op) -> bool:
+        """Return whether the lanes of an op access elements of which LLVM does not load several as vectors."""
+        return op.name in ELEMENTS and _components(op) > _OF_LLVM and not self.varying.isdisjoint(Access(op).index)
 
     def is_scattered(self, op: Op) -> bool:
         """Return whether the lanes of an op access elements at no constant distance."""

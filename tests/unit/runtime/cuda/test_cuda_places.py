@@ -47,10 +47,10 @@ def test_every_combination_of_places(driver):
     cases = itertools.product((reads, reads_field, no_arrays, writes), (None, "cpu", G), ("cpu", G), ("cpu", G))
     for kernel, named, current, of_arrays in cases:
         inputs = {
-            reads: lambda: [dk.zeros(4, device=of_arrays), 2],  # noqa: B023
-            reads_field: lambda: [held_on(of_arrays)],  # noqa: B023
+            reads: lambda: [dk.zeros(4, device=of_arrays), 2],
+            reads_field: lambda: [held_on(of_arrays)],
             no_arrays: lambda: [2],
-            writes: lambda: [dk.zeros(4, device=of_arrays)],  # noqa: B023
+            writes: lambda: [dk.zeros(4, device=of_arrays)],
         }[kernel]()
         expected = (named or current) if kernel is no_arrays else of_arrays
         for _ in range(2):  # the first compiles
