@@ -1,0 +1,1 @@
+import diffkern as dk
