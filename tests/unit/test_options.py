@@ -41,8 +41,8 @@ def test_signature_and_docstring_have_the_options() -> None:
 
 
 def test_the_documentation_has_the_options() -> None:
-    page = Path(__file__).parents[2] / "docs" / "runtime.rst"
-    table = page.read_text(encoding="utf-8").partition("Options of a kernel\n")[2].partition("\nA kernel's own")[0]
+    page = Path(__file__).parents[2] / "docs" / "kernel_options.rst"
+    table = page.read_text(encoding="utf-8").partition("The options\n")[2].partition("\nA kernel's own")[0]
     rows = [row.split("\n     - ") for row in table.split("\n   * - ")[2:]]
     found = {name.strip("`"): (where, text.strip()) for name, where, text in rows}
     assert {name: text for name, (_, text) in found.items()} == {n: o.metadata["doc"] for n, o in OPTIONS.items()}

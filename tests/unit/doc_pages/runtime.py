@@ -8,6 +8,5 @@ def kernel(x: dk.array(dtype=float), a: float, y: dk.array(dtype=float)):
 
 
 n = 1
-x, y = dk.ones(n, requires_grad=True), dk.zeros(n, requires_grad=True)
+x, y = dk.ones(n), dk.zeros(n)
 ct_x, ct_y = dk.zeros(n), dk.ones(n)
-seed, loss = dk.ones(n), y
