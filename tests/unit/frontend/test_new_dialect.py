@@ -13,7 +13,7 @@ import pytest
 import diffkern as dk
 from diffkern.testing import gradcheck
 
-DOCS = (Path(__file__).parents[3] / "docs" / "internals.rst").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "recipes_targets.rst").read_text(encoding="utf-8")
 RECIPE = DOCS[DOCS.index("**A dialect**") :]
 
 

@@ -26,7 +26,7 @@ def doubled(x, y):
     y[i] = x[i] * 2.0
 
 
-DOCS = (Path(__file__).parents[3] / "docs" / "internals.rst").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "recipes_operations.rst").read_text(encoding="utf-8")
 FUNCTION, LINE = (
     textwrap.dedent(block)
     for block in re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", DOCS[DOCS.index("**A pass**") :])[:2]

@@ -13,7 +13,7 @@ from pathlib import Path
 from conftest import require
 
 ROOT = Path(__file__).parents[3]
-RECIPES = (ROOT / "docs" / "internals.rst").read_text(encoding="utf-8")
+RECIPES = (ROOT / "docs" / "recipes_operations.rst").read_text(encoding="utf-8")
 
 
 def recipe(start: str) -> str:

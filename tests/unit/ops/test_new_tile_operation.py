@@ -11,8 +11,8 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-DOCS = (ROOT / "docs" / "internals.rst").read_text(encoding="utf-8")
-RECIPE = DOCS[DOCS.index("**An operation on tiles**") : DOCS.index("**An effect**")]
+DOCS = (ROOT / "docs" / "recipes_operations.rst").read_text(encoding="utf-8")
+RECIPE = DOCS[DOCS.index("**An operation on tiles**") : DOCS.index("**A pass**")]
 PARTS = [textwrap.dedent(part) for part in re.findall(r"code-block:: \w+\n\n((?:(?:   .*)?\n)+)", RECIPE)]
 
 

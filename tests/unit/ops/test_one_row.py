@@ -23,7 +23,7 @@ from diffkern.ir.ops.table import all_ops, lookup
 from diffkern.printing import prims
 
 ROOT = Path(__file__).parents[3]
-RECIPES = (ROOT / "docs" / "internals.rst").read_text(encoding="utf-8")
+RECIPES = (ROOT / "docs" / "recipes_operations.rst").read_text(encoding="utf-8")
 CHECKS = re.findall(r"@check\ndef (\w+)", (Path(__file__).parent / "one_row.py").read_text(encoding="utf-8"))
 
 

@@ -14,7 +14,7 @@ import pytest
 import diffkern as dk
 from diffkern.runtime.accumulate import accumulation, adjoint
 
-DOCS = (Path(__file__).parents[3] / "docs" / "internals.rst").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "recipes_runtime.rst").read_text(encoding="utf-8")
 RECIPE = DOCS[DOCS.index("**An accumulation**") :]
 BEFORE = "    # Its threads collide;"
 SIZE = 1_000_000  # copies of so large a cotangent are not worth it for so few threads

@@ -14,7 +14,7 @@ from support.traces import traced
 import diffkern as dk
 from diffkern.errors import LaunchError
 
-DOCS = (Path(__file__).parents[3] / "docs" / "internals.rst").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "recipes_runtime.rst").read_text(encoding="utf-8")
 RECIPE = DOCS[DOCS.index("**An effect**") :]
 X, T = np.array([0.5, -2.0, 1.5]), np.array([1.0, 0.5, -1.0])
 

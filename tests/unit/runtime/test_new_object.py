@@ -11,8 +11,8 @@ import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-DOCS = (ROOT / "docs" / "internals.rst").read_text(encoding="utf-8")
-RECIPE = DOCS[DOCS.index("**An object**") : DOCS.index("**A pass**")]
+DOCS = (ROOT / "docs" / "recipes_runtime.rst").read_text(encoding="utf-8")
+RECIPE = DOCS[DOCS.index("**An object**") :]
 PARTS = [textwrap.dedent(part) for part in re.findall(r"code-block:: \w+\n\n((?:(?:   .*)?\n)+)", RECIPE)]
 
 

@@ -18,7 +18,7 @@ from diffkern.contracts import platforms
 from diffkern.contracts.options import Variant
 from diffkern.targets import target_named
 
-DOCS = (Path(__file__).parents[3] / "docs" / "internals.rst").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "recipes_targets.rst").read_text(encoding="utf-8")
 RECIPE = DOCS[DOCS.index("**A target**") :]
 LINE, PACKAGE = (
     textwrap.dedent(block) for block in re.findall(r"code-block:: python\n\n((?:   .*\n|\n)+)", RECIPE)[:2]

@@ -1,0 +1,1 @@
+"""What the recipes for the run time take for granted."""
