@@ -250,8 +250,8 @@ def page(name: str, program: Program, result: dict) -> str:
    :alt: {program.text}
    :width: 100%
 
-``diffkern demo {name}``, or ``python examples/{name}.py``, takes {result["processor_seconds"]} seconds of processor
-time, and prints
+``diffkern demo {name}``, or ``python examples/{name}.py``, took {result["processor_seconds"]} seconds of processor
+time ({result["processor"]}, {result["measured"]}). What it prints, without the time by the clock:
 
 .. code-block:: text
 

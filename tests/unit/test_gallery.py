@@ -6,6 +6,7 @@ import ast
 import importlib.util
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,8 @@ def test_there_are_results_and_figures_of_at_least_sixteen_programs(gallery):
         assert result["printed"]
         assert any("gradcheck" in line or "Gradient" in line for line in result["printed"]), name
         assert result["processor_seconds"] > 0
+        assert re.fullmatch(r"20\d\d-\d\d-\d\d", result["measured"])
+        assert result["processor"]
         assert (GALLERY / f"{name}.jpg").stat().st_size < 250_000
 
 
@@ -55,6 +58,14 @@ def test_the_page_loads_less_than_three_megabytes(pages):
 def test_every_figure_belongs_to_a_program(gallery):
     for path in GALLERY.glob("*.jpg"):
         assert path.stem.removesuffix("_thumbnail") in gallery.PROGRAMS
+
+
+def test_a_page_has_one_time(gallery):
+    results = json.loads((GALLERY / "results.json").read_text(encoding="utf-8"))
+    for name, result in results.items():
+        shown = gallery.page(name, gallery.PROGRAMS[name], result).partition("``diffkern demo")[2]
+        times = re.findall(r"\b\d[\d.]* ?(?:s|seconds?|minutes?)\b", shown.partition(":download:")[0])
+        assert times == [f"{result['processor_seconds']} seconds"], name
 
 
 def test_a_notebook_has_all_of_its_program(gallery, pages):
