@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from diffkern.ir.nodes import Function, Op, Value, walk
-from diffkern.ir.ops.memory import ACCESSES, ATOMICS, LOADS, STACK_WRITES, WRITES
+from diffkern.ir.ops.memory import ACCESSES, ARRAY_EXTENTS, ATOMICS, LOADS, STACK_WRITES, WRITES
 from diffkern.ir.ops.row import Diff, Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, Array, Scalar, is_differentiable
@@ -48,7 +48,8 @@ def made_integral(fn: Function) -> set[Value]:
 def _jumps(op: Op) -> bool:
     """Return whether an op is discontinuous: between jumps its results are constant, or grow as the operands do."""
     row = lookup(op.name)
-    if row.effect is not Effect.PURE:
+    # The extents of an array do not depend on its elements.
+    if row.effect is not Effect.PURE or op.name in ARRAY_EXTENTS:
         return False
     return row.diff is Diff.ZERO or row.divides or not any(is_differentiable(r.type) for r in op.results)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import diffkern as dk
-from diffkern.analysis.control_dependence import steering
+from diffkern.analysis.control_dependence import made_integral, steering
 from diffkern.compiler.compilation import Compilation
+from diffkern.ir.nodes import walk
 
 A1, A2, I1 = dk.array(dtype=float), dk.array(dtype=float, ndim=2), dk.array(dtype=int)
 
@@ -104,3 +105,38 @@ EXPECTED = {
 def test_what_steers(kernel: dk.Kernel) -> None:
     made = Compilation(kernel.func, kernel.argument_types(), kernel.variant)
     assert "".join(sorted(p.name for p in steering(made.primal))) == EXPECTED[kernel]
+
+
+@dk.kernel
+def a_sum_of_products(x: A1, y: A1):
+    """The extents of what is written decide nothing about its elements."""
+    i = dk.tid()
+    s = 0.0
+    for k in range(y.shape[0]):
+        s += x[k] * x[i]
+    y[i] = s
+
+
+@dk.kernel
+def a_place_of_a_sum(x: A1, y: A1):
+    i = dk.tid()
+    s = 0.0
+    for k in range(y.shape[0]):
+        s += x[k] * x[i]
+    y[int(s) % y.shape[0]] = 1.0
+
+
+@dk.kernel
+def by_way_of_an_array(x: A1, y: A1, z: A1):
+    i = dk.tid()
+    y[i] = x[i] * 2.0 + 1.0
+    z[i] = dk.floor(y[i])
+
+
+@pytest.mark.parametrize(
+    ("kernel", "found"), [(a_sum_of_products, False), (a_place_of_a_sum, True), (by_way_of_an_array, True)]
+)
+def test_numbers_from_which_integers_are_made(kernel: dk.Kernel, found: bool) -> None:
+    made = Compilation(kernel.func, kernel.argument_types(), kernel.variant)
+    names = {op.name for op in walk(made.primal.body) if not made_integral(made.primal).isdisjoint(op.results)}
+    assert ("mul" in names) is found
