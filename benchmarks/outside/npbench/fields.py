@@ -7,11 +7,6 @@ import diffkern as dk
 from .ports import port
 from .products import F
 
-TURNS = (
-    "each thread computes the sine and cosine of its turns, forward and once more in the adjoint, where the peers "
-    "compute each turn of a stage once and multiply by small matrices"
-)
-
 
 @dk.func
 def arc(theta_1, phi_1, theta_2, phi_2):
@@ -48,14 +43,17 @@ def compute(array_1, array_2, a, b, c):
     return (dk.map(clipped, array_1, array_2, dk.int64(a), dk.int64(b), dk.int64(c)),)
 
 
+POLYNOMIAL = dk.constant(0x8408)
+
+
 @dk.kernel
-def checksum(data, poly: dk.uint32, out):
+def checksum(data, out):
     crc = dk.uint32(0xFFFF)
     for i in range(data.shape[0]):
         byte = dk.uint32(data[i])
         for _ in range(8):
             if ((crc ^ byte) & dk.uint32(1)) != dk.uint32(0):
-                crc = (crc >> dk.uint32(1)) ^ poly
+                crc = (crc >> dk.uint32(1)) ^ dk.uint32(POLYNOMIAL)
             else:
                 crc = crc >> dk.uint32(1)
             byte = byte >> dk.uint32(1)
@@ -63,10 +61,10 @@ def checksum(data, poly: dk.uint32, out):
     out[0] = dk.int64(((crc << dk.uint32(8)) | (crc >> dk.uint32(8))) & dk.uint32(0xFFFF))
 
 
-@port("crc16", forward="a chain of 12,800 dependent steps of about a nanosecond in both; not looked into further")
+@port("crc16")
 def crc16(data):
     out = dk.zeros(1, dtype=dk.int64)
-    dk.launch(checksum, dim=1, inputs=[data, 0x8408], outputs=[out])
+    dk.launch(checksum, dim=1, inputs=[data], outputs=[out])
     return (out,)
 
 
@@ -163,22 +161,31 @@ def mandelbrot2(xmin, xmax, ymin, ymax, XN, YN, maxiter, horizon):
 
 
 @dk.kernel
-def butterfly(x, y, count: int, radix: int, rest: int):
+def roots_of_one(roots):
+    i = dk.tid()
+    angle = -6.283185307179586 * F(i) / F(roots.shape[0])
+    roots[i] = dk.complex(dk.cos(angle), dk.sin(angle))
+
+
+@dk.kernel
+def butterfly(x, y, roots, count: int, radix: int, rest: int):
     """One stage of a Stockham transform, from the order (block, digit, rest) to (digit, block, rest)."""
     d, b, r = dk.tid()
     s = dk.complex128(0.0)
+    turn = (d * count + b) * rest
     for m in range(radix):
-        turn = -6.283185307179586 * (F(m * b) / F(count * radix) + F(m * d) / F(radix))
-        s += dk.complex(dk.cos(turn), dk.sin(turn)) * x[(b * radix + m) * rest + r]
+        s += roots[m * turn % (count * radix * rest)] * x[(b * radix + m) * rest + r]
     y[(d * count + b) * rest + r] = s
 
 
-@port("stockham_fft", "x", forward=TURNS, gradient=TURNS)
+@port("stockham_fft", "x")
 def stockham_fft(N, R, K, x, y):
-    source = x
+    source, roots = x, dk.zeros(N, dtype=y.dtype)
+    dk.launch(roots_of_one, dim=N, inputs=[roots])
     for i in range(K):
         target = y if i == K - 1 else dk.zeros_like(y)
-        dk.launch(butterfly, dim=(R, R**i, R ** (K - i - 1)), inputs=[source, target, R**i, R, R ** (K - i - 1)])
+        count, rest = R**i, R ** (K - i - 1)
+        dk.launch(butterfly, dim=(R, count, rest), inputs=[source, target, roots, count, R, rest])
         source = target
     return (y,)
 

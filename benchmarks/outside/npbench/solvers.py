@@ -6,8 +6,6 @@ import diffkern as dk
 
 from .ports import port
 
-SUMS = "sums of products in one thread keep the order of the text; the peer calls BLAS, or adds in vectors (fastmath)"
-
 
 @dk.kernel
 def cholesky_in_place(a):
@@ -69,7 +67,7 @@ def ludcmp(A, b):
     return x, y, A
 
 
-@dk.kernel
+@dk.kernel(fast_math=True)
 def forward_substitution(lower, x, b):
     for i in range(x.shape[0]):
         s = b[i]
@@ -78,7 +76,7 @@ def forward_substitution(lower, x, b):
         x[i] = s / lower[i, i]
 
 
-@port("trisolv", "L", "b", forward=SUMS)
+@port("trisolv", "L", "b")
 def trisolv(L, x, b):
     dk.launch(forward_substitution, dim=1, inputs=[L, x, b])
     return (x,)

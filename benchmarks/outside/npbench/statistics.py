@@ -11,10 +11,6 @@ PAIRS = (
     "both factors are one matrix: the adjoint makes two products of tiles and adds the shares of each block of the "
     "inner axis to memory, where JAX makes one or two products of whole matrices"
 )
-EXTREMES = (
-    "the least and the greatest radius are updates of one element by every thread; sums of a launch are taken in "
-    "chunks, extremes are not"
-)
 
 
 @dk.kernel
@@ -132,7 +128,7 @@ def means(total, count, out):
     out[i] = total[i] / count[i]
 
 
-@port("azimint_hist", "data", forward=EXTREMES)
+@port("azimint_hist", "data")
 def azimint_hist(data, radius, npt):
     low, high = dk.full(1, 1e300, dtype=F), dk.full(1, -1e300, dtype=F)
     total, count, out = (dk.zeros(npt, dtype=F) for _ in range(3))
