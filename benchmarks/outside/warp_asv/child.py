@@ -10,6 +10,7 @@ import importlib.abc
 import importlib.util
 import itertools
 import json
+import math
 import os
 import sys
 import time
@@ -55,7 +56,7 @@ def stand_in() -> None:
         return
     mark = types.ModuleType("asv_runner.benchmarks.mark")
     mark.skip_benchmark_if = _skipping
-    mark.skip_for_params = lambda params: lambda method: method
+    mark.skip_for_params = _skipping_some
     mark.skip_benchmark = mark.SkipNotImplemented = _skipping(True)
     for name in ("asv_runner", "asv_runner.benchmarks"):
         sys.modules[name] = types.ModuleType(name)
@@ -65,6 +66,14 @@ def stand_in() -> None:
 def _skipping(condition: bool) -> Any:
     def mark(benchmark: Any) -> Any:
         benchmark.is_skipped = bool(condition)
+        return benchmark
+
+    return mark
+
+
+def _skipping_some(params: Any) -> Any:
+    def mark(benchmark: Any) -> Any:
+        benchmark.skipped_params = [tuple(each) for each in params]
         return benchmark
 
     return mark
@@ -80,12 +89,21 @@ class Case:
         if getattr(self.method, "is_skipped", False) or getattr(self.benchmark, "is_skipped", False):
             raise NotImplementedError("the benchmark says that it does not run here")
         given = list(combinations(self.benchmark)[request["params"]])
+        if tuple(given) in getattr(self.method, "skipped_params", []):
+            raise NotImplementedError("the benchmark says that it does not run with these parameters")
         if hasattr(self.benchmark, "setup_cache"):
             given.insert(0, self.benchmark.setup_cache())
         self.given = given
 
     def seconds(self, calls: int) -> float:
-        """Return the processor time of a call, of several after a setup."""
+        """Return the processor time of a call: of several after a setup, but no more than the benchmark makes."""
+        best = math.inf
+        number = min(calls, getattr(self.method, "number", 0) or getattr(self.benchmark, "number", 0) or calls)
+        for _ in range(calls // number):
+            best = min(best, self._sample(number))
+        return best
+
+    def _sample(self, calls: int) -> float:
         if hasattr(self.benchmark, "setup"):
             self.benchmark.setup(*self.given)
         begin = time.process_time_ns()

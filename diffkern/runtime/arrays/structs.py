@@ -8,6 +8,8 @@ precision, vectors and matrices as values such as ``dk.vec3(…)``, structs by v
 from __future__ import annotations
 
 import copy
+import ctypes
+import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +36,7 @@ from diffkern.lang.structs import (
     register,
     resolve_type,
 )
-from diffkern.lang.values import CompositeValue
+from diffkern.lang.values import CompositeValue, InC
 from diffkern.process.tracebacks import Entrance
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, wrap
@@ -239,14 +241,14 @@ class _InstancePlan:
     fixed
         Values of all fields, those that a new instance needs for itself as None.
     composites, structs, others
-        Vectors and matrices to copy, classes of structs without a default, and other defaults: by field.
+        Functions that make vectors and matrices, classes of structs without a default, and other defaults: by field.
     exact
         The types of values that are taken quickly, with a function that does it, by field.
     """
 
     generation: int
     fixed: dict[str, Any]
-    composites: list[tuple[str, CompositeValue]]
+    composites: list[tuple[str, Callable[[], CompositeValue]]]
     structs: list[tuple[str, type]]
     others: list[tuple[str, FieldType, Any]]
     exact: dict[str, tuple[type, Callable[[Any], Any]]]
@@ -254,8 +256,8 @@ class _InstancePlan:
 
 def _plan(cls: type) -> _InstancePlan:
     """Return the plan of a class, made when it is first needed."""
-    found = vars(cls).get(_PLAN)
-    if isinstance(found, _InstancePlan) and found.generation == GENERATION[0]:
+    found: _InstancePlan | None = cls.__dict__.get(_PLAN)
+    if found is not None and found.generation == GENERATION[0]:
         return found
     definition = _definition_of(cls)
     plan = _InstancePlan(GENERATION[0], {}, [], [], [], {})
@@ -269,7 +271,8 @@ def _plan(cls: type) -> _InstancePlan:
         else:
             value = _zero(t) if default is None else _from_constant(t, default)
             if isinstance(value, CompositeValue):
-                plan.composites.append((name, value))
+                maker = _maker(type(value))
+                plan.composites.append((name, value.copy if maker is None else functools.partial(maker, bytes(value))))  # type: ignore[call-overload]
             else:
                 plan.fixed[name] = value
         if (kind := _exact(t)) is not None:
@@ -288,7 +291,9 @@ def _exact(t: FieldType) -> tuple[type, Callable[[Any], Any]] | None:
     if isinstance(t, (Struct, StructArray)) or scalar_of(t) in (BFLOAT16, BOOL):
         return None
     if not isinstance(t, Scalar):
-        return composite_type(t), copy.copy
+        kind = composite_type(t)
+        maker = _maker(kind)
+        return kind, copy.copy if maker is None else lambda value: maker(bytes(value))
     if t == FLOAT64:
         return float, float
     if t == FLOAT32:
@@ -298,20 +303,29 @@ def _exact(t: FieldType) -> tuple[type, Callable[[Any], Any]] | None:
     return None if t.is_float else (int, lambda x: x if 0 <= x < _SMALL else _REFUSED)
 
 
+def _maker(kind: type) -> Callable[[bytes], Any] | None:
+    """Return the function that makes a vector or matrix of its bytes, if one is at hand that takes less than a copy."""
+    return functools.partial(_of_bytes, kind) if issubclass(kind, InC) else None
+
+
+_of_bytes: Final[Callable[[type, bytes], Any]] = type(ctypes.Array).from_buffer_copy  # type: ignore[attr-defined]
 _REFUSED: Final = object()
 _LARGE, _SMALL = 3e38, 128
+
+
+_new, _assign = object.__new__, object.__setattr__
 
 
 def _blank(cls: type) -> dict[str, Any]:
     """Return the values of a new instance."""
     plan = _plan(cls)
     made = plan.fixed.copy()
-    for name, value in plan.composites:
-        made[name] = value.copy()
+    for name, make in plan.composites:
+        made[name] = make()
     for name, inner in plan.structs:
-        nested: Any = object.__new__(inner)
+        nested: Any = _new(inner)
         made[name] = nested
-        vars(nested).update(_blank(inner))
+        _assign(nested, "__dict__", _blank(inner))
     for name, t, default in plan.others:
         made[name] = _from_constant(t, default)
     return made
@@ -319,7 +333,7 @@ def _blank(cls: type) -> dict[str, Any]:
 
 def _init(self: Any, *args: Any, **kwargs: Any) -> None:
     if not args and not kwargs:
-        vars(self).update(_blank(type(self)))
+        _assign(self, "__dict__", _blank(type(self)))
         return
     definition = _definition(self)
     fields = definition.type.fields

@@ -11,17 +11,7 @@ from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import _make, array
 
 SLOTS = [name for name in array.__slots__ if name not in ("__dict__", "__weakref__", "_alone")]
-COMPOSITES = (
-    dk.vec2,
-    dk.vec3d,
-    dk.vec4h,
-    dk.mat22,
-    dk.mat33d,
-    dk.quat,
-    dk.transform,
-    dk.types.vector(7, dk.int8),
-    complex,
-)
+COMPOSITES = (dk.vec2, dk.vec3d, dk.vec4h, dk.mat22, dk.mat33d, dk.quat, dk.transform, dk.types.vector(7, dk.int8))
 SHAPES: tuple[Any, ...] = (0, 1, 5, (4,), (2, 3), (0, 3), (1, 1), (2, 1, 3), (2, 0, 1), (1, 2, 3, 4), (2, 2, 0, 2))
 
 
@@ -30,6 +20,9 @@ class Reading:
     at: dk.vec3
     values: dk.array(dtype=float)  # type: ignore[valid-type]
     count: int
+
+
+TYPES = (*SCALARS.values(), *COMPOSITES, complex, float, int, bool, np.float64, Reading)
 
 
 def assert_as_in_general(made: Any) -> None:
