@@ -15,6 +15,8 @@ from grad.cases import Case
 import diffkern as dk
 from diffkern.ir.types import Array, Type, is_differentiable
 from diffkern.runtime.arrays.array import wrap
+from diffkern.runtime.launch.plain_launch import run
+from diffkern.runtime.launch.schedule import Blocks
 from diffkern.testing.gradcheck import Vjp
 
 
@@ -44,7 +46,7 @@ def _run(case: Case, types: list[Type], point: list[Any], device: str) -> dict[s
         made.requires_grad = is_differentiable(t)
         arguments.append(made)
     with dk.Tape() as tape:
-        dk.launch(kernel, dim=case.dim, inputs=arguments, block_dim=case.block_dim)
+        run(kernel, case.dim, arguments, blocks=Blocks(case.block_dim))  # threads, or blocks of tiles
     found = {}
     for parameter, a in zip(kernel.parameters, arguments, strict=True):
         if isinstance(a, dk.array):

@@ -19,11 +19,18 @@ from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import Stack, Tile
 from diffkern.ir.views import deciding, is_branch
 
-__all__ = ["check_threads", "needs_rows", "threads_of"]
+__all__ = ["asks_for_threads", "check_threads", "needs_rows", "threads_of"]
 
 
 _OF_TILES: Final = frozenset(row.name for row in tile.ROWS if "threads" in row.optional)
 _BESIDE_TILES: Final = frozenset({"barrier", *(row.name for row in warps.ROWS)})
+
+
+def asks_for_threads(fn: Function) -> bool:
+    """Return whether a kernel, as it is written, has numbers of each thread of a block, of which there may be one."""
+    ops = list(walk(fn.body))
+    names = _OF_TILES | _BESIDE_TILES if any(map(of_block, ops)) else _OF_TILES
+    return any(op.name in names and "threads" in op.attrs for op in ops)
 
 
 def threads_of(fn: Function) -> int:

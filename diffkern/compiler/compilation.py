@@ -22,7 +22,7 @@ from diffkern.analysis.collisions import may_collide
 from diffkern.analysis.extents import certain_extents, update_by_all
 from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.analysis.sums import ordered_update, used_update
-from diffkern.analysis.tile_threads import needs_rows, threads_of
+from diffkern.analysis.tile_threads import asks_for_threads, needs_rows, threads_of
 from diffkern.compiler.passes import FINITE
 from diffkern.compiler.pipeline import (
     differentiate,
@@ -325,7 +325,7 @@ class Compilation:
             block_dim_fixed=fixed is not None,
             blockwise=manifest.blockwise or of_threads,
             rows=of_threads and needs_rows(self.fn),
-            tiled=together and not of_threads,
+            tiled=together and not of_threads and not asks_for_threads(self.primal),
         )
 
     def _settings(self, obtain: Obtain | None, checking: Checking = Checking.NONE) -> Settings:

@@ -124,6 +124,9 @@ class Dialect:
     empty_launches_build
         Whether a kernel is compiled for a launch without threads, whose errors are then found; else such a launch is
         none.
+    launches_count_tiles
+        Whether a launch that counts threads takes a kernel of tiles, a block for each index; else it is an error, and
+        only launches that say so count blocks.
     """
 
     name: str
@@ -151,6 +154,7 @@ class Dialect:
     struct_defaults: bool = True
     cotangents_stay: bool = False
     empty_launches_build: bool = True
+    launches_count_tiles: bool = False
 
 
 NATIVE: Final = Dialect("native")
@@ -182,6 +186,7 @@ WARP: Final = Dialect(
     struct_defaults=False,
     cotangents_stay=True,
     empty_launches_build=False,
+    launches_count_tiles=True,
 )
 """The dialect of ``import diffkern.warp as wp``."""
 

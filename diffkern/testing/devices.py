@@ -17,8 +17,9 @@ from diffkern.kernels.kernel import Kernel
 from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.effects.tape import Tape
+from diffkern.runtime.launch.plain_launch import run
+from diffkern.runtime.launch.schedule import Blocks
 from diffkern.runtime.memory.device import get_device
-from diffkern.runtime.records.launch import launch
 
 __all__ = ["compare_devices"]
 
@@ -85,7 +86,7 @@ def _run(
             value.requires_grad = smooth
         given.append(value)
     with Tape() as tape:
-        launch(kernel, dim=dim, inputs=given, block_dim=block_dim)
+        run(kernel, dim, given, blocks=Blocks(block_dim))
     arrays = {p.name: a for p, a in zip(kernel.parameters, given, strict=True) if isinstance(a, array)}
     found: dict[str, Any] = {}
     for name, a in arrays.items():

@@ -18,8 +18,9 @@ from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.effects.tape import Tape
+from diffkern.runtime.launch.plain_launch import run
+from diffkern.runtime.launch.schedule import Blocks
 from diffkern.runtime.observe.config import config, detect_anomaly
-from diffkern.runtime.records.launch import launch
 
 __all__ = ["assert_finite", "find_nonfinite"]
 
@@ -113,10 +114,10 @@ def _run(kernel: Kernel, dim: int | Sequence[int], args: Sequence[Any], adjoint:
     # The launch may write to any of them.
     given = [_copied(kernel, k, a) for k, a in enumerate(args)]
     if not adjoint:
-        launch(kernel, dim=dim, inputs=given, record_tape=False, block_dim=block_dim)
+        run(kernel, dim, given, record_tape=False, blocks=Blocks(block_dim))
         return
     with Tape() as tape:
-        launch(kernel, dim=dim, inputs=given, block_dim=block_dim)
+        run(kernel, dim, given, blocks=Blocks(block_dim))
     # A kernel that writes no floats has no adjoint to run.
     written = [a for step in tape.launches for a in _written(step)]
     if written:

@@ -128,7 +128,7 @@ def test_arrays_and_tiles_around_a_local_function():
     x = dk.array(np.arange(1.0, 4.0), requires_grad=True)
     out = dk.zeros(3, dtype=dk.float64, requires_grad=True)
     with dk.Tape() as tape:
-        dk.launch(stored, 3, [x], [out])
+        dk.launch_tiled(stored, 3, [x], [out])
     assert out.list() == [7.0, 20.0, 45.0]
     tape.backward(grads={out: np.ones(3)})
     assert x.grad.list() == [9.0, 18.0, 33.0]

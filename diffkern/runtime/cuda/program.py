@@ -26,7 +26,16 @@ from diffkern.runtime.launch.checked import error_of, stamp_counts
 from diffkern.runtime.launch.grid_checks import check_alone, check_axes
 from diffkern.runtime.launch.output import empty_buffer, show
 from diffkern.runtime.launch.program import Executable
-from diffkern.runtime.launch.schedule import USUAL, Blocks, ChunkGrid, Grid, check_whole_blocks, cut, cut_blocks
+from diffkern.runtime.launch.schedule import (
+    OF_THREADS,
+    USUAL,
+    Blocks,
+    ChunkGrid,
+    Grid,
+    check_whole_blocks,
+    cut,
+    cut_blocks,
+)
 from diffkern.runtime.native.device import DeviceStep, launch_step
 from diffkern.runtime.native.replay import Steps
 
@@ -117,7 +126,7 @@ class CudaExecutable(Executable):
             if len(self._grids) >= 256:
                 self._grids.clear()
             self._grids[key] = found
-        if type(dim) is int and blocks is USUAL:
+        if type(dim) is int and blocks in (USUAL, OF_THREADS) and not self.tiled:
             if len(self.grids) >= 256:
                 self.grids.clear()
             self.grids[dim] = found

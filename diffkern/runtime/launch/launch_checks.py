@@ -27,6 +27,12 @@ DIMS = "give dim as one to four whole numbers; where threads work together in bl
 
 def grid_of(kernel: KernelProtocol, executable: Executable, dim: Any, blocks: Blocks = USUAL) -> Grid:
     """Return the grid of a launch; raise, with the kernel's name, if the dimensions are invalid."""
+    if blocks.threads and executable.manifest.tiled and not kernel.dialect.launches_count_tiles:
+        # Each index of such a launch would be a block that works on whole tiles, where the call says a thread.
+        raise LaunchError(
+            f"kernel {kernel.name!r} works on tiles, a block of threads for each, and this launch counts threads",
+            remedy=f"write dk.launch_tiled({kernel.name}, dim=<blocks>, inputs=[…], block_dim=<threads of a block>)",
+        )
     try:
         return executable.grid(dim, blocks)
     except OneThreadError as error:

@@ -39,15 +39,16 @@ def run(
     place: Device | None = None,
     blocks: Blocks | None = None,
     stream: Stream | None = None,
+    usual: Blocks = USUAL,
 ) -> None:
     """Launch with all arguments in one sequence, on a device if one was named.
 
-    For a stream, or other blocks than the usual ones, `blocks` is given.
+    For a stream, or other blocks than the `usual` ones, `blocks` is given.
     """
     # One word says whether anything in the process may want to see launches.
     if slow_path_flags.word[0] or blocks is not None:
         if not _is_none(kernel, dim):
-            dispatch(PackedLaunch(kernel, dim, args, place, blocks or USUAL), record_tape, stream)
+            dispatch(PackedLaunch(kernel, dim, args, place, blocks or usual), record_tape, stream)
             return
         programs = _NO_PROGRAMS  # it only has its arguments checked
     else:
@@ -61,12 +62,12 @@ def run(
         executable = kernel.forward(keys)
     # Arguments on another device are an error, which the general path reports.
     if place is not None and (executable.device is not place or (place is not CPU and not executable.writes)):
-        dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
+        dispatch(PackedLaunch(kernel, dim, args, place, usual), record_tape)
         return
     # A bool is an int by isinstance and not by type: True is no dimension.
     grid = executable.grids.get(dim) if type(dim) is int else None
     if grid is None:
-        grid = grid_of(kernel, executable, dim)
+        grid = grid_of(kernel, executable, dim, usual)
     arguments = b"".join(parts)
     if executable.by_id:
         check_places(kernel.name, executable, parts)
@@ -81,13 +82,13 @@ def run(
         check_shared(kernel.name, executable, arrays)
         for one, other in executable.distinct:
             if parts[one] == parts[other]:  # perhaps one array, which takes another program
-                dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
+                dispatch(PackedLaunch(kernel, dim, args, place, usual), record_tape)
                 return
         executable.disjoint = arguments
     writes = executable.writes
     # Without arrays it runs there; what it writes through elements is looked for.
     if (not writes and current.device is not None) or executable.writes_elements or executable.changes:
-        dispatch(PackedLaunch(kernel, dim, args, place), record_tape)
+        dispatch(PackedLaunch(kernel, dim, args, place, usual), record_tape)
         return
     for index in writes:
         held = arrays[index]

@@ -261,8 +261,10 @@ class Executable:
         """
         if self.blockwise:
             return self.grid_of(self._cut_of(dim, blocks))
-        # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2.
-        key = dim = dim if type(dim) is int and not blocks.tiled else self.dims_of(dim, blocks)
+        # Only what was checked is a key, and equal keys are not always equally good: 2.0 == 2. Launches of tiles are
+        # looked up by no integer, as each has to be asked what it counts.
+        is_plain = type(dim) is int and not (blocks.tiled or self.manifest.tiled)
+        key = dim = dim if is_plain else self.dims_of(dim, blocks)
         found = self.grids.get(key)
         if found is None:
             found = self.grid_of(self._cut_of(dim))

@@ -16,6 +16,7 @@ from diffkern.runtime.launch.partition import COST_UNIT, INTEGERS, Grain, chunk_
 from diffkern.runtime.native.processors import processors
 
 __all__ = [
+    "OF_THREADS",
     "USUAL",
     "Blocks",
     "ChunkGrid",
@@ -51,15 +52,21 @@ class Blocks(NamedTuple):
         Largest number of blocks of a GPU's grid.
     tiled
         Whether its dimensions count blocks, and the kernel may ask for the thread in its block as one more index.
+    threads
+        Whether they count threads; else blocks or threads, whichever the kernel works in.
     """
 
     block_dim: int | None = None
     max_blocks: int | None = None
     tiled: bool = False
+    threads: bool = False
 
 
 USUAL = Blocks()
 """A launch that says nothing."""
+
+OF_THREADS = Blocks(threads=True)
+"""A launch that says that it counts threads."""
 
 
 @dataclass(frozen=True, slots=True)

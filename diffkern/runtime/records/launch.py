@@ -17,7 +17,7 @@ from diffkern.runtime.arrays.operation import Copy, submit
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol, check_kernel, refusal
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.plain_launch import run
-from diffkern.runtime.launch.schedule import USUAL, Blocks
+from diffkern.runtime.launch.schedule import OF_THREADS, Blocks
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.records.launch_record import LaunchRecord
@@ -53,7 +53,8 @@ def launch(
     kernel : Kernel
         The kernel to run.
     dim : int or sequence of int
-        Number of threads along one to four axes; 0 runs nothing, after all checks.
+        Number of threads along one to four axes; 0 runs nothing, after all checks. A kernel of tiles in which threads
+        hold nothing of their own counts blocks, with :func:`launch_tiled`.
     inputs, outputs : sequence
         The arguments, in the order of the kernel's parameters: those in `inputs`, then those in `outputs`. Arrays are
         diffkern's or NumPy's, used in place.
@@ -105,7 +106,7 @@ def launch(
             return _launch_or_record(
                 kernel, dim, args, len(inputs), adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
                 None if device is None else get_device(device),
-                USUAL if block_dim is None and max_blocks is _UNLIMITED else _blocks(block_dim, max_blocks),
+                OF_THREADS if block_dim is None and max_blocks is _UNLIMITED else _blocks(block_dim, max_blocks),
             )  # fmt: skip
         if given and (adj_inputs or adj_outputs):
             raise LaunchError(
@@ -117,7 +118,7 @@ def launch(
             check_kernel(kernel)
             place = get_device(device)
         if stream is None and block_dim is None and max_blocks is _UNLIMITED:
-            run(kernel, dim, args, record_tape, place)
+            run(kernel, dim, args, record_tape, place, usual=OF_THREADS)
         else:
             check_kernel(kernel)
             run(kernel, dim, args, record_tape, place, _blocks(block_dim, max_blocks), stream)
@@ -226,7 +227,7 @@ def _blocks(block_dim: Any, max_blocks: Any) -> Blocks:
         )
     if threads is not None and threads < 1:
         raise LaunchError(f"block_dim is a number from 1 to 1024, not {block_dim}", remedy="leave it out for 256")
-    return Blocks(threads, most if most > 0 else None, tiled)
+    return Blocks(threads, most if most > 0 else None, tiled, not tiled)
 
 
 def _launch_or_record(
@@ -241,7 +242,7 @@ def _launch_or_record(
     record_tape: bool,
     stream: Stream | None,
     place: Device | None = None,
-    blocks: Blocks = USUAL,
+    blocks: Blocks = OF_THREADS,
 ) -> Launch | None:
     """Run or record the less common kinds of a launch: adjoints and records."""
     if stream is not None and not isinstance(stream, Stream):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+import diffkern.warp as wp
 from diffkern.errors import KernelError
 
 f1 = dk.array(dtype=float)
@@ -335,3 +336,37 @@ def test_blocks_are_checked() -> None:
         dk.launch_tiled(fine, dim=[3], inputs=[y], block_dim=0)
     with pytest.raises(dk.LaunchError, match="at most 3 axes"):
         dk.launch_tiled(fine, dim=[1, 1, 1, 1], inputs=[y], block_dim=32)
+
+
+def test_a_launch_of_threads_takes_no_kernel_of_tiles():
+    @dk.kernel
+    def halves(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        dk.tile_store(y, 0.5 * dk.tile_load(x, shape=4, offset=4 * i), offset=4 * i)
+
+    @wp.kernel
+    def by_warp(x: wp.array(dtype=float), y: wp.array(dtype=float)):
+        i = wp.tid()
+        wp.tile_store(y, 0.5 * wp.tile_load(x, shape=4, offset=4 * i), offset=4 * i)
+
+    @dk.kernel
+    def own(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = dk.untile(0.5 * dk.tile(x[i]))  # each thread has a number in the tile
+
+    x, y = dk.full(8, 3.0, dtype=float), dk.zeros(8, dtype=float)
+    for launch in (
+        lambda: dk.launch_tiled(halves, 2, [x], [y]),
+        lambda: halves[2](x, y),
+        lambda: wp.launch(by_warp, 2, [x], [y]),
+    ):
+        y.zero_()
+        launch()
+        assert y.list() == [1.5] * 8
+        # Also after a launch that was right.
+        with pytest.raises(dk.LaunchError, match="'halves' works on tiles") as caught:
+            dk.launch(halves, 2, [x], [y])
+        assert "dk.launch_tiled(halves, " in caught.value.remedy
+    y.zero_()
+    dk.launch(own, 8, [x], [y])
+    assert y.list() == [1.5] * 8

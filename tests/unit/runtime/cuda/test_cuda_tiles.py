@@ -81,12 +81,23 @@ def test_a_block_for_each_index(driver, block_dim):
     ("options", "grid"),
     [({}, (6, 256)), ({"block_dim": 32}, (6, 32)), ({"max_blocks": 4}, (4, 256))],
 )
-def test_plain_launches_count_blocks_too(driver, options, grid):
+def test_options_of_a_tiled_launch(driver, options, grid):
     x, y, held = operands()
-    dk.launch(cubes, 6, inputs=[x, y, 1.0], **options)
+    dk.launch_tiled(cubes, 6, inputs=[x, y, 1.0], **options)
     assert grids(driver) == [grid]
     assert header(driver.launches[0])[1:5] == (6, 1, 1, 1)
     np.testing.assert_allclose(y.numpy(), held**3, rtol=1e-6)
+
+
+def test_what_counts_threads_takes_no_tiles(driver):
+    x, y, held = operands()
+    cubes[6](x, y, 1.0)  # as many as the kernel works in
+    np.testing.assert_allclose(y.numpy(), held**3, rtol=1e-6)
+    for options in ({}, {"block_dim": 32}, {"record_cmd": True}, {"adjoint": True}):
+        with pytest.raises(dk.LaunchError, match="'cubes' works on tiles") as caught:
+            dk.launch(cubes, 6, inputs=[x, y, 1.0], **options)
+        assert "dk.launch_tiled(cubes, " in caught.value.remedy
+    assert grids(driver) == [(6, 256)]
 
 
 def test_two_axes(driver):
