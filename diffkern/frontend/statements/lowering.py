@@ -31,6 +31,8 @@ from diffkern.frontend.terms.terms import Binding, Const, Poison, Rec, Static, T
 from diffkern.frontend.terms.weak import resolve_weak
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Function, Op, Update, Value, walk
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.structs import Argument, Struct, flatten
 from diffkern.lang import DType, Func
 from diffkern.lang.dialects import dialect_of
@@ -100,7 +102,22 @@ def lower(
     except RecursionError as error:
         raise too_deep(pyfunc.__name__, source.loc(source.node)) from error
     _raise_errors(cx)
+    _check_constants(cx)
     return _function(cx, name or pyfunc.__name__, params, source, _settled(cx, ())[0])
+
+
+def _check_constants(cx: Context) -> None:
+    """Raise where an array from outside would be changed, whose elements are constants of the program."""
+    arrays = {*cx.constants.values()}
+    for op in walk(cx.b.region) if arrays else ():
+        changed = arrays.intersection(op.operands) if lookup(op.name).effect in (Effect.WRITE, Effect.ATOMIC) else None
+        if changed:
+            name = next(iter(changed)).name
+            raise KernelTypeError(
+                f"{name} is an array outside the kernel, whose elements are constants in it",
+                loc=op.loc,
+                remedy="pass arrays that a kernel changes as parameters",
+            )
 
 
 def _raise_errors(cx: Context) -> None:
