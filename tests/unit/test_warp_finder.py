@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+
+import pytest
 
 
 def run(program: str, *, at: Path) -> subprocess.CompletedProcess[str]:
@@ -73,3 +76,8 @@ def test_warp_that_is_imported_stays(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == (
         "warp is imported already: install the finder before the first import of it\n", "",
     )  # fmt: skip
+
+
+def test_what_warp_no_longer_has_names_what_to_take() -> None:
+    with pytest.raises(ModuleNotFoundError, match="take the package Newton"):
+        importlib.import_module("diffkern.warp.sim")

@@ -200,6 +200,9 @@ def _refuse(cx: Context, function: Composed, name: str, given: Sequence[Given], 
     counts = {len(o.signature.parameters) for o in function.overloads}
     stated = ", ".join(describe(term) for term, _ in given) or "nothing"
     remedy = f"call it as {' or '.join(forms)}"
+    # Objects such as meshes come into a kernel as numbers, which no array or object stands for.
+    if any("id" in o.signature.parameters for o in function.overloads):
+        remedy += "; the id is that of an object made outside, as mesh.id, passed for a parameter annotated dk.uint64"
     if len(given) > max(counts):
         cx.type_error(node, f"{name} takes {max(counts)} arguments, not {len(given)}", remedy)
     if len(function.overloads) == 1:

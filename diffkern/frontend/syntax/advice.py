@@ -7,10 +7,12 @@ name of diffkern's) the functions return a sentence of what to write instead, fo
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
 from diffkern.lang.called import Called, KnownToNumba
+from diffkern.lang.intrinsics import INTRINSICS
 
 __all__ = [
     "STRINGS", "array_attribute", "for_annotation", "for_call", "for_instance", "missing_name", "number_attribute",
@@ -132,11 +134,15 @@ def for_call(obj: Any) -> tuple[str, str] | None:
         return "cannot be called in a kernel", _RANDOM
     if root == "time":
         return "cannot be called in a kernel", "kernels have no clock: take the time around the launch"
+    if root == "warp" and (key := str(getattr(obj, "key", ""))) in INTRINSICS:
+        return "cannot be called in a kernel: it is Warp's own", f"write dk.{key}, or import diffkern.warp as wp"
     if root in ("numpy", "cupy", "torch", "jax", "jaxlib", "scipy"):
         if name in _MAKERS:
             return "makes an array, which a kernel cannot", _MAKE_OUTSIDE
         if name in _REDUCTIONS:
             return "cannot be called in a kernel: it works on whole arrays", _ADD_UP
+        if name in INTRINSICS:
+            return "cannot be called in a kernel: it works on whole arrays", f"write dk.{name}, which takes one element"
         remedy = "write it for one element, in the kernel or as a @dk.func, with dk.sin, dk.max and so on"
         return "cannot be called in a kernel: it works on whole arrays", remedy
     return None
@@ -204,6 +210,11 @@ def for_annotation(annotation: Any) -> str:
     text = annotation if isinstance(annotation, str) else f"{_module(annotation)}.{getattr(annotation, '__name__', '')}"
     if any(word in text.lower() for word in ("array", "tensor", "list", "sequence", "tuple")):
         return "write dk.array(dtype=float), with ndim=2 for two axes, or leave the annotation out"
+    if isinstance(annotation, type) and _module(annotation).partition(".")[0] not in sys.stdlib_module_names:
+        return (
+            f"write @dk.struct above class {annotation.__name__}: with a type for each field, or annotate with a dtype "
+            "such as float, int or dk.vec3"
+        )
     if "str" in text or "dict" in text.lower():
         return "kernels take numbers, vectors, structs and arrays; decide on the host which kernel to launch"
     return "write a dtype such as float, int or dk.vec3, dk.array(dtype=..., ndim=...), or leave the annotation out"

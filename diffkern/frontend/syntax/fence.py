@@ -45,7 +45,10 @@ _REFUSED: Final[Mapping[str, tuple[str, str]]] = {
     "List": ("a list", "use a vector such as dk.vec3(...), a tuple, or an array parameter"),
     "Set": ("a set", "use a vector such as dk.vec3(...), a tuple, or an array parameter"),
     "Dict": ("a dict", "use single variables or array parameters"),
-    "JoinedStr": ("an f-string", "kernels compute with numbers; format text on the host"),
+    "JoinedStr": (
+        "an f-string",
+        'kernels compute with numbers; print(f"…") prints one, other text is made on the host',
+    ),
     "TemplateStr": ("a t-string", "kernels compute with numbers; format text on the host"),
     "TypeAlias": ("a type statement", "define it outside"),
 }
@@ -144,6 +147,11 @@ class _Fence:
         called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
         # Strings are allowed there alone.
         if called in ("print", "printf"):
+            for arg in node.args:
+                if _is_formatted(arg):
+                    remedy = 'write print(f"x = {x}") or print("x =", x)'
+                    self.refuse(arg, "text is not formatted by % or format() in a kernel", remedy)
+                    return ()
             return [part for arg in (*node.args, *(k.value for k in node.keywords)) for part in _printed(arg)]
         if called in ("float", "float32", "float64") and (text := _text(node.args[:1])) is not None:
             remedy = advice.STRINGS.get(text.strip().lower(), "write the number itself")
@@ -203,6 +211,16 @@ def _printed(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.FormattedValue):
         return [node.value]
     return [] if _text([node]) is not None else [node]
+
+
+def _is_formatted(node: ast.expr) -> bool:
+    """Return whether an expression puts values into a text by ``%`` or ``format()``."""
+    match node:
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod()):
+            return True
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()), attr="format")):
+            return True
+    return False
 
 
 def _text(nodes: list[ast.expr]) -> str | None:

@@ -309,7 +309,8 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             self._grad = self._parent = None
         elif self.grad is None:
             if not carries_gradient(self._type):
-                warn(f"elements of type {self._element} have no gradient: requires_grad has no effect", UserWarning)
+                said = f"elements of type {self._element} have no gradient: requires_grad has no effect"
+                warn(f"{said}; make the array with dtype=float, or leave requires_grad out", UserWarning)
                 return
             self._grad = new(self.shape, self._element, True, self._memory.device)
             self._grad._memory.warp_dialect = self._memory.warp_dialect

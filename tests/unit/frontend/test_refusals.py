@@ -38,6 +38,10 @@ def sometimes(x):
         return x
 
 
+class Particle:
+    mass: float
+
+
 @dk.kernel
 def other_kernel(x):
     x[0] = 1.0
@@ -88,6 +92,8 @@ SYNTAX = [
     ("q = [1, 2]", "[1, 2]", "a list is not supported", "vec3"),
     ('q = "text"', '"text"', "a string is not supported", "numbers"),
     ('q = f"{n}"', 'f"{n}"', "an f-string", "host"),
+    ('print("%f" % a)', '"%f" % a', "not formatted by %", "print"),
+    ('print("{}".format(a))', '"{}".format(a)', r"or format\(\)", "print"),
     ("q = 1j < 2j", "1j < 2j", "< of complex", "compare abs"),
     ("p, *q = 1, 2", "*q", "a starred target is not supported", "a variable for each"),
     ("y[i] = dk.length(dk.vec4(*x))", r"*x", "of an array of float32 with 1 axis", "between constants"),
@@ -111,6 +117,9 @@ SYNTAX = [
 
 TYPES = [
     ("y[i] = missing", "missing", "'missing' is not defined", ""),
+    ("ARRAY[0] = 1.0", "ARRAY[0]", "ARRAY is an array outside the kernel, whose elements are constants", "parameters"),
+    ("ARRAY[0] += a", "ARRAY[0]", "ARRAY is an array outside the kernel, whose elements are constants", "parameters"),
+    ("dk.mesh_get(x)", "dk.mesh_get(x)", "of an array of float32", "an object made outside, as mesh.id"),
     ("count = n\ny[i] = float(cuont)", "cuont", "did you mean 'count'", ""),
     ("y[i] = dk.sinn(a)", "dk.sinn", "has no attribute 'sinn'; did you mean 'sin'", ""),
     ("y[i] = d[i]", "y[i]", "takes float32, not float64", r"float\(\.\.\.\)"),
@@ -299,3 +308,13 @@ def test_a_conflict_is_reported_once_at_the_later_place() -> None:
     assert error.loc.line == 4
     (error,) = mistakes("for x in range(n):\n    y[i] += x\ny[i] = x")
     assert error.loc.line == 3
+
+
+def test_a_class_that_is_no_struct_as_an_annotation() -> None:
+    @dk.kernel
+    def weigh(p: Particle, y: dk.array[float]):
+        y[0] = p.mass
+
+    with pytest.raises(KernelTypeError, match="the annotation of p in weigh is no kernel type: Particle") as caught:
+        dk.launch(weigh, dim=1, inputs=[Particle(), dk.zeros(1)])
+    assert "@dk.struct above class Particle:" in str(caught.value.remedy)
