@@ -30,7 +30,6 @@ NEEDS = {
     "tutorial": ("jax", "torch"),
     "door_jax": ("jax",),
     "door_torch": ("torch",),
-    "coming_from": ("jax", "torch"),
     "dlpack": ("jax", "torch"),
     "host_arrays": ("matplotlib",),
 }
@@ -110,11 +109,14 @@ def programs_of(page: Path) -> str:
     return "\n".join(textwrap.dedent(block) for block in BLOCK.findall(page.read_text(encoding="utf-8")))
 
 
+# Pages with programs of other tools run in test_coming_from.py.
+WITH_PROGRAMS = [page for page in sorted((ROOT / "docs").glob("*.rst")) if programs_of(page)]
+PAGES_THAT_RUN = [page for page in WITH_PROGRAMS if not page.stem.startswith("coming_from_")]
+
+
 # PyTorch scripts its own decompositions, and says of itself that it should not.
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
-@pytest.mark.parametrize(
-    "page", [page for page in sorted((ROOT / "docs").glob("*.rst")) if programs_of(page)], ids=lambda page: page.stem
-)
+@pytest.mark.parametrize("page", PAGES_THAT_RUN, ids=lambda page: page.stem)
 def test_programs_of_a_page_run(page, tmp_path, monkeypatch, capsys):
     require(*NEEDS.get(page.stem, ()))
     monkeypatch.chdir(tmp_path)
