@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 from diffkern._version import __version__ as __version__
@@ -117,7 +118,8 @@ def __getattr__(name: str) -> Any:
         elif name in known:
             value = known[name]
         else:
-            raise AttributeError(f"module 'diffkern' has no attribute {name!r}")
+            # With the module, of whose names Python then suggests one.
+            raise AttributeError(f"module 'diffkern' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
     globals()[name] = value
     return value
 

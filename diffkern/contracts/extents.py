@@ -20,6 +20,9 @@ def whole_number(value: Any) -> int | None:
         return value
     if isinstance(value, (bool, np.bool_)):
         return None
+    shape = getattr(value, "shape", ())
+    if isinstance(shape, tuple) and shape != (1,) * len(shape):  # an array of several numbers
+        return None
     try:
         return operator.index(value)
     except TypeError as error:

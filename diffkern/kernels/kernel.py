@@ -187,8 +187,13 @@ class Kernel(Inspection, ByPath, KnownToNumba):
     def __getitem__(self, dim: Any) -> Callable[..., None]:
         """Return what launches the kernel over `dim` with the arguments it is called with."""
 
-        def launch(*args: Any) -> None:
+        def launch(*args: Any, **named: Any) -> None:
             try:
+                if named:
+                    raise MisuseError(
+                        f"kernel {self.name!r} takes its arguments in order, not by name: {', '.join(named)}",
+                        remedy=f"write {self.name}[…]({', '.join(p.name for p in self.parameters)})",
+                    )
                 run(self, dim, args)
             # The shortened error is raised here, in the frame that the user's line calls directly.
             except KernelError as error:

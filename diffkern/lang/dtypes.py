@@ -607,6 +607,7 @@ def resolve_dtype(obj: Any) -> T.Element:
     raise TypeError(
         f"{object_shown(obj)} is not an element type; use one of {', '.join(n for n in T.SCALARS)}, vec2, vec3, vec4, "
         "mat22, mat33, mat44 (with a suffix such as vec3d for another width), float, int or bool"
+        + ("; a shape of two axes is a tuple, as in dk.zeros((3, 4))" if isinstance(obj, int) else "")
     )
 
 

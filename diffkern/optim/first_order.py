@@ -96,6 +96,8 @@ class _Optimizer:
         TypeError
             If one is no contiguous array of such elements.
         """
+        if isinstance(params, array):
+            raise TypeError(f"an optimizer takes a list of arrays, not {described(params)}: write [x] for one")
         for p in params:
             if not isinstance(p, array) or not p._smooth or not p.is_contiguous:
                 raise TypeError(

@@ -210,7 +210,9 @@ class indexedarray(SeenThrough):
 def _checked(data: array, axis: int, indices: Any) -> array:
     held = indices if isinstance(indices, array) else array(np.asarray(indices, np.int32), device=data.device)
     if held.ndim != 1 or held.dtype != array(np.zeros(1, np.int32)).dtype:
-        raise ValueError(f"the indices of an axis are an array of int32 with one axis, not {described(held)}")
+        said = f"the indices of an axis are an array of int32 with one axis, not {described(held)}"
+        is_mask = held.dtype == array(np.zeros(1, np.bool_)).dtype
+        raise ValueError(f"{said}; a mask chooses from x.numpy()[mask]" if is_mask else said)
     if held.device != data.device:
         raise LaunchError(
             f"{described(data)} is on {data.device}, and the indices of axis {axis} on {held.device}",

@@ -36,7 +36,7 @@ from diffkern.runtime.arrays.create import empty
 from diffkern.runtime.arrays.foreign import adopt
 from diffkern.runtime.arrays.indexed import SeenThrough
 from diffkern.runtime.records.launch import launch
-from diffkern.transforms.operators import OPERATORS
+from diffkern.transforms.operators import OPERATORS, SIGNS
 
 __all__ = ["executed", "map_arrays", "mapped", "operated"]
 
@@ -114,7 +114,55 @@ def map_arrays(
 def operated(name: str, operands: Sequence[Any], out: Any) -> Any:
     """Apply an operator or a built-in to the elements of arrays: in Warp's dialect where one of them is in it."""
     dialect = WARP if any(getattr(one, "in_warps_dialect", False) for one in operands) else NATIVE
-    return mapped(OPERATORS.get(name) or INTRINSICS[name], operands, out, False, None, None, dialect)
+    if dialect is NATIVE:
+        operands = _like_numpys(name, operands)
+    try:
+        return mapped(OPERATORS.get(name) or INTRINSICS[name], operands, out, False, None, None, dialect)
+    except KernelTypeError as error:
+        # The line is that of the operator in the program; that of the function it stands for would lead astray.
+        raise KernelTypeError(error.message, remedy=error.remedy) from None
+
+
+# -- operands of operators ---------------------------------------------------------------------------------------------
+
+
+def _like_numpys(name: str, operands: Sequence[Any]) -> list[Any]:
+    """Return operands as NumPy takes them: lists are arrays, and a bool beside numbers is 0 or 1."""
+    given = [
+        np.asarray(one) if isinstance(one, (list, tuple)) and element_of_value(one) is None else one for one in operands
+    ]
+    for one, value in zip(operands, given, strict=True):
+        is_other = value is None or isinstance(value, (str, bytes, dict, set, frozenset))
+        if is_other or (isinstance(value, np.ndarray) and value.dtype.kind in "OSUMm"):
+            raise MisuseError(
+                f"{SIGNS.get(name, name)} of an array and {repr(one)[:60]}",
+                remedy="combine and compare arrays with arrays, numbers and lists of numbers",
+            )
+    numbers = [one for one in given if not _is_bool(one)]
+    if not numbers or len(numbers) == len(given) or name.startswith("bitwise"):
+        return given
+    return [_as_number(one, numbers[0]) if _is_bool(one) else one for one in given]
+
+
+def _is_bool(value: Any) -> bool:
+    if isinstance(value, (bool, np.bool_)):
+        return True
+    if isinstance(value, np.ndarray):
+        return value.dtype.kind == "b"
+    return getattr(_whole(value), "_element", None) == T.BOOL
+
+
+def _as_number(value: Any, beside: Any) -> Any:
+    """Return bools as numbers of the type of the operand beside them."""
+    if isinstance(value, (bool, np.bool_)):
+        return int(value)
+    if isinstance(beside, SeenThrough):
+        beside = beside.data
+    if isinstance(beside, array) and not isinstance(beside._element, Struct):
+        return _as_array(value).astype(public_type(T.scalar_of(beside._element)))
+    if isinstance(beside, (np.ndarray, np.generic)):
+        return _as_array(value).astype(beside.dtype)
+    return _as_array(value).astype(type(beside)) if isinstance(beside, (int, float)) else value
 
 
 def mapped(

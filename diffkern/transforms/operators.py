@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-__all__ = ["OPERATORS"]
+__all__ = ["OPERATORS", "SIGNS"]
 
 
 def equal(a: Any, b: Any) -> Any:
@@ -60,3 +60,10 @@ OPERATORS: Final[Mapping[str, Callable[..., Any]]] = {
     )
 }  # fmt: skip
 """By the names that NumPy has for them."""
+
+SIGNS: Final[Mapping[str, str]] = {
+    "equal": "==", "not_equal": "!=", "less": "<", "less_equal": "<=", "greater": ">", "greater_equal": ">=",
+    "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "add": "+", "sub": "-", "mul": "*", "div": "/",
+    "floordiv": "//", "mod": "%", "pow": "**",
+}  # fmt: skip
+"""How programs write operators, for messages."""

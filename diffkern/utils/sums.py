@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from diffkern.contracts.extents import whole_number
 from diffkern.errors import LaunchError, described
 from diffkern.ir.structs import Struct, carries_gradient
 from diffkern.ir.types import BOOL, FLOAT64, Scalar, scalar_of
@@ -287,9 +288,9 @@ def _total(flat: array, out: array, kernel: Kernel = kernels.sum_of_chunks) -> N
 
 def _first_along(values: array, axis: int, count: int | None) -> array:
     """An array, or the part of it with the first indices along an axis."""
-    if not -values.ndim <= axis < values.ndim:
+    if whole_number(axis) is None or not -values.ndim <= axis < values.ndim:
         raise LaunchError(
-            f"there is no axis {axis} of an array with {values.ndim} axes", remedy="count the axes from 0"
+            f"there is no axis {axis!r} of an array with {values.ndim} axes", remedy="count the axes from 0"
         )
     extent = values.shape[axis]
     if count is None or count == extent:

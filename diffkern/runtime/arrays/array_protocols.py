@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import builtins
 import ctypes
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NoReturn
 
 import numpy as np
 
@@ -67,10 +68,40 @@ class ArrayC(ctypes.Structure):
     ]  # fmt: skip
 
 
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "append": "an array has a fixed number of elements",
+    "at": "kernels write elements in place, as in x[i] += v",
+    "backward": "write with dk.Tape() as tape: around the launches, then tape.backward(loss)",
+    "block_until_ready": "write dk.synchronize()",
+    "copy_": "write x.assign(values)",
+    "copy_to_host": "write x.numpy()",
+    "cpu": "write x.numpy(), or x.to('cpu')",
+    "cuda": "write x.to('cuda:0')",
+    "detach": "no graph hangs on an array: x.numpy() has its contents, and launches outside a tape are not recorded",
+    "dot": "write (x * y).sum()",
+    "from_numpy": "write x.assign(values)",
+    "requires_grad_": "write x.requires_grad = True",
+    "to_numpy": "write x.numpy()",
+    "zero_grad": "write tape.zero(), or x.grad.zero_()",
+}
+"""What arrays of other libraries have, and what to write here."""
+
+
 class Exposed:
     """The part of an array that implements the protocols."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # for type checkers an array has the attributes that it has
+
+        def __getattr__(self, name: str) -> NoReturn:
+            # A property that has raised comes here too: its own words are better.
+            found = getattr(type(self), name, None)
+            if isinstance(found, property):
+                found.fget(self)
+            instead = _ELSEWHERE.get(name)
+            said = f"{type(self).__name__!r} object has no attribute {name!r}"
+            raise AttributeError(said if instead is None else f"{said}; {instead}", name=name, obj=self)
 
     _data: np.ndarray[Any, Any]
     _element: Stored

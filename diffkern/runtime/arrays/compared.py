@@ -89,14 +89,14 @@ class Compared:
                 by_identity = self.in_warps_dialect or not isinstance(other, _COMPARABLE)
             if by_identity:
                 return NotImplemented
-        operands = [np.asarray(v) if isinstance(v, (list, tuple)) else v for v in (self, *others)]
+        operands = (self, *others)
         for held in operands:
             if isinstance(_element(held), Struct):
                 raise MisuseError(
                     f"elements of {described(held)} are structs, which are not compared",
                     remedy="compare a field, as in a.field('x') == b.field('x'), or a is b for the arrays themselves",
                 )
-        return OPERATED(name, tuple(operands), None)
+        return OPERATED(name, operands, None)
 
     @brief
     def __bool__(self) -> bool:

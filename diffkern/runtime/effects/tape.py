@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from diffkern.errors import KernelError, LaunchError, described
+from diffkern.ir.structs import Struct
 from diffkern.process.tracebacks import brief, shorten
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array
@@ -325,6 +326,7 @@ class Tape(TapeRecording, Scope, Uncopied):
     def _check_influence(self, seeds: Seeds | None) -> None:
         """Raise if a sweep begins where no array with a gradient has an influence."""
         if seeds is None and self._owners:
+            self._check_present_gradients()
             return
         goals = [goal for goal, _ in seeds or ()]
         if lost := [goal for goal in goals if self._may_be_read(goal)]:
@@ -339,6 +341,18 @@ class Tape(TapeRecording, Scope, Uncopied):
             what += ", not counting what a sum of one element held at first"
         remedy = "make the arrays that you want gradients for with requires_grad=True, before they are first used"
         self._refuse(what, remedy)
+
+    def _check_present_gradients(self) -> None:
+        """Raise if a sweep that begins with the present gradients begins with zeros alone, as without a loss."""
+        owners = self._owners.values()
+        # Gradients of arrays in structs may be set where none of these is, and those of a replay come later.
+        if will_replay() or any(owner.in_warps_dialect or isinstance(owner._element, Struct) for owner in owners):
+            return
+        if all((grad := owner.grad) is None or grad._memory.is_zero for owner in owners):
+            raise LaunchError(
+                "backward() begins with the gradients that arrays have, and all of them are zero",
+                remedy="pass the loss, as in tape.backward(loss), or grads={array: gradient}",
+            )
 
     def _repeat(self, seeds: Seeds | None) -> bool:
         """Run a sweep that ran before as one native call; return whether that was possible."""

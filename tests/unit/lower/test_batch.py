@@ -178,7 +178,7 @@ def _stack(values):
 def launched(kernel, dims, given):
     """Launch on copies; return the arrays afterwards."""
     held = [a.copy() if isinstance(a, np.ndarray) else a for a in given]
-    dk.launch(kernel, dims, inputs=held)
+    kernel[dims](*held)  # threads, or blocks of tiles
     return held
 
 
@@ -200,7 +200,7 @@ def test_a_batch_is_what_its_examples_are(name):
 def gradients(kernel, dims, given, values):
     arrays = [dk.array(a, requires_grad=a.dtype == np.float64) if isinstance(a, np.ndarray) else a for a in given]
     with dk.Tape() as tape:
-        dk.launch(kernel, dims, inputs=arrays)
+        kernel[dims](*arrays)
     tape.backward(grads={a: dk.array(values[k]) for k, a in enumerate(arrays) if k in values})
     return {k: a.grad.numpy() for k, a in enumerate(arrays) if isinstance(a, dk.array) and a.requires_grad}
 

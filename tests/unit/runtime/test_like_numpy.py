@@ -310,3 +310,61 @@ def test_types_of_complex_numbers_equal_numpys() -> None:
     assert known != np.complex128
     assert known not in (dk.complex128, dk.vec2)
     assert {known: 1}[dk.complex64] == 1
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "x * (x > 0)",
+        "(x > 0) * x",
+        "x + True",
+        "x == True",
+        "(x > 0) == 1",
+        "x * [True, False, True]",
+        "x - [1.0, 2, 3]",
+    ],
+)
+def test_bools_and_lists_beside_numbers(expression: str) -> None:
+    held = np.float32([1.0, -2.0, 3.0])
+    ours = eval(expression, {"x": dk.array(held)})
+    theirs = eval(expression.replace("[", "np.array([").replace("]", "])"), {"x": held, "np": np})
+    np.testing.assert_array_equal(ours.numpy(), theirs)
+
+
+def test_a_mask_passes_gradients_of_what_it_keeps() -> None:
+    x = dk.array([1.0, -2.0, 3.0], dtype=float, requires_grad=True)
+    with dk.Tape() as tape:
+        total = (x * x * (x > 0)).sum()
+    tape.backward(total)
+    assert x.grad.list() == [2.0, 0.0, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("expression", "said"),
+    [
+        ("x == ['a']", "== of an array and .'a'"), ("x + 'a'", r"\+ of an array and 'a'"),
+        ("x * None", r"\* of an array and None"), ("x & 1", "^& of float32"), ("x.mean('a')", "no axis 'a'"),
+        ("x.backward()", "tape.backward"), ("x.cpu()", r"x.numpy\(\)"), ("x[x > 0]", r"x.numpy\(\)\[mask\]"),
+        ("dk.zeros(3, 4)", r"dk.zeros\(\(3, 4\)\)"), ("dk.optim.Adam(x)", r"write \[x\] for one"),
+        ("scale[3](x, a=2.0)", "takes its arguments in order, not by name: a"),
+        ("dk.launch(scale, x, [x, 2.0])", "dim must be an integer"), ("x.__cuda_array_interface__", "host memory"),
+    ],
+)  # fmt: skip
+def test_what_is_said_of_mistakes(expression: str, said: str) -> None:
+    @dk.kernel
+    def scale(x: dk.array[float], a: float):
+        x[dk.tid()] *= a
+
+    with pytest.raises((dk.KernelError, TypeError, ValueError, AttributeError), match=said):
+        eval(expression, {"x": dk.ones(3), "dk": dk, "scale": scale})
+
+
+def test_a_sweep_that_begins_with_nothing() -> None:
+    x = dk.ones(3, requires_grad=True)
+    with dk.Tape() as tape:
+        y = x * x
+    with pytest.raises(dk.LaunchError, match="all of them are zero"):
+        tape.backward()
+    y.grad.fill_(1.0)
+    tape.backward()
+    assert x.grad.list() == [2.0] * 3
