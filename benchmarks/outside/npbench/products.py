@@ -8,10 +8,14 @@ from .ports import port
 
 M, N, K = dk.constant(64), dk.constant(64), dk.constant(64)
 F = dk.float64
-PRODUCT = "the peer calls BLAS; a product of tiles in float64 reaches about 0.7 of its speed on one processor"
+PRODUCT = (
+    "a product of tiles that are in cache takes 9.3 us (56 GFLOP/s, more than the peer's 50), but loading its two "
+    "tiles takes 5 us more: 1.6 us for the copies, 3 us of waiting for the third-level cache, which the peer hides; "
+    "borders are padded to whole tiles"
+)
 SHARES = (
-    "the adjoint of a product of tiles adds a share to memory for each block of the inner axis, and each product "
-    "reaches about 0.7 of the speed of the peer's products of whole matrices"
+    "as in the forward program, loading tiles takes a third of the time; besides, each transposed factor is copied "
+    "(2 us of 12), and a share of each block of the inner axis is added to memory"
 )
 
 

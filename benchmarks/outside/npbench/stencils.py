@@ -7,8 +7,8 @@ import diffkern as dk
 from .ports import port
 
 SCATTER = (
-    "the adjoint of a loop in one thread adds to three neighbours in each trip, which LLVM does not vectorise; a "
-    "gather over the results would be"
+    "the adjoint of a loop in one thread adds to three neighbours in each trip: four stores of single numbers, a "
+    "nanosecond in all, where a gather over the results would be vectors"
 )
 
 
