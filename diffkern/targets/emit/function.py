@@ -26,7 +26,7 @@ from diffkern.ir.views import Access, For, If, StackSlot, While
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import CheckEmitter, Record
 from diffkern.targets.emit.facts import FunctionFacts, stack_size
-from diffkern.targets.emit.loops import not_unrolled, rolled_if_long, trip_count
+from diffkern.targets.emit.loops import left_alone, moves_components, not_unrolled, rolled_if_long, trip_count
 from diffkern.targets.emit.matmul import ProductShape, matmul_function
 from diffkern.targets.emit.memory import (
     ArrayRef,
@@ -607,7 +607,9 @@ class BodyEmitter:
         counted = b.add(count, i64(1), flags=("nuw",))
         self.connect([[count], [i], *phis], [(counted,), (following,), *values], b.block)
         back = b.branch(head)
-        if self.rolled or op.attrs.get("rolled"):
+        if b.module.isa.longest_unrolled is not None and moves_components(loop.body):
+            left_alone(b.module, back)
+        elif self.rolled or op.attrs.get("rolled"):
             not_unrolled(b.module, back)
         else:
             rolled_if_long(b.module, head, back, trips)

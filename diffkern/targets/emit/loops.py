@@ -14,10 +14,13 @@ from llvmlite import ir
 from llvmlite.ir.values import MDValue
 
 from diffkern.ir import trip_count as trips
-from diffkern.ir.types import INT64, Kind, Scalar
+from diffkern.ir.nodes import Region, walk
+from diffkern.ir.ops.buffer import PLACES
+from diffkern.ir.ops.memory import PLAIN_ELEMENTS
+from diffkern.ir.types import INT64, Kind, Mat, Scalar, Vec
 from diffkern.targets.emit.types import I1, I64, Builder, TargetModule, constant, i64, wrapped
 
-__all__ = ["left_alone", "not_unrolled", "rolled_if_long", "trip_count"]
+__all__ = ["left_alone", "moves_components", "not_unrolled", "rolled_if_long", "trip_count"]
 
 
 def not_unrolled(module: Any, branch: Any) -> None:
@@ -29,6 +32,27 @@ def left_alone(module: Any, branch: Any) -> None:
     """Keep LLVM from vectorising and from unrolling the loop to whose head a branch goes back."""
     vectors = module.add_metadata(["llvm.loop.vectorize.enable", ir.Constant(I1, 0)])
     _of_loop(module, branch, vectors, module.add_metadata(["llvm.loop.unroll.disable"]))
+
+
+_MOVES: Final = PLAIN_ELEMENTS | PLACES
+_FEWEST_MOVED: Final = 3
+"""Components of a vector or matrix whose elements are not moved as one number of the processor's."""
+
+
+def moves_components(body: Region) -> bool:
+    """Return whether a loop moves vectors or matrices from place to place, and computes nothing but where.
+
+    The components of an element are next to one another, and LLVM moves them as vectors where it looks at one trip.
+    Several trips at once it would gather and scatter, component by component, which takes many times as long.
+    """
+    found = False
+    for op in walk(body):
+        if op.name in _MOVES:
+            held = (*op.results, *op.operands[1:])
+            found = found or any(isinstance(v.type, (Vec, Mat)) and v.type.size >= _FEWEST_MOVED for v in held)
+        elif any(not isinstance(v.type, Scalar) or v.type.is_float for v in op.results):
+            return False
+    return found
 
 
 _CHOICES: Final = 4
