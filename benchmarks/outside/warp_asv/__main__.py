@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import argparse
 import ast
+import importlib.util
 import json
 import math
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +19,6 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.outside.results import Exclusion, Row, collect, write
-from benchmarks.outside.warp_asv import child
 
 SOURCE = "https://github.com/NVIDIA/warp"
 LIBRARIES = ("diffkern", "warp")
@@ -28,8 +29,11 @@ LEFT_OUT = {
     "native_library_footprint": "measures the size of Warp's own library",
     "benchmarks_utils": "has no benchmark",
 }
-SLOW_TO_PREPARE = ("atomics", "deterministic", "examples", "fem", "sparse")
-"""Made for the memory of a GPU, or with many kernels to compile: they come last."""
+FEM = "is made with warp.fem, of which diffkern.warp has names only: no integrands, no spaces, no example meshes"
+OUT_OF_REACH = dict.fromkeys(("fem.integrate", "sparse.matrix_matrix", "sparse.matrix_vector"), FEM)
+TRACKED = "reads the times of kernels from events of CUDA, which there are on a GPU only"
+SLOW_TO_PREPARE = ("atomics", "tile.tile_nbody")
+"""Made for the memory or the speed of a GPU: they come last."""
 CAUSES: dict[str, str] = {
     "api.array": "an array of a few microseconds: more is looked at in Python when it is made and freed",
     "api.launch.KernelLaunchParameters.struct_full": "a kernel that writes nothing on a named device takes the general "
@@ -58,14 +62,16 @@ class Body:
 class Side:
     """A process with one of the libraries."""
 
-    def __init__(self, library: str, folder: Path) -> None:
-        self.library, self.folder = library, folder
+    def __init__(self, library: str, folder: Path, cache: Path) -> None:
+        self.library, self.folder, self.cache = library, folder, cache
         self.process: subprocess.Popen[str] | None = None
 
     def ask(self, request: dict[str, Any], limit: float) -> dict[str, Any]:
         """Return the answer to a request; after the limit the process is ended, and the next request starts another."""
         if self.process is None or self.process.poll() is not None:
             env = {**os.environ, "DIFFKERN_NUM_THREADS": "1"}
+            # Some benchmarks clear the cache of compiled programs, which is not to be the user's.
+            env |= {name: str(self.cache / name) for name in ("WARP_CACHE_PATH", "DIFFKERN_CACHE_DIR")}
             command = [sys.executable, "-m", "benchmarks.outside.warp_asv.child", self.library, str(self.folder)]
             self.process = subprocess.Popen(
                 command, env=env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -89,8 +95,8 @@ class Side:
             self.process.kill()
 
 
-def bodies(folder: Path) -> Iterator[tuple[str, str, list[str], int]]:
-    """Yield module, class, methods and parameters of all benchmarks, as their text has them."""
+def bodies(folder: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield module, class and methods of all benchmarks, as their text has them."""
     for path in sorted(folder.rglob("*.py")):
         module = ".".join(path.relative_to(folder).with_suffix("").parts)
         if path.name == "__init__.py" or module in LEFT_OUT:
@@ -99,19 +105,9 @@ def bodies(folder: Path) -> Iterator[tuple[str, str, list[str], int]]:
             if isinstance(node, ast.ClassDef):
                 methods = [n.name for n in node.body if isinstance(n, ast.FunctionDef) and n.name.startswith("time_")]
                 if methods:
-                    yield module, node.name, methods, _count(node)
-
-
-def _count(node: ast.ClassDef) -> int:
-    """Return how many choices of parameters a class has; 1 where its text does not say so."""
-    for each in node.body:
-        if isinstance(each, ast.Assign) and getattr(each.targets[0], "id", "") == "params":
-            try:
-                holder = type("Benchmark", (), {"params": ast.literal_eval(each.value)})
-                return max(1, len(child.combinations(holder)))
-            except ValueError:
-                return 1
-    return 1
+                    yield module, node.name, methods
+                elif any(isinstance(n, ast.FunctionDef) and n.name.startswith("track_") for n in node.body):
+                    yield module, node.name, []
 
 
 def measure(body: Body, sides: list[Side], turns: int, limit: float) -> Row | Exclusion:
@@ -138,25 +134,39 @@ def measure(body: Body, sides: list[Side], turns: int, limit: float) -> Row | Ex
 
 
 def _measure_class(
-    given: tuple[str, str, list[str], int],
+    given: tuple[str, str, list[str]],
     sides: list[Side],
     turns: int,
     limit: float,
     rows: list[Row],
     excluded: list[Exclusion],
 ) -> None:
-    """Measure the methods of a benchmark with all their parameters, until one of these does not run."""
-    module, owner, methods, count = given
+    """Measure the methods of a benchmark with all their parameters."""
+    module, owner, methods = given
+    name = f"{module}.{owner}"
+    if why := OUT_OF_REACH.get(module) or ("" if methods else TRACKED):
+        excluded.append(Exclusion(name, why))
+        return
+    of_warp = next(side for side in sides if side.library == "warp")
+    found = of_warp.ask({"module": module, "class": owner}, limit)
+    if "error" in found:
+        excluded.append(Exclusion(name, f"Warp: {found['error']}"))
+        return
     for method in methods:
-        for params in range(count):
+        reasons: set[str] = set()
+        for params in range(found["count"]):
             body = Body(module, owner, method, params)
-            found = measure(body, sides, turns, limit)
-            shown = f"{found.ratio:.2f}" if isinstance(found, Row) else found.reason[:110]
+            measured = measure(body, sides, turns, limit)
+            shown = f"{measured.ratio:.2f}" if isinstance(measured, Row) else measured.reason[:110]
             print(f"{body.name:70}{shown}", flush=True)
-            if isinstance(found, Exclusion):  # which holds for the other parameters too
-                excluded.append(found)
+            if isinstance(measured, Row):
+                rows.append(measured)
+                continue
+            if measured.reason not in reasons:  # one line for all parameters to which it applies
+                excluded.append(measured)
+            reasons.add(measured.reason)
+            if "not ready" in measured.reason:  # nor with the others
                 break
-            rows.append(found)
 
 
 def main() -> int:
@@ -164,27 +174,31 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.outside.warp_asv", description=__doc__)
     parser.add_argument("--source", type=Path, required=True, help=f"a checkout of {SOURCE}")
     parser.add_argument("--quick", action="store_true", help="one turn, and what is ready in 20 seconds")
-    parser.add_argument("--only", metavar="PROGRAM", default="", help="benchmarks of modules whose names begin so")
+    parser.add_argument("--only", metavar="PROGRAM", default=[""], nargs="+", help="modules whose names begin so")
+    parser.add_argument("--cache", type=Path, help="keep compiled programs there, in the place of a temporary folder")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds until a case has to be ready")
     chosen = parser.parse_args()
     folder = chosen.source.resolve() / "asv" / "benchmarks"
-    sides = [Side(library, folder) for library in LIBRARIES]
+    caches = tempfile.TemporaryDirectory()
+    sides = [Side(library, folder, chosen.cache or Path(caches.name)) for library in LIBRARIES]
     rows: list[Row] = []
     excluded = [Exclusion(name, why) for name, why in LEFT_OUT.items()]
     limit, turns = (20.0, 1) if chosen.quick else (chosen.limit, 3)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    left = [each for each in bodies(folder) if each[0].startswith(chosen.only)]
-    left.sort(key=lambda each: each[0].partition(".")[0] in SLOW_TO_PREPARE)
+    left = [each for each in bodies(folder) if each[0].startswith(tuple(chosen.only))]
+    left.sort(key=lambda each: each[0] in SLOW_TO_PREPARE)
     try:
         while left:
             _measure_class(left[0], sides, turns, limit, rows, excluded)
             left.pop(0)
     except KeyboardInterrupt:  # what was measured so far counts
-        excluded += [Exclusion(f"{module}.{owner}", "not reached in this run") for module, owner, _, _ in left]
+        excluded += [Exclusion(f"{module}.{owner}", "not reached in this run") for module, owner, _ in left]
     for side in sides:
         side.end()
+    caches.cleanup()
     command = "python -m benchmarks.outside.warp_asv --source warp"
-    write(collect("warp_asv", SOURCE, command, rows, excluded, ("numpy", "numba", "warp-lang")))
+    packages = ["numpy", "numba", "warp-lang", *(["usd-core"] if importlib.util.find_spec("pxr") else [])]
+    write(collect("warp_asv", SOURCE, command, rows, excluded, packages))
     return 0
 
 

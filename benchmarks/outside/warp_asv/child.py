@@ -1,7 +1,7 @@
 """One library's side: prepares a case of a benchmark when it is named, and times it when it is asked.
 
-Standard input has a line of JSON per request, ``{"module", "class", "method", "params"}`` or ``{"calls"}``; standard
-output a line per answer.
+Standard input has a line of JSON per request, ``{"module", "class"}`` for the number of choices of parameters,
+``{"module", "class", "method", "params"}`` or ``{"calls"}``; standard output a line per answer.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ import time
 import types
 from pathlib import Path
 from typing import Any
+
+_LONG = 10.0
+"""Seconds of a first call after which there is no second one."""
 
 
 class Bodies(importlib.abc.SourceLoader):
@@ -79,6 +82,12 @@ def _skipping_some(params: Any) -> Any:
     return mark
 
 
+def count(request: dict[str, Any]) -> int:
+    """Return how many choices of parameters a benchmark has."""
+    module = importlib.import_module(f"asv_bodies.{request['module']}")
+    return max(1, len(combinations(getattr(module, request["class"]))))
+
+
 class Case:
     """A prepared case."""
 
@@ -137,9 +146,12 @@ def main() -> None:
     for line in sys.stdin:
         request = json.loads(line)
         try:
-            if "module" in request:
+            if "method" not in request and "module" in request:
+                answer: dict[str, Any] = {"count": count(request)}
+            elif "module" in request:
                 case = Case(request)
-                answer: dict[str, Any] = {"seconds": min(case.seconds(1), case.seconds(1))}
+                first = case.seconds(1)
+                answer = {"seconds": first if first > _LONG else min(first, case.seconds(1))}
             else:
                 assert case is not None
                 answer = {"seconds": case.seconds(request["calls"])}
