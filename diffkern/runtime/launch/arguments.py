@@ -66,6 +66,7 @@ __all__ = [
 ]  # fmt: skip
 
 NO_DEFAULT = object()
+_METHOD = "a launch passes no self: write @staticmethod above @dk.kernel, and pass what the kernel needs of the object"
 _ALL = "inputs and outputs together are the arguments, in the order of the parameters"
 
 # What binding gives: the key of each argument's type; for each leaf (an argument, or a field of a struct) its bytes,
@@ -353,7 +354,8 @@ def bind(kernel: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> B
     if len(args) != len(parameters):
         args = (*args, *(p.default for p in parameters[len(args) :] if p.default is not NO_DEFAULT))
     if len(args) != len(parameters):
-        raise wrong_count(kernel, parameters, len(args), _ALL)
+        is_method = bool(parameters) and parameters[0].name == "self"
+        raise wrong_count(kernel, parameters, len(args), _METHOD if is_method else _ALL)
     keys: list[str] = []
     parts: list[bytes] = []
     held: list[array | None] = []

@@ -347,7 +347,8 @@ def test_a_mask_passes_gradients_of_what_it_keeps() -> None:
         ("x.backward()", "tape.backward"), ("x.cpu()", r"x.numpy\(\)"), ("x[x > 0]", r"x.numpy\(\)\[mask\]"),
         ("dk.zeros(3, 4)", r"dk.zeros\(\(3, 4\)\)"), ("dk.optim.Adam(x)", r"write \[x\] for one"),
         ("scale[3](x, a=2.0)", "takes its arguments in order, not by name: a"),
-        ("dk.launch(scale, x, [x, 2.0])", "dim must be an integer"), ("x.__cuda_array_interface__", "host memory"),
+        ("dk.launch(scale, x, [x, 2.0])", "dim must be an integer"), ("Sim().step[3](x)", "above @dk.kernel"),
+        ("x.__cuda_array_interface__", "host memory"),
     ],
 )  # fmt: skip
 def test_what_is_said_of_mistakes(expression: str, said: str) -> None:
@@ -355,8 +356,13 @@ def test_what_is_said_of_mistakes(expression: str, said: str) -> None:
     def scale(x: dk.array[float], a: float):
         x[dk.tid()] *= a
 
+    class Sim:
+        @dk.kernel
+        def step(self, x: dk.array[float]):
+            x[dk.tid()] *= 2.0
+
     with pytest.raises((dk.KernelError, TypeError, ValueError, AttributeError), match=said):
-        eval(expression, {"x": dk.ones(3), "dk": dk, "scale": scale})
+        eval(expression, {"x": dk.ones(3), "dk": dk, "scale": scale, "Sim": Sim})
 
 
 def test_a_sweep_that_begins_with_nothing() -> None:
