@@ -21,6 +21,7 @@ class CotangentMap:
         self.b = builder
         self._whole: dict[Value, Value] = {}
         self._parts: dict[Value, dict[int, Value]] = {}
+        self._zeros: dict[Value, frozenset[int]] = {}  # of cotangents: the components that are exactly zero
 
     def add(self, v: Value, ct: Value) -> None:
         """Add a contribution to a value's cotangent."""
@@ -32,6 +33,14 @@ class CotangentMap:
         parts = self._parts.setdefault(v, {})
         known = parts.get(index)
         parts[index] = ct if known is None else self.b.add(known, ct)
+
+    def add_others(self, v: Value, index: int, ct: Value) -> None:
+        """Add all components of a contribution but one to a composite's cotangent."""
+        assert isinstance(v.type, (Vec, Mat))
+        rest = self.b.one("insert", ct, self.b.const(0.0, v.type.dtype), index=index)
+        # What the component gets from elsewhere needs no addition then.
+        self._zeros[rest] = self._zeros.get(ct, frozenset()) | {index}
+        self.add(v, rest)
 
     def add_at(self, v: Value, index: Sequence[Value], ct: Value) -> None:
         """Add a contribution to one element of a tile's cotangent."""
@@ -53,8 +62,10 @@ class CotangentMap:
             return self.b.construct(v.type, [parts.get(k, zero) for k in range(v.type.size)])
         if whole is None:
             return self.b.construct(v.type, [parts[k] for k in range(v.type.size)])
+        zeros = self._zeros.get(whole, frozenset())
         for k, ct in sorted(parts.items()):
-            whole = self.b.one("insert", whole, self.b.add(self.b.extract(whole, k), ct), index=k)
+            component = ct if k in zeros else self.b.add(self.b.extract(whole, k), ct)
+            whole = self.b.one("insert", whole, component, index=k)
         return whole
 
     def remaining(self) -> list[Value]:

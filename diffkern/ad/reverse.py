@@ -330,7 +330,7 @@ class _Reverse:
     def op(self, op: Op, env: Env, cts: CotangentMap, level: int) -> None:
         special: dict[str, Callable[[Op, Env, CotangentMap], None]] = {
             "load": self.load, "store": self.store, "atomic": self.atomic, "fetch": self.fetch,
-            "look": self.fetch, "poke": self.poke,
+            "look": self.fetch, "poke": self.poke, "extract": self.extract, "insert": self.insert,
             "tile_map": self.tile_map,
             "tile_sort": lambda op, env, cts: reverse_sort(self.b, op, env, cts, self.activity),
             "tile_extract": lambda op, env, cts: reverse_extract(op, env, cts, self.activity),
@@ -354,15 +354,25 @@ class _Reverse:
         elif lookup(op.name).diff is Diff.RULE:
             self.pure(op, env, cts)
 
+    def extract(self, op: Op, env: Env, cts: CotangentMap) -> None:
+        """Keep a component's cotangent by itself until the whole vector is asked for: no vector of zeros is made."""
+        ct, (whole,) = cts.take(op.result), op.operands
+        if ct is not None and self.activity.active(whole):
+            cts.add_component(whole, op.attrs["index"], ct)
+
+    def insert(self, op: Op, env: Env, cts: CotangentMap) -> None:
+        """Part a vector's cotangent between what was inserted and the other components."""
+        ct, (whole, component), index = cts.take(op.result), op.operands, op.attrs["index"]
+        if ct is None:
+            return
+        if self.activity.active(component):
+            cts.add(component, self.b.extract(ct, index))
+        if self.activity.active(whole):
+            cts.add_others(whole, index, ct)
+
     def pure(self, op: Op, env: Env, cts: CotangentMap) -> None:
         ct = cts.take(op.result)
         if ct is None:
-            return
-        # A component's cotangent is kept separately until the whole vector is asked for, which saves building a vector
-        # of zeros.
-        if op.name == "extract":
-            if self.activity.active(op.operands[0]):
-                cts.add_component(op.operands[0], op.attrs["index"], ct)
             return
         want = [self.activity.active(v) for v in op.operands]
         if not any(want):

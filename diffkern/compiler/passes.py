@@ -29,7 +29,7 @@ from diffkern.opt.reciprocals import share_reciprocals
 from diffkern.opt.removals import remove_rules
 from diffkern.opt.sink import guard_singular, sink_into_branches
 from diffkern.opt.terms import collect_terms
-from diffkern.opt.unroll import unroll
+from diffkern.opt.unroll import unroll, unroll_components
 
 COMPARABLE = (
     Pass("fold", WRITTEN, WRITTEN, fold),
@@ -54,6 +54,7 @@ RULES = Pass("rules", PRIMAL, PRIMAL, remove_rules)
 FOLD = Pass("fold", PRIMAL, PRIMAL, fold)
 UNROLL = Pass("unroll", PRIMAL, PRIMAL, unroll)
 UNROLL_ALL = Pass("unroll", PRIMAL, PRIMAL, partial(unroll, neighbours=True))
+UNROLL_COMPONENTS = Pass("unroll-components", PRIMAL, PRIMAL, unroll_components)
 CSE = Pass("cse", PRIMAL, PRIMAL, eliminate_common)
 CSE_LOADS = Pass("cse-loads", PRIMAL, PRIMAL, partial(eliminate_common, loads=True))
 RANGES = Pass("ranges", PRIMAL, PRIMAL, clear_wraps)
@@ -64,7 +65,7 @@ SINK = Pass("sink", PRIMAL, NORMAL, sink_into_branches)  # last: sharing would u
 DCE_NORMAL = Pass("dce", NORMAL, NORMAL, eliminate)
 
 # Common subexpressions before ranges: equal indices are one value then, and a proof holds for all of them.
-OPTIMISE = (RULES, FOLD, CSE, RANGES, DCE)
+OPTIMISE = (RULES, FOLD, UNROLL_COMPONENTS, CSE, RANGES, DCE)
 # Loads are shared twice: promotion turns memory into values, which makes more of the other loads equal.
 _NORMALISE_REST = (CSE, RANGES, HOIST, CSE_LOADS, PROMOTE, DCE, CSE_LOADS, DCE, SINK, DCE_NORMAL)
 NORMALISE = (FOLD, UNROLL, *_NORMALISE_REST)

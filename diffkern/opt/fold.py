@@ -12,7 +12,7 @@ import ctypes
 from diffkern.ir.clone import substitute
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.buffer import NEW_BUFFERS
-from diffkern.ir.ops.composite import CONSTRUCTS
+from diffkern.ir.ops.composite import AT_RUN_TIME, CONSTRUCTS
 from diffkern.ir.ops.scalar import CASTS, LESS, LITERALS, NEGATIVES, ORDERS, SELECTIONS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, wrap_integer
@@ -70,6 +70,8 @@ class _Folder:
             return []
         if len(op.results) != 1 or op.regions:
             return [op]
+        if op.name in AT_RUN_TIME:
+            self.place(op)
         replacement = self.simplify(op)
         if isinstance(replacement, Value):
             self.mapping[op.result] = replacement
@@ -82,6 +84,13 @@ class _Folder:
             self.constants[op.result] = rounded(value, t) if isinstance(t, Scalar) and t.is_float else value
         self.producers[op.result] = op
         return [op]
+
+    def place(self, op: Op) -> None:
+        """Make an access of a component whose index is a constant one that states it."""
+        index, size = self.constants.get(op.operands[-1]), op.operands[0].type.size  # type: ignore[union-attr]
+        # An index outside is left to the target, which knows what it means.
+        if index is not None and -size <= index < size:
+            op.name, op.attrs, op.operands = AT_RUN_TIME[op.name], {"index": int(index) % size}, op.operands[:-1]
 
     def only_trip(self, op: Op) -> list[Op]:
         """Return the body of a loop in its place."""

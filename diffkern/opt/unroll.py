@@ -14,10 +14,11 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, count_ops, walk
 from diffkern.ir.ops.block import BARRIERS
+from diffkern.ir.ops.composite import AT_RUN_TIME
 from diffkern.ir.ops.row import Effect
-from diffkern.ir.ops.scalar import LITERALS
+from diffkern.ir.ops.scalar import LITERALS, SELECTIONS
 from diffkern.ir.ops.table import lookup
-from diffkern.ir.types import Tile
+from diffkern.ir.types import Scalar, Tile
 from diffkern.ir.views import For
 from diffkern.opt.fold import fold
 from diffkern.opt.stencil_loops import adds_up_neighbours
@@ -31,20 +32,34 @@ MAX_OPS_OF_ARRAYS = 320
 array."""
 
 
+def unroll_components(fn: Function) -> Function:
+    """Do so with the loops whose index selects components of vectors and matrices, and leave the others.
+
+    A component at a place found at run time is a chain of selections, one for each component of the whole.
+    """
+    if any(op.name in AT_RUN_TIME for op in walk(fn.body)):
+        _until_none(fn, frozenset(), components=True)
+    return fn
+
+
 def unroll(fn: Function, *, neighbours: bool = False) -> Function:
     """Replace ``for`` loops of at most ``MAX_TRIPS`` constant trips and small bodies by their iterations.
 
     ``neighbours``: longer loops over neighbours as well.
     """
     unwritten = frozenset[Value]() if neighbours else _unwritten(fn)
+    _until_none(fn, unwritten)
+    return fn
+
+
+def _until_none(fn: Function, unwritten: frozenset[Value], *, components: bool = False) -> None:
     # Unrolling an outer loop makes the bounds of inner ones constant once they are folded.
     changed = True
     while changed:
-        u = _Unroller(unwritten)
+        u = _Unroller(unwritten, components=components)
         u.region(fn.body)
         changed = bool(u.count)
         fold(fn)
-    return fn
 
 
 def _unwritten(fn: Function) -> frozenset[Value]:
@@ -58,9 +73,25 @@ def _changes_array(op: Op) -> bool:
     return bool(lookup(op.name).element) and isinstance(t := op.result.type, Tile) and t.own
 
 
+def _folds(op: Op, known: set[Value]) -> bool:
+    """Return whether an op is free once some values are constants; its results join these where they are, too."""
+    row = lookup(op.name)
+    if op.regions or row.effect is not Effect.PURE:
+        return False
+    if op.name in AT_RUN_TIME or op.name in SELECTIONS:
+        free = op.operands[-1 if op.name in AT_RUN_TIME else 0] in known
+    else:
+        free = not row.cost
+    if known.issuperset(op.operands) and all(isinstance(v.type, Scalar) for v in op.results):
+        known.update(op.results)
+        return True
+    return free
+
+
 class _Unroller:
-    def __init__(self, unwritten: frozenset[Value]) -> None:
+    def __init__(self, unwritten: frozenset[Value], *, components: bool) -> None:
         self.unwritten = unwritten
+        self.components = components  # whether loops stay whose index selects none
         self.mapping: dict[Value, Value] = {}
         self.constants: dict[Value, int] = {}
         self.count = 0
@@ -91,7 +122,16 @@ class _Unroller:
         trips = For(op).trips(self.constants.get)
         if trips is None or len(trips) > MAX_TRIPS:
             return None
-        return trips if len(trips) * count_ops(For(op).body) <= self.most(For(op)) else None
+        loop = For(op)
+        known = {loop.index, *self.constants}
+        folded = [op for op in walk(loop.body) if _folds(op, known)]
+        # Where the index selects components, exactly that is counted which is left without it: an access of a component
+        # at run time is a chain of selections, and the adjoint of it one for each component of the whole.
+        chosen = any(op.name in AT_RUN_TIME for op in folded)
+        if self.components and not chosen:
+            return None
+        size = count_ops(loop.body) - len(folded) * chosen
+        return trips if len(trips) * size <= self.most(loop) else None
 
     def most(self, loop: For) -> int:
         """Return the most operations that an unrolled loop may have."""

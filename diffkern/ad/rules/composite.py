@@ -19,11 +19,6 @@ def _construct(b: Builder, a: RuleArguments) -> Cotangents:
     return [b.extract(a.ct, k) if want else None for k, want in enumerate(a.want)]
 
 
-def _insert(b: Builder, a: RuleArguments) -> Cotangents:
-    index = a.op.attrs["index"]
-    return [b.one("insert", a.ct, b.zero(a.x[1].type), index=index), b.extract(a.ct, index)]
-
-
 def _extract_dyn(b: Builder, a: RuleArguments) -> Cotangents:
     return [b.one("insert_dyn", b.zero(a.x[0].type), a.ct, a.x[1]), None]
 
@@ -189,7 +184,6 @@ def _inverse(b: Builder, a: RuleArguments) -> Cotangents:
 
 COMPOSITE_RULES: dict[str, Rule] = {
     "construct": _construct,
-    "insert": _insert,
     "extract_dyn": _extract_dyn,
     "insert_dyn": _insert_dyn,
     "scale": _scale,

@@ -264,6 +264,8 @@ ROWS: Final = (
 )  # fmt: skip
 
 INSERTS = frozenset(row.name for row in ROWS if row.infer in (_insert, _insert_dyn))
+AT_RUN_TIME = {"extract_dyn": "extract", "insert_dyn": "insert"}
+"""The accesses of components whose index is an operand, the last one, and those whose index is an attribute."""
 CONSTRUCTS = frozenset(row.name for row in ROWS if row.infer is _construct)
 PARTS = frozenset(row.name for row in ROWS if not row.cost) - INSERTS
 """Operations that compose composites and take out their components."""

@@ -346,6 +346,29 @@ def test_components_are_collected_without_zero_vectors() -> None:
     assert [op.name for op in b.region.ops[3:]] == ["extract", "add", "insert"]
 
 
+def test_components_that_are_zero_are_not_added_to() -> None:
+    """A component that was replaced has no cotangent but what was read of it before."""
+    b = Builder()
+    v = Value(Vec(FLOAT32, 3), "v")
+    cts, one = CotangentMap(b), b.const(1.0, FLOAT32)
+    of_result = b.construct(v.type, [one, one, one])
+    cts.add_others(v, 1, of_result)
+    before = len(b.region.ops)
+    cts.add_component(v, 1, one)
+    assert cts.take(v) is not None
+    assert [op.name for op in b.region.ops[before:]] == ["insert"]
+    # The same of two replaced ones; the third is added to.
+    cts.add_others(v, 0, of_result)
+    rest = cts.take(v)
+    assert rest is not None
+    cts.add_others(v, 1, rest)
+    before = len(b.region.ops)
+    for k in range(3):
+        cts.add_component(v, k, one)
+    cts.take(v)
+    assert [op.name for op in b.region.ops[before:]] == ["insert", "insert", "extract", "add", "insert"]
+
+
 # -- forms of statements -----------------------------------------------------------------------------------------------
 
 

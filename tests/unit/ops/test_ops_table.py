@@ -23,7 +23,7 @@ INTERNAL = (
     | PURE_INTERNAL
 )
 # Their cotangents are collected by the reverse pass itself.
-BY_THE_PASS = {"extract", "tile_extract", "tile_map", "tile_sort"}
+BY_THE_PASS = {"extract", "insert", "tile_extract", "tile_map", "tile_sort"}
 
 
 def test_every_op_is_treated_in_exactly_one_way() -> None:
