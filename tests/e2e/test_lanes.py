@@ -196,6 +196,27 @@ def integers(x: dk.array(dtype=F64), n: dk.array(dtype=int), y: dk.array(dtype=F
     y[i] = v
 
 
+def sent(x: dk.array(dtype=F64), y: dk.array2d(dtype=F64)):
+    i = dk.tid()
+    y[0, i] = x[i] * x[i]
+    y[1, i + 1] = dk.sin(x[i])
+    y[2, i + 2] = 3.0 * x[i]
+
+
+def sent_from_the_end(x: dk.array(dtype=F64), y: dk.array2d(dtype=F64)):
+    i = dk.tid()
+    y[0, i] = x[i] * x[i]
+    y[-1, i + 1] = dk.sin(x[i])
+
+
+def corners(x: dk.array(dtype=dk.vec3d), at: dk.array2d(dtype=int), y: dk.array(dtype=F64)):
+    i = dk.tid()
+    a, b, c = x[at[i, 0]], x[at[i, 1]], x[at[i, 2]]
+    for _k in range(4):
+        a, b, c = dk.cross(a, b) + c, dk.cross(b, c) + a, dk.cross(c, a) * dk.dot(a, b) + b
+    y[i] = dk.sqrt(dk.dot(a, a) + dk.dot(b, c) * dk.dot(b, c) + 1.0)
+
+
 CASES: dict[str, tuple[Callable[..., None], int | tuple[int, ...], list[Any], Any]] = {
     "straight": (straight, COUNT, [X], np.zeros(COUNT)),
     "branches": (branches, COUNT, [X], np.zeros(COUNT)),
@@ -220,6 +241,9 @@ CASES: dict[str, tuple[Callable[..., None], int | tuple[int, ...], list[Any], An
         np.zeros((COUNT, 2, 2, 2)),
     ),
     "own_array": (own_array, COUNT, [X], np.zeros(COUNT)),
+    "sent": (sent, COUNT, [X], np.zeros((3, COUNT + 2))),
+    "sent_from_the_end": (sent_from_the_end, COUNT, [X], np.zeros((2, COUNT + 1))),
+    "corners": (corners, COUNT, [0.5 * P, PLACES[[[k, k - 1, k - 2, k - 3] for k in range(COUNT)]]], np.zeros(COUNT)),
     "integers": (integers, COUNT, [X, TRIPS], np.zeros(COUNT)),
 }
 
@@ -635,6 +659,23 @@ def test_threads_that_look_at_what_others_write_run_one_by_one():
     y = dk.zeros(COUNT + 1, dtype=F64)
     running[COUNT](_array(X), y)
     np.testing.assert_allclose(y.numpy()[1:], np.cumsum(X))
+
+
+def test_rows_of_constant_numbers_are_different_elements():
+    """A row counted from the end may be one that is counted from the beginning."""
+    types = dk.array(dtype=F64), dk.array2d(dtype=F64)
+    assert "vector register" in dk.kernel(sent, lanes=True).report(*types, adjoint=True)
+    report = dk.kernel(sent_from_the_end, lanes=True).report(*types, adjoint=True)
+    assert "may read what another one writes to ct_y" in report
+
+
+@pytest.mark.lanes_choice("it reads what the estimate has chosen")
+def test_straight_code_runs_in_lanes_where_its_places_are_read():
+    """LLVM vectorises no loop over threads that writes to places which it cannot compare."""
+    types = dk.array(dtype=dk.vec3d), dk.array2d(dtype=int), dk.array(dtype=F64)
+    report = dk.kernel(corners).report(*types, adjoint=True)
+    assert "less work by a factor" in report
+    assert "vector register" in report
 
 
 @pytest.mark.lanes_choice("it reads why the estimate has chosen threads one by one")

@@ -2,8 +2,9 @@
 
 For a function for processors: why it cannot run in lanes, how many of them there are, and whether that pays.
 
-Lanes pay where a thread has loops, or accesses memory in branches. LLVM vectorises straight-line threads by itself, by
-the loop over threads, but no loop around another one, nor around accesses that only some threads make. The cheaper
+Lanes pay where a thread has loops, or accesses memory in branches or at places that it has read. LLVM vectorises
+straight-line threads by itself, by the loop over threads, but no loop around another one, nor around accesses that only
+some threads make, or of whose addresses it cannot tell whether a later thread's are the same. The cheaper
 arithmetic is weighed against work that each lane does by itself: gathers, scatters, updates of shared elements, and
 trips that a lane waits for.
 """
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from diffkern.analysis.affine import Affine, AffineForms, tid_term
+from diffkern.analysis.affine import Affine, AffineForms, Term, tid_term
 from diffkern.analysis.liveness import most_alive
 from diffkern.analysis.scopes import ThreadScope, VaryingValues, uniformity
 from diffkern.analysis.sums import uniform_extremes, uniform_sums, used_values
@@ -49,12 +50,12 @@ STACK_BYTES = 32 * 1024 * 1024
 """The most memory for the loop stacks and buffers of all lanes."""
 LARGEST = 2000
 """Operations beyond which lanes are not taken unasked: their code takes longer to compile, and is in one piece."""
+LARGEST_STRAIGHT = 4000
+"""The same without loops, where one instruction in place of another takes no longer to compile."""
 LONGEST = 12_000
 """The most work of compiling, in operations, for which lanes are taken even where they are asked for."""
 GAIN = 1.5
 """The least estimated speed-up for which lanes are used."""
-_WORTH_LANES = 4.0
-"""The cost of a square root or a division: what costs less gains nothing where each lane loads or stores for itself."""
 _OF_LLVM = 8
 """The most components of an element with which LLVM makes vectors of neighbouring ones."""
 _SIDE_BY_SIDE = 4
@@ -131,31 +132,48 @@ def _waits_for_others(fn: Function) -> str | None:
 
 def _looks_at_others(fn: Function) -> str | None:
     """Return why a thread may read another one's writes: in sequence, threads see the work of earlier ones."""
-    # Lanes are neighbours along the last axis.
-    forms, own = AffineForms(fn), tid_term(fn.tid_arity - 1)
-
-    def is_own(column: Sequence[Affine]) -> bool:
-        """Return whether an index is the same in all accesses, and differs between lanes."""
-        first = column[0]
-        # Different lanes must access different elements, and each lane only its own, for the order not to matter.
-        fixed = all(isinstance(t, tuple) and t[0] == "tid" or forms.invariant(t) for t in first.terms)
-        return own in first.terms and fixed and all(form == first for form in column[1:])
-
     accesses: dict[Value, list[Op]] = {}
     # What threads add to an element that nothing else accesses is summed for each chunk.
     summed = set(uniform_sums(fn, launch_values(fn), used_values(fn)))
     for op in walk(fn.body):
         if op.name in ELEMENTS and op not in summed:
             accesses.setdefault(Access(op).array, []).append(op)
+    # Lanes are neighbours along the last axis.
+    forms, own = AffineForms(fn), tid_term(fn.tid_arity - 1)
     for array, ops in accesses.items():
-        kinds = {op.name in ELEMENT_LOADS for op in ops}
         # Arrays that are only read, or only written, need no order between lanes.
-        if len(kinds) == 1:
-            continue
-        columns = zip(*(map(forms.of, Access(op).index) for op in ops), strict=True)
-        if not any(map(is_own, columns)):
+        if len({op.name in ELEMENT_LOADS for op in ops}) > 1 and _may_meet(ops, forms, own):
             return f"a thread may read what another one writes to {array.name}"
     return None
+
+
+def _may_meet(ops: Sequence[Op], forms: AffineForms, own: Term) -> bool:
+    """Return whether one lane may write an element of an array that another one accesses."""
+
+    def is_own(index: Affine) -> bool:
+        """Return whether an index differs between lanes, and between nothing else."""
+        fixed = all(isinstance(t, tuple) and t[0] == "tid" or forms.invariant(t) for t in index.terms)
+        return own in index.terms and fixed
+
+    def apart(a: Affine, b: Affine) -> bool:
+        """Return whether two indices of different lanes are never the same."""
+        # Of two constants one may be counted from the end.
+        known = a.is_constant and b.is_constant and min(a.const, b.const) >= 0
+        return a.const != b.const if known else a == b and is_own(a)
+
+    written: dict[tuple[Value, ...], bool] = {}
+    for op in ops:
+        index = tuple(Access(op).index)
+        written[index] = written.get(index, False) or op.name not in ELEMENT_LOADS
+    places = [([forms.of(v) for v in index], writes) for index, writes in written.items()]
+    # Most often there is an axis of lanes, on which all accesses of a lane are at one place.
+    if any(is_own(a[0]) and all(form == a[0] for form in a) for a in zip(*(place for place, _ in places), strict=True)):
+        return False
+    return any(
+        (writes or also) and not any(map(apart, first, second))
+        for k, (first, writes) in enumerate(places)
+        for second, also in places[k:]
+    )
 
 
 def lane_count(fn: Function, vector_bytes: int) -> int:
@@ -365,20 +383,18 @@ def _own_bytes(fn: Function) -> int:
 
 def _seldom_pays(ops: Sequence[Op]) -> str | None:
     """Return why lanes are not taken unasked, whatever they are estimated to gain; None if there is no reason."""
-    return f"{len(ops)} operations would take long to compile" if len(ops) > LARGEST else None
+    most = LARGEST if any(map(is_loop, ops)) else LARGEST_STRAIGHT
+    return f"{len(ops)} operations would take long to compile" if len(ops) > most else None
 
 
 def _is_left_to_llvm(work: _Work, ops: Sequence[Op]) -> bool:
     """Return whether LLVM makes vectors of the loop over threads: of straight code with accesses that keep in step.
 
-    Elements of many components keep it from that. So do addresses that are themselves loaded, which costs where there
-    is more to do than to load and add.
+    Elements of many components keep it from that, and addresses that are not affine in the thread's index.
     """
     if any(map(is_loop, ops)) or any(map(_keeps_memory, ops)) or _takes_extremes(work.fn):
         return False
-    if any(map(work.is_wide, ops)):
-        return False
-    return not (any(lookup(op.name).cost >= _WORTH_LANES for op in ops) and any(map(work.is_scattered, ops)))
+    return not any(work.is_wide(op) or work.is_scattered(op) for op in ops)
 
 
 def _keeps_memory(op: Op) -> bool:
