@@ -56,6 +56,8 @@ LONGEST = 12_000
 """The most work of compiling, in operations, for which lanes are taken even where they are asked for."""
 GAIN = 1.5
 """The least estimated speed-up for which lanes are used."""
+_WORTH_LANES = 10.0
+"""The cost of an elementary function, or of as much arithmetic; with less, accesses are all there is."""
 _OF_LLVM = 8
 """The most components of an element with which LLVM makes vectors of neighbouring ones."""
 _SIDE_BY_SIDE = 4
@@ -390,11 +392,13 @@ def _seldom_pays(ops: Sequence[Op]) -> str | None:
 def _is_left_to_llvm(work: _Work, ops: Sequence[Op]) -> bool:
     """Return whether LLVM makes vectors of the loop over threads: of straight code with accesses that keep in step.
 
-    Elements of many components keep it from that, and addresses that are not affine in the thread's index.
+    Elements of many components keep it from that, and addresses that are not affine in the thread's index: these cost
+    where there is more to do than to load and store.
     """
     if any(map(is_loop, ops)) or any(map(_keeps_memory, ops)) or _takes_extremes(work.fn):
         return False
-    return not any(work.is_wide(op) or work.is_scattered(op) for op in ops)
+    computed = sum(lookup(op.name).cost for op in ops if op.name not in ELEMENTS)
+    return not any(work.is_wide(op) or (computed >= _WORTH_LANES and work.is_scattered(op)) for op in ops)
 
 
 def _keeps_memory(op: Op) -> bool:
