@@ -8,12 +8,19 @@ from pathlib import Path
 
 import pytest
 
+import diffkern
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     tomllib = pytest.importorskip("tomli")
 
 ROOT = Path(__file__).parents[2]
+sys.path[:0] = [str(ROOT / "tools"), str(ROOT / "docs" / "_ext")]
+
+import changelog  # noqa: E402
+import changelog_page  # noqa: E402
+
 FRAGMENTS = sorted(path for path in (ROOT / "changelog.d").iterdir() if path.name != "README.md")
 SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["towncrier"]
 KINDS = [kind["directory"] for kind in SETTINGS["type"]]
@@ -54,3 +61,70 @@ def test_kinds_are_those_of_the_rule():
     rule = (ROOT / "changelog.d" / "README.md").read_text(encoding="utf-8")
     assert sorted(KINDS) == sorted(re.findall(r"^\| `(\w+)` \|", rule, re.MULTILINE))
     assert SETTINGS["start_string"].rstrip() in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+
+
+BEFORE = f"""# Changelog
+
+{changelog.MARK}
+## 2.0.0 (2031-02-03)
+
+### Added
+
+- One.
+
+### Fixed
+
+Values:
+
+- A number.
+
+## 1.0.0 (2030-01-01)
+
+### Changed
+
+- Old.
+"""
+
+
+def test_entries_are_folded_into_a_section_that_is_there():
+    entries = {"Added": ["Two."], "Changed": ["Three."], "Fixed": ["Four."]}
+    folded = changelog.fold(BEFORE, "2.0.0", "", entries)
+    below = folded.partition(changelog.MARK)[2]
+    assert below.startswith(
+        "\n## 2.0.0 (2031-02-03)\n\n### Added\n\n- One.\n- Two.\n\n### Changed\n\n- Three.\n\n### Fixed\n\n"
+        "Values:\n\n- A number.\n\nBesides:\n\n- Four.\n\n## 1.0.0"
+    )
+    again = changelog.fold(folded, "2.0.0", "", {"Fixed": ["Five."]})
+    assert "Besides:\n\n- Four.\n- Five.\n\n## 1.0.0" in again
+
+
+def test_a_new_version_begins_a_section():
+    below = changelog.fold(BEFORE, "2.1.0", "2031-03-03", {"Removed": ["Gone."]}).partition(changelog.MARK)[2]
+    assert below.startswith("\n## 2.1.0 (2031-03-03)\n\n### Removed\n\n- Gone.\n\n## 2.0.0")
+    assert changelog.fold(BEFORE, "2.1.0", "2031-03-03", {}) == BEFORE
+
+
+def test_entries_are_read_by_kind(tmp_path):
+    (tmp_path / "b.fixed.md").write_text("Two\nlines.\n")
+    (tmp_path / "a.fixed.md").write_text("One.")
+    (tmp_path / "c.added.md").write_text("New.")
+    (tmp_path / "README.md").write_text("The rule.")
+    assert changelog.read(tmp_path) == {"Added": ["New."], "Fixed": ["One.", "Two lines."]}
+
+
+def test_releases_have_dates_and_short_entries():
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").partition(changelog.MARK)[2]
+    headings = re.findall(r"^## (.*)", text, re.MULTILINE)
+    assert headings[0].startswith(f"{diffkern.__version__} (20")
+    assert not [line for line in text.splitlines() if len(line) > LONGEST]
+    linked = set(re.findall(r"\]\((docs/[^)#]+)", text))
+    assert len(linked) > 20
+    assert not [target for target in sorted(linked) if not (ROOT / target).exists()]
+
+
+def test_the_page_has_links_and_code():
+    source = "**[Tiles `t`](docs/tiles.rst)** and **bold**: `a|b` | `c`s [out](https://x.org)\n\n## 1.0\n"
+    assert list(changelog_page.lines(source)) == [
+        r":doc:`Tiles t </tiles>`\  and **bold**: ``a|b``\  \| ``c``\ s `out <https://x.org>`__\ ",
+        "", "", "1.0", "---", "",
+    ]  # fmt: skip
