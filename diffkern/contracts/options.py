@@ -461,4 +461,7 @@ def describe(function: Callable[..., Any]) -> None:
     for name, f in given.items():
         lines.append(f"{name} : {str(f.type).removesuffix(' | None')}, optional")
         lines += textwrap.wrap(f.metadata["doc"], 112, initial_indent="    ", subsequent_indent="    ")
-    function.__doc__ = (function.__doc__ or "").replace("{options}", "\n    ".join(lines))
+    text = function.__doc__ or ""
+    # Python takes the indentation off from version 3.13 on.
+    before = next((line for line in text.splitlines() if line.endswith("{options}")), "")
+    function.__doc__ = text.replace("{options}", ("\n" + before.removesuffix("{options}")).join(lines))

@@ -32,6 +32,7 @@ from diffkern.kernels.inspection import Inspection
 from diffkern.lang.called import Called, KnownToNumba, RequestedForm
 from diffkern.lang.dialects import NATIVE, Dialect, bind_dialect
 from diffkern.lang.func import ByPath, check_function
+from diffkern.lang.lazy_annotations import keep_annotations
 from diffkern.lang.static import resolve_static
 from diffkern.lang.structs import functions_of
 from diffkern.lang.text import capture_source
@@ -93,6 +94,7 @@ class Kernel(Inspection, ByPath, KnownToNumba):
         """Make a kernel of a function with options that are checked, under the function's name or another one."""
         # The source is read now: its file may change before the kernel is compiled, and notebooks reuse theirs.
         capture_source(func)
+        keep_annotations(func)
         resolve_static(func)
         functools.update_wrapper(self, func)
         self.options = options

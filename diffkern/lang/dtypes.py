@@ -10,7 +10,6 @@ import builtins
 import copyreg
 import ctypes
 import functools
-import inspect
 import operator
 import struct
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +19,7 @@ from typing import Any, Final, Union
 import numpy as np
 
 from diffkern.ir import types as T
+from diffkern.lang.lazy_annotations import stated_annotations
 from diffkern.lang.values import CompositeValue, InC, class_for, held_type, make_value, namespace
 
 __all__ = [
@@ -402,6 +402,7 @@ class DerivedInMemoryType(InMemoryType, DerivedType):
 
 _DOCUMENTATION: Final = frozenset({
     "__doc__", "__module__", "__qualname__", "__firstlineno__", "__static_attributes__", "__annotations__",
+    "__annotate_func__", "__annotations_cache__",  # from Python 3.14 on
 })  # fmt: skip
 """The attributes of a class whose body is ``pass``."""
 
@@ -600,7 +601,7 @@ def resolve_dtype(obj: Any) -> T.Element:
     # Known by module and name, so that numba is not imported for it.
     if type(obj).__module__.partition(".")[0] in _NUMBA and getattr(obj, "name", None) in T.SCALARS:
         return T.SCALARS[obj.name]
-    if isinstance(obj, type) and inspect.get_annotations(obj):
+    if isinstance(obj, type) and stated_annotations(obj):
         raise TypeError(
             f"the class {obj.__name__} is not an element type: it is no struct; write @dk.struct above the class"
         )

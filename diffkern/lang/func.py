@@ -20,6 +20,7 @@ from diffkern.errors import MisuseError
 from diffkern.lang.called import Called, KnownToNumba, RequestedForm
 from diffkern.lang.dialects import NATIVE, Dialect, bind_dialect, dialect_of
 from diffkern.lang.dtypes import element_of_value
+from diffkern.lang.lazy_annotations import keep_annotations
 from diffkern.lang.static import resolve_static
 from diffkern.lang.structs import definition_of, resolve_type
 from diffkern.lang.text import capture_source
@@ -146,6 +147,7 @@ class Func(ByPath, KnownToNumba):
         check_function(pyfunc, "@dk.func")
         # Before anything reads the source: the file may change between decoration and first launch.
         capture_source(pyfunc)
+        keep_annotations(pyfunc)
         self.pyfunc = bind_dialect(pyfunc, dialect)
         # After the dialect is set, since a copy of the function is what has to keep the results.
         resolve_static(self.pyfunc)

@@ -8,6 +8,7 @@ a number that is no id, or whose object has been destroyed, is recognized. The o
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -230,7 +231,7 @@ _TYPES: Final[Mapping[str, T.Scalar | T.Vec]] = {
 def _struct(cls: type) -> Struct:
     """Return the struct of the fields that a class and those it is derived from annotate."""
     # From the base class on, so that a derived query begins with the fields of the one it extends.
-    stated = {name: t for base in reversed(cls.__mro__) for name, t in vars(base).get("__annotations__", {}).items()}
+    stated = {name: t for base in reversed(cls.__mro__) for name, t in inspect.get_annotations(base).items()}
     return Struct(cls.__name__, tuple((n, T.UINT64 if n in _ADDRESSES else _TYPES[t]) for n, t in stated.items()))
 
 

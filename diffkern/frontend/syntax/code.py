@@ -244,6 +244,15 @@ def _numbers(code: CodeType) -> list[tuple[type, str]]:
     return [(type(const), repr(const).rpartition("<locals>.")[2]) for const in plain]
 
 
+_LOAD_SMALL_INT: Final = dis.opmap.get("LOAD_SMALL_INT")
+
+
+def _small_numbers(code: CodeType) -> list[tuple[type, str]]:
+    """Return the integers that stand in the operations themselves: from Python 3.14 on, those of a byte."""
+    steps = zip(code.co_code[::2], code.co_code[1::2], strict=True)
+    return [(int, repr(argument)) for operation, argument in steps if operation == _LOAD_SMALL_INT]
+
+
 def _arguments(code: CodeType) -> tuple[object, ...]:
     count = code.co_argcount + code.co_kwonlyargcount
     return code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_varnames[:count]
@@ -304,9 +313,10 @@ def _is_part(a: CodeType, b: CodeType, definition: ast.FunctionDef) -> bool:
     """
     # What Python computes of literals it may compute in parts there.
     literals = {(type(n.value), repr(n.value)) for n in nodes(definition) if isinstance(n, ast.Constant)}
-    numbers = [(kind, text.lstrip("-")) for kind, text in _numbers(a) if kind is not str and kind is not tuple]
+    own = [*_numbers(a), *_small_numbers(a)]
+    numbers = [(kind, text.lstrip("-")) for kind, text in own if kind is not str and kind is not tuple]
     numbers = [number for number in numbers if number in literals]
-    known = [(kind, text.lstrip("-")) for kind, text in _numbers(b)]
+    known = [(kind, text.lstrip("-")) for kind, text in (*_numbers(b), *_small_numbers(b))]
     if _arguments(a) != _arguments(b) or not set(_names(a)) <= set(_names(b)) or any(n not in known for n in numbers):
         return False
     asserted = {

@@ -122,7 +122,7 @@ def snapshot(obj: Any, depth: int = 0) -> Any:
 
 _SILENT: Final = frozenset(
     {"__module__", "__qualname__", "__doc__", "__dict__", "__weakref__", "__annotations__", "__firstlineno__"}
-    | {"__static_attributes__", "__repr__", "__str__", "__format__"}
+    | {"__static_attributes__", "__annotate_func__", "__annotations_cache__", "__repr__", "__str__", "__format__"}
 )
 """Attributes that the class of members may define: they do not change the meaning of operators."""
 

@@ -176,8 +176,8 @@ class _Match:
 def _found(pyfunc: Callable[..., Any]) -> _Match:
     """Return the definition of a function, and the text that it was found in."""
     code = pyfunc.__code__
-    # What Python keeps elsewhere, as what was typed at its prompt, only inspect finds.
-    texts = texts_of(pyfunc) or [inspect.findsource(code)[0]]
+    # What Python keeps elsewhere, as what was typed at its prompt, only inspect finds: from 3.14 on, by the function.
+    texts = texts_of(pyfunc) or [inspect.findsource(pyfunc if inspect.isfunction(pyfunc) else code)[0]]
     failures: list[SyntaxError] = []
     # The file is read again only where no text that is kept already fits.
     found = _matches(pyfunc, texts, failures) or _matches(pyfunc, text_read_again(pyfunc), failures)

@@ -26,6 +26,7 @@ from diffkern.lang.annotations import ArrayAnnotation
 from diffkern.lang.dialects import NATIVE, Dialect
 from diffkern.lang.dtypes import SCALARS, bfloat16_bits, bfloat16_values, composite_type
 from diffkern.lang.func import Func
+from diffkern.lang.lazy_annotations import stated_annotations
 from diffkern.lang.structs import (
     GENERATION,
     Constant,
@@ -97,7 +98,7 @@ def declared(cls: _Class, frame: FrameType, dialect: Dialect = NATIVE, base: typ
         raise _error(cls, None, f"the struct {cls.__name__} is derived from another class", "nest the other struct")
     fields: list[tuple[str, FieldType]] = []
     defaults: dict[str, Any] = {}
-    for name, annotation in inspect.get_annotations(cls).items():
+    for name, annotation in stated_annotations(cls).items():
         meant = _annotation(cls, name, annotation, frame)
         fields.append((name, _field_type(cls, name, meant)))
         nested = definition_of(meant)
