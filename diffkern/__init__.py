@@ -11,10 +11,13 @@ from diffkern.kernels.decorator import kernel as kernel
 from diffkern.kernels.kernel import Kernel as Kernel
 from diffkern.lang import COMPOSITES as _COMPOSITES
 from diffkern.lang import public_names as _public_names
+from diffkern.process.free_threading import warn_without_lock as _warn_without_lock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+
+_warn_without_lock()
 
 _NAMED_TYPES: Final = frozenset(_COMPOSITES)
 _language = _public_names()
