@@ -6,12 +6,18 @@ list, and refuses to take anything away from it unless it is given ``--breaking`
 
 Signatures are without annotations: they name classes of the implementation, and ``tests/typing`` checks what users see
 of them.
+
+The list of the last release, ``tests/golden/public_api_released.txt``, is written by ``--release`` at each release.
+``--check`` compares with it too: a name or a parameter that is gone since is an error, unless ``docs/deprecated.csv``
+has a row for the name with the version that removed it, and the four months of warning before that are over.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import csv
+import datetime as dt
 import difflib
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,6 +27,9 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 LIST = ROOT / "tests" / "golden" / "public_api.txt"
+RELEASED = LIST.with_name("public_api_released.txt")
+DEPRECATED = ROOT / "docs" / "deprecated.csv"
+MONTHS_OF_WARNING = 4
 
 MODULES = {
     "diffkern.interop.jax": "diffkern.jax",
@@ -306,16 +315,110 @@ def message(listed: list[str], found: list[str]) -> str:
     return "\n".join(said)
 
 
+class Parameters(NamedTuple):
+    """The parameters of an entry: those by position, those by keyword alone, and which of all have defaults."""
+
+    positional: list[str]
+    by_keyword: set[str]
+    optional: set[str]
+    rest: set[str]
+
+
+def parameters(line: str) -> Parameters | None:
+    """Return the parameters of an entry, None if it has none or is no function in Python's words."""
+    name, opened, given = line.partition("(")
+    try:
+        made = ast.parse(f"def f({given}: pass").body[0] if opened and " " not in name else None
+    except SyntaxError:
+        return None
+    if not isinstance(made, ast.FunctionDef):
+        return None
+    args = made.args
+    positional = [a.arg for a in (*args.posonlyargs, *args.args)]
+    optional = set(positional[len(positional) - len(args.defaults) :])
+    optional |= {a.arg for a, default in zip(args.kwonlyargs, args.kw_defaults, strict=True) if default is not None}
+    rest = {mark for mark, a in (("*", args.vararg), ("**", args.kwarg)) if a is not None}
+    return Parameters(positional, {a.arg for a in args.kwonlyargs}, optional, rest)
+
+
+def takes_the_same(before: str, after: str) -> bool:
+    """Return whether each call that fits an entry fits another one, too."""
+    old, new = parameters(before), parameters(after)
+    if old is None or new is None:
+        return before == after
+    added = {*new.positional, *new.by_keyword} - {*old.positional, *old.by_keyword}
+    return (
+        new.positional[: len(old.positional)] == old.positional
+        and old.by_keyword <= {*new.by_keyword, *new.positional}
+        and added | old.optional <= new.optional
+        and old.rest <= new.rest
+    )
+
+
+def broken(released: list[str], found: list[str], deprecated: list[dict[str, str]], today: dt.date) -> list[str]:
+    """Return what programs for the last release miss, without what was removed after its time of warning.
+
+    Parameters
+    ----------
+    released, found : list of str
+        Entries of the last release, and of the sources.
+    deprecated : list of dict
+        The rows of ``docs/deprecated.csv``.
+    today : datetime.date
+        The day of the comparison.
+
+    Returns
+    -------
+    list of str
+        A line for each.
+    """
+    now: dict[str, list[str]] = {}
+    for line in found:
+        now.setdefault(line.partition("(")[0], []).append(line)
+    gone = {row["name"] for row in deprecated if row["removed in"] and _is_over(row["since"], today)}
+    said = []
+    for line in released:
+        name = line.partition("(")[0]
+        if not any(takes_the_same(line, other) for other in now.get(name, [])) and name not in gone:
+            said.append(f"  - {line}" + "".join(f"\n  + {other}" for other in now.get(name, [])))
+    return said
+
+
+def _is_over(since: str, today: dt.date) -> bool:
+    """Return whether the time of warning is over that began on a day."""
+    begun = dt.date.fromisoformat(since)
+    months = (today.year - begun.year) * 12 + today.month - begun.month - (today.day < begun.day)
+    return months >= MONTHS_OF_WARNING
+
+
+def against_release(found: list[str]) -> str:
+    """Return what is to be done where the last release had what the sources have not; nothing where all is there."""
+    with DEPRECATED.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    today = dt.datetime.now(dt.timezone.utc).date()
+    said = broken(RELEASED.read_text(encoding="utf-8").splitlines(), found, rows, today)
+    if not said:
+        return ""
+    head = "programs for the last release break (a name goes after four months of warning: docs/compatibility.rst):"
+    return "\n".join([head, *said])
+
+
 def main(argv: list[str] | None = None) -> int:
     """Write the list, or compare it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--check", action="store_true", help="only compare")
     parser.add_argument("--breaking", action="store_true", help="also take away what is no longer there")
+    parser.add_argument("--release", action="store_true", help="write the list of the release that is made")
     options = parser.parse_args(argv)
     found = listing(Sources())
+    if options.release:
+        RELEASED.write_text("\n".join(found) + "\n", encoding="utf-8")
+        return 0
     listed = LIST.read_text(encoding="utf-8").splitlines() if LIST.exists() else []
     said = message(listed, found)
     _, removed, changed = differences(listed, found)
+    if options.check and (against := against_release(found)):
+        said = "\n".join(filter(None, [said, against]))
     if options.check or ((removed or changed) and not options.breaking):
         if said:
             print(said, file=sys.stderr)

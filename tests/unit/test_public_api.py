@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 import diffkern
 from diffkern import cuda, warp
 
@@ -119,4 +121,37 @@ def test_names_are_taken_away_only_on_purpose(tmp_path, monkeypatch, capsys):
     assert listed.read_text() == "made.gone(x)\n"
     assert public_api.main(["--breaking"]) == 0
     assert listed.read_text() == "made.new(x)\n"
+    monkeypatch.setattr(public_api, "RELEASED", listed)
     assert public_api.main(["--check"]) == 0
+    monkeypatch.setattr(public_api, "RELEASED", tmp_path / "released.txt")
+    public_api.RELEASED.write_text("made.gone(x)\n")
+    assert public_api.main(["--check"]) == 1
+    assert "  - made.gone(x)" in capsys.readouterr().err
+    assert public_api.main(["--release"]) == 0
+    assert public_api.main(["--check"]) == 0
+
+
+def test_the_last_release_is_kept():
+    assert not public_api.against_release(public_api.listing(public_api.Sources()))
+
+
+@pytest.mark.parametrize(
+    ("after", "is_same"),
+    [
+        ("m.f(a, b=1)", True), ("m.f(a, b=1, c=2)", True), ("m.f(a, b=1, *, c=2)", True), ("m.f(a, b=1, *rest)", True),
+        ("m.f(a, b=2)", True), ("m.f(a)", False), ("m.f(a, b)", False), ("m.f(b=1, a=2)", False),
+        ("m.f(a, *, b=1)", False), ("m.f(a, c=2, b=1)", False), ("m.f(a, b=1, *, c)", False), ("m.f", False),
+    ],
+)  # fmt: skip
+def test_which_signatures_take_the_same_calls(after, is_same):
+    assert public_api.takes_the_same("m.f(a, b=1)", after) is is_same
+
+
+def test_a_removal_needs_its_time_of_warning():
+    row = {"name": "m.f", "since": "2026-12-05", "removed in": "0.4.0"}
+    day = public_api.dt.date
+    for today, rows, is_broken in (
+        (day(2027, 4, 4), [row], True), (day(2027, 4, 5), [row], False), (day(2028, 1, 1), [], True),
+        (day(2028, 1, 1), [{**row, "removed in": ""}], True),
+    ):  # fmt: skip
+        assert bool(public_api.broken(["m.f(a)"], [], rows, today)) is is_broken
