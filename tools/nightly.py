@@ -1,7 +1,8 @@
 """Everything that a developer can run on a commit, in pieces that can be resumed: ``.ci/nightly SECONDS``.
 
 The pieces are the files of tests with the cases marked ``full``, random programs and wrong programs drawn from the
-commit, the suite with lanes forced on and off, and published benchmarks of which ``DIFFKERN_OUTSIDE`` has checkouts.
+commit, the suite with lanes forced on and off, published benchmarks of which ``DIFFKERN_OUTSIDE`` has checkouts, and a
+part of the suite with the least versions of all dependencies.
 What a piece found stays in ``.nightly/COMMIT``; the next call on the same tree goes on with the pieces that are left.
 The exit status is 1 if anything has failed so far.
 """
@@ -81,6 +82,7 @@ def pieces(seed: int) -> Iterator[Piece]:
     for way in ("on", "off"):
         yield from _suite(f"lanes-{way}", [f for f in test_files() if f.startswith(_LANES)], "--lanes", way)
     yield from _outside()
+    yield Piece("minimum-000", (sys.executable, "-m", "tox", "-q", "-e", "minimum"))
 
 
 def _outside() -> Iterator[Piece]:

@@ -308,7 +308,7 @@ def message(listed: list[str], found: list[str]) -> str:
         said += [f"  - {before}\n  + {after}" for before, after in changed]
         said.append(
             "keep the old name or parameters working; if the break is meant, run python tools/public_api.py "
-            "--breaking, and say in CHANGELOG.md what programs write instead"
+            "--breaking, and say in changelog.d what programs write instead"
         )
     if added:
         said += ["public names were added; run python tools/public_api.py to list them:", *(f"  + {a}" for a in added)]
