@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tools"))
-
-from changelog import MARK, read  # noqa: E402  # of tools
+# Of tools, a folder whose other modules have the names of some here.
+_spec = importlib.util.spec_from_file_location("changelog", ROOT / "tools" / "changelog.py")
+assert _spec is not None
+assert _spec.loader is not None
+_changelog = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_changelog)
 
 _LINK = r"\[([^\]]+)\]\(([^)\s]+)\)"
 
@@ -60,8 +63,8 @@ class Changelog(SphinxDirective):
     def run(self) -> list[Node]:
         self.env.note_dependency(str(ROOT / "CHANGELOG.md"))
         text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-        intro, _, releases = text.partition(MARK)
-        waiting = read()
+        intro, _, releases = text.partition(_changelog.MARK)
+        waiting = _changelog.read()
         told = "".join(f"\n### {k}\n\n" + "".join(f"- {entry}\n" for entry in v) for k, v in waiting.items())
         page = intro.split("\n", 1)[1] + (f"\n## Next\n{told}" if told else "") + releases
         return self.parse_text_to_nodes("\n".join(lines(page)), allow_section_headings=True)
