@@ -148,8 +148,8 @@ def _is_bool(value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)):
         return True
     if isinstance(value, np.ndarray):
-        return value.dtype.kind == "b"
-    return getattr(_whole(value), "_element", None) == T.BOOL
+        return bool(value.dtype.kind == "b")
+    return bool(getattr(_whole(value), "_element", None) == T.BOOL)
 
 
 def _as_number(value: Any, beside: Any) -> Any:

@@ -273,7 +273,7 @@ def _plan(cls: type) -> _InstancePlan:
             value = _zero(t) if default is None else _from_constant(t, default)
             if isinstance(value, CompositeValue):
                 maker = _maker(type(value))
-                plan.composites.append((name, value.copy if maker is None else functools.partial(maker, bytes(value))))  # type: ignore[call-overload]
+                plan.composites.append((name, value.copy if maker is None else functools.partial(maker, bytes(value))))
             else:
                 plan.fixed[name] = value
         if (kind := _exact(t)) is not None:
@@ -309,7 +309,7 @@ def _maker(kind: type) -> Callable[[bytes], Any] | None:
     return functools.partial(_of_bytes, kind) if issubclass(kind, InC) else None
 
 
-_of_bytes: Final[Callable[[type, bytes], Any]] = type(ctypes.Array).from_buffer_copy  # type: ignore[attr-defined]
+_of_bytes: Final[Callable[[type, bytes], Any]] = type(ctypes.Array).from_buffer_copy
 _REFUSED: Final = object()
 _LARGE, _SMALL = 3e38, 128
 

@@ -116,7 +116,7 @@ class PackedLaunch(Operation):
         """Return whether a launch with these very bytes has passed all checks, and take what is known from that."""
         # True and 2.0 are equal to dimensions and are none.
         is_exact = type(dim) is int or (type(dim) is tuple and all(type(extent) is int for extent in dim))
-        grid: Grid | None = executable.grids.get(dim) if is_exact else None
+        grid = executable.grids.get(dim) if is_exact else None
         if grid is None or executable.fits.get(b"".join(self.parts)) is not grid:
             return False
         # Addresses, extents and numbers decide all else.

@@ -104,7 +104,7 @@ class StructPacking:
             elif t is not None:
                 # The type that a field takes is the very one of the class of its values.
                 if isinstance(item, InC) and item.ir is t:
-                    parts.append(bytes(item) + padding)  # type: ignore[call-overload]  # in the order of C
+                    parts.append(bytes(item) + padding)  # in the order of C
                 else:
                     is_given = isinstance(item, CompositeValue) and item.ir is t
                     parts.append(item.tobytes() + padding if is_given else pack_value(t, item))
