@@ -10,7 +10,7 @@ import functools
 import itertools
 import linecache
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from diffkern.lang.called import RequestedForm
 from diffkern.lang.dtypes import SCALARS, DType, composite_type, element_of_value
 from diffkern.lang.intrinsics import Intrinsic
 from diffkern.lang.library import Composed
-from diffkern.lang.values import CompositeValue
+from diffkern.lang.values import CompositeValue, held_type
 from diffkern.printing.executor import evaluator
 
 __all__ = ["call"]
@@ -48,6 +48,9 @@ def call(function: Composed | Intrinsic, args: tuple[Any, ...], kwargs: Mapping[
     KernelError
         If there is no such call in a kernel.
     """
+    kinds = None if kwargs else _kinds(args)
+    if kinds is not None and (plan := _PLANS.get((function, kinds))) is not None:
+        return plan.run(args)
     given = _fixed(function, args, kwargs)
     values = [value for _, value, fixed in given if not fixed]
     types = [_type_of(function.name, value) for value in values]
@@ -70,8 +73,54 @@ def call(function: Composed | Intrinsic, args: tuple[Any, ...], kwargs: Mapping[
     # Python's numbers alone were computed in double precision, and the result is a plain Python number again.
     if not strong and not any(fixed for _, _, fixed in given):
         made = tuple(T.with_scalar(t, T.FLOAT32) if T.scalar_of(t).is_float else t for t in made)
-    hosted = tuple(_hosted(v, _shown(t, scalar)) for v, t in zip(results, made, strict=True))
+    shown = tuple(_shown(t, scalar) for t in made)
+    hosted = tuple(map(_hosted, results, shown))
+    if kinds is not None and not any(fixed for _, _, fixed in given) and len(_PLANS) < _MOST_PLANS:
+        changed = len(found) - len(results) if isinstance(found, tuple) else 0
+        _PLANS[function, kinds] = _Plan(evaluated, changed, tuple(map(_host, shown)))
     return hosted if isinstance(found, tuple) and len(hosted) > 1 else hosted[0]
+
+
+class _Plan(NamedTuple):
+    """What a call does that was made before with values of the same types.
+
+    Attributes
+    ----------
+    evaluated
+        The evaluator.
+    changed
+        How many of its results are variables that a call in a kernel changes.
+    host
+        Functions that return the other results as they are on the host.
+    """
+
+    evaluated: Callable[..., Any]
+    changed: int
+    host: tuple[Callable[[Any], Any], ...]
+
+    def run(self, args: tuple[Any, ...]) -> Any:
+        """Return the result for other values."""
+        found = self.evaluated(*args)
+        if not isinstance(found, tuple):
+            return self.host[0](found)
+        hosted = tuple([host(value) for host, value in zip(self.host, found[self.changed :], strict=True)])
+        return hosted if len(hosted) > 1 else hosted[0]
+
+
+_PLANS: Final[dict[tuple[Composed | Intrinsic, tuple[type, ...]], _Plan]] = {}
+_MOST_PLANS: Final = 4096
+
+
+def _kinds(args: tuple[Any, ...]) -> tuple[type, ...] | None:
+    """Return the types of the arguments, if these tell all that a program depends on: not of large integers."""
+    kinds = tuple(map(type, args))
+    for kind, value in zip(kinds, args, strict=True):
+        if kind is int:
+            if not -(1 << 31) <= value < 1 << 31:
+                return None
+        elif kind is not float and not issubclass(kind, CompositeValue):
+            return None
+    return kinds
 
 
 def _set(function: Composed, given: list[tuple[str, Any, bool]], results: tuple[Any, ...]) -> bool:
@@ -172,6 +221,15 @@ def _shown(t: Any, scalar: T.Scalar) -> Any:
     """The type of a result on the host: of half values half, in which it was not computed."""
     half = scalar in T.STORAGE_ONLY and T.scalar_of(t) == T.FLOAT32
     return T.with_scalar(t, scalar) if half else t
+
+
+def _host(t: Any) -> Callable[[Any], Any]:
+    """Return the function of a result of a type that does what :func:`_hosted` does."""
+    if isinstance(t, T.Scalar) or T.is_complex(t) or t.dtype == T.BFLOAT16:
+        return lambda value: _hosted(value, t)
+    kind, shape = composite_type(t), t.shape
+    dtype = held_type(kind)
+    return lambda value: kind._over(np.array(value, dtype).reshape(shape))
 
 
 def _hosted(value: Any, t: Any) -> Any:

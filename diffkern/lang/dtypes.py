@@ -279,7 +279,7 @@ class CompositeType(Alternative, type):
 
     def rounded(cls, components: Any) -> Any:
         """Return components as their type holds them."""
-        return rounded_to_bfloat16(components) if cls.ir.dtype == T.BFLOAT16 else components
+        return rounded_to_bfloat16(components) if cls.ir.dtype.name == T.BFLOAT16.name else components
 
     def __repr__(cls) -> str:
         return cls.__name__

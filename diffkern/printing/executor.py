@@ -16,7 +16,7 @@ import itertools
 import linecache
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from diffkern.contracts.abi import MAX_DIMS
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, is_complex, scalar_of, value_type
+from diffkern.lang.values import CompositeValue
 from diffkern.printing.prims import launched_over
 from diffkern.printing.python import function_name, to_python
 
@@ -133,12 +134,16 @@ def evaluator(fn: Function, source: str) -> Callable[..., Any]:
     function = load_source(source, function_name(fn))
     # Complex numbers are pairs inside, and converted only for the caller.
     of_numbers = any(is_complex(v.type) for v in fn.body.yields)
+    converters = [_converter(p.name, p.type) for p in fn.params]
 
     def evaluate(*args: Any) -> Any:
-        watch = _Watch(None)
-        values = [_argument(p.name, p.type, a, watch) for p, a in zip(fn.params, args, strict=True)]
-        with np.errstate(all="ignore"), _weak_literals():
-            found = function(*values)
+        values = [converter(a) for converter, a in zip(converters, args, strict=True)]
+        if _IS_STRONG:
+            with np.errstate(all="ignore"), _weak_literals():
+                found = function(*values)
+        else:
+            with np.errstate(all="ignore"):
+                found = function(*values)
         if not of_numbers:
             return found
         results = found if isinstance(found, tuple) else (found,)
@@ -153,10 +158,14 @@ def _as_result(t: Type, value: Any) -> Any:
     return value.view(np.dtype(str(t)))[0] if is_complex(t) else value
 
 
+_IS_STRONG: Final = np.__version__.startswith("1.")
+"""Whether literals have types of their own."""
+
+
 @contextlib.contextmanager
 def _weak_literals() -> Iterator[None]:
     """Let a bare literal take the type of the other operand, which NumPy 1 does on request only."""
-    if not np.__version__.startswith("1."):
+    if not _IS_STRONG:
         yield
         return
     before = np._get_promotion_state()  # type: ignore[attr-defined]
@@ -179,6 +188,24 @@ def _argument(name: str, t: Type, value: Any, watch: _Watch) -> Any:
     if not isinstance(t, (Scalar, Vec, Mat)):
         raise TypeError(f"{t} is not a parameter type")
     return _as_value(value, value_type(t))
+
+
+def _converter(name: str, t: Type) -> Callable[[Any], Any]:
+    """Return what :func:`_argument` does for a parameter that nobody watches."""
+    if not isinstance(t, (Scalar, Vec, Mat)) or is_complex(t):
+        return lambda value: _argument(name, t, value, _Watch(None))
+    held = value_type(t)
+    dtype = np.dtype(scalar_of(held).name)
+    if isinstance(held, Scalar):
+        return dtype.type
+    shape = held.shape
+
+    def components(value: Any) -> Any:
+        # The view of a value of ours is at hand, where NumPy would ask for its array by a protocol.
+        given = value.view(np.ndarray) if isinstance(value, CompositeValue) else value
+        return np.array(given, dtype).reshape(shape)
+
+    return components
 
 
 def _as_value(value: Any, t: Element) -> Any:

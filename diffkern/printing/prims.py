@@ -186,6 +186,13 @@ def _rows(m: Any) -> list[list[Any]]:
 
 def _expanded(rows: list[list[Any]]) -> Any:
     """Return the determinant of rows, by expansion along the first one."""
+    # The last two levels are written out: most determinants are of few rows, and loops take longer than the products.
+    if len(rows) == 2:
+        (a, b), (c, d) = rows
+        return a * d - b * c
+    if len(rows) == 3:
+        (a, b, c), (d, e, f), (g, h, i) = rows
+        return a * (e * i - f * h) - b * (d * i - f * g) + c * (d * h - e * g)
     first, *others = rows
     if not others:
         return first[0]
