@@ -20,7 +20,10 @@ from benchmarks.outside.results import Exclusion, Row, collect, write
 from . import counts
 from .applications import APPLICATIONS
 
-REPOSITORIES = "https://github.com/EnzymeAD/enzyme-sc22 (with submodules), https://github.com/wsmoses/Enzyme-GPU-Tests"
+REPOSITORIES = (
+    "https://github.com/EnzymeAD/enzyme-sc22 (with submodules), https://github.com/wsmoses/Enzyme-GPU-Tests; a folder "
+    "with miniBUDE, XSBench and RSBench of https://github.com/UoB-HPC and https://github.com/ANL-CESAR in it"
+)
 LEFT_OUT = (
     ("dg", "the Galerkin method of SC21 is written in Julia, with a mesh and element library of its own"),
     ("overheads of SC21", "its figures are plots; of its abstract there is the bound for all applications"),
@@ -73,7 +76,8 @@ def rows(name: str, source: Path | None, quick: bool) -> Iterator[Row]:
         primal, gradient = in_turn([program.primal, program.gradient], 3 if quick else ROUNDS)
         beside = application.original(source, size) if source is not None else {}
         called = f"{name} {size}"
-        yield Row(called, "forward", {"diffkern": primal, **beside}, difference, oracle, "", dict(program.notes))
+        cause = application.cause if min(beside.values(), default=primal) < primal else ""
+        yield Row(called, "forward", {"diffkern": primal, **beside}, difference, oracle, cause, dict(program.notes))
         notes: dict[str, float | str] = {"gradient over primal": gradient / primal, **overheads}
         yield Row(called, "gradient", {"diffkern": gradient}, slope, "forward mode and differences", "", notes)
     for kernel in application.kernels():

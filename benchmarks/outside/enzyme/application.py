@@ -63,6 +63,8 @@ class Application:
     original
         Measures the original program of a size, given the checkout, and returns seconds by the tool's name; nothing
         where it cannot be built.
+    cause
+        Why the original is faster where it is.
     """
 
     name: str
@@ -73,6 +75,7 @@ class Application:
     published: tuple[tuple[str, float], ...]
     kernels: Callable[[], list[Any]]
     original: Callable[[Path, int], dict[str, float]] = field(default=lambda _source, _size: {})
+    cause: str = ""
 
 
 def register(made: Application) -> Application:

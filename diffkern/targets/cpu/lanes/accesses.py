@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from llvmlite import ir
 
-from diffkern.ir.nodes import Op, Value
-from diffkern.ir.ops.memory import ELEMENT_LOADS
+from diffkern.ir.nodes import Op, Region, Value
+from diffkern.ir.ops.memory import ELEMENT_LOADS, UPDATES
+from diffkern.ir.ops.row import Effect
+from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, Element, Scalar, Stack, Tile, scalar_of
 from diffkern.ir.views import Access, StackSlot
 from diffkern.targets.cpu.lanes import memory
@@ -43,8 +45,38 @@ __all__ = ["LaneAccesses"]
 
 
 @dataclass(slots=True)
+class _SharedUpdate:
+    """An addition of all lanes to one number in memory."""
+
+    array: ArrayRef
+    component: int
+    to: Any
+    kind: str
+    value: Any
+
+
+@dataclass(slots=True)
 class LaneAccesses(LaneValues):
-    """Emits loads, stores and updates of neighbouring threads."""
+    """Emits loads, stores and updates of neighbouring threads.
+
+    Attributes
+    ----------
+    waiting
+        Updates by all lanes that are made together at the next op that could see whether they have been made: several
+        vectors take hardly more instructions to add up than one.
+    """
+
+    waiting: list[_SharedUpdate] = field(default_factory=list)
+
+    def region(self, region: Region) -> list[tuple[Any, ...]]:
+        found = LaneValues.region(self, region)
+        self.make_updates()
+        return found
+
+    def op(self, op: Op) -> None:
+        if self.waiting and op.name not in UPDATES and (op.regions or lookup(op.name).effect is not Effect.PURE):
+            self.make_updates()
+        LaneValues.op(self, op)
 
     def places(self, op: Op) -> tuple[ArrayRef, LanePlaces]:
         """Return the places of the elements of an access."""
@@ -133,6 +165,7 @@ class LaneAccesses(LaneValues):
         plain = op.attrs["mode"] == "plain"
         # Plain accumulation means that no other lane has this element: read, add and write as vectors.
         if plain and places.is_run:
+            self.make_updates()
             self.notes.add(How.RUN, op)
             values = self.values[Access(op).value]
             old = memory.load(self.b, array.type.dtype, places, self.mask)
@@ -154,6 +187,7 @@ class LaneAccesses(LaneValues):
 
     def exchanged(self, op: Op, array: ArrayRef, places: LanePlaces) -> tuple[Any, ...]:
         """Update the elements of the lanes in their order; return the old values."""
+        self.make_updates()
         self.notes.add(How.BY_LANE, op)
         b, plain, s, kind = self.b, self.b.plain, scalar_of(array.type.dtype), op.attrs["kind"]
         count = element_size(array.type.dtype)
@@ -188,6 +222,7 @@ class LaneAccesses(LaneValues):
         if places.is_shared and kind in ("plain", "add", "sub") and scalar_of(array.type.dtype) != BOOL:
             self.at_once(op, array, places.pointer, kind)
             return
+        self.make_updates()
         self.notes.add(How.BY_LANE, op)
         b, plain, s = self.b, self.b.plain, scalar_of(array.type.dtype)
         pointers = memory.every(b, s, element_size(array.type.dtype), places)
@@ -219,18 +254,27 @@ class LaneAccesses(LaneValues):
     def at_once(self, op: Op, array: ArrayRef, pointer: Any, kind: str) -> None:
         """Add the contributions of all lanes to one element."""
         self.notes.add(How.SUMMED, op)
-        b, plain, s = self.b, self.b.plain, scalar_of(array.type.dtype)
-        given = self.values[Access(op).value]
-        changed = [k for k, v in enumerate(given) if not (op.attrs.get("augmented") and is_neutral(kind, v))]
-        totals = add_up(b, [self.where_on(b.spread(given[k])) for k in changed], self.scalars.flags)
-        for k, total in zip(changed, totals, strict=True):
-            to = component(plain, s, pointer, k)
-            if kind == "plain":
-                old = from_memory(plain, s, tag(array, plain.load(to, typ=memory_type(s)), k))
-                new = plus(plain, old, total, self.scalars.flags)
-                tag(array, plain.store(to_memory(plain, s, new), to), k)
+        s = scalar_of(array.type.dtype)
+        for k, v in enumerate(self.values[Access(op).value]):
+            if not (op.attrs.get("augmented") and is_neutral(kind, v)):
+                to = component(self.b.plain, s, pointer, k)
+                self.waiting.append(_SharedUpdate(array, k, to, kind, self.where_on(self.b.spread(v))))
+
+    def make_updates(self) -> None:
+        """Make the updates that wait: sums over the lanes, as many together as there are of a type, then additions."""
+        waiting, self.waiting = self.waiting, []
+        plain, flags = self.b.plain, self.scalars.flags
+        totals: dict[int, Any] = {}
+        for t in dict.fromkeys(str(update.value.type) for update in waiting):
+            alike = [n for n, update in enumerate(waiting) if str(update.value.type) == t]
+            totals.update(zip(alike, add_up(self.b, [waiting[n].value for n in alike], flags), strict=True))
+        for n, update in enumerate(waiting):
+            s, k = scalar_of(update.array.type.dtype), update.component
+            if update.kind == "plain":
+                old = from_memory(plain, s, tag(update.array, plain.load(update.to, typ=memory_type(s)), k))
+                tag(update.array, plain.store(to_memory(plain, s, plus(plain, old, totals[n], flags)), update.to), k)
             else:
-                update_element(plain, s, to, kind, [total], self.alone)
+                update_element(plain, s, update.to, update.kind, [totals[n]], self.alone)
 
     def summed(self, op: Op, kind: str) -> bool:
         accumulators = self.totals.get(id(op))
