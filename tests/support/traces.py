@@ -29,6 +29,7 @@ from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.stream import CudaStream
 from diffkern.runtime.effects import cotangents
 from diffkern.runtime.effects.compiled_backward import _Body
+from diffkern.runtime.effects.known_sweeps import known_sweeps
 from diffkern.runtime.memory import memory
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import Memory
@@ -282,6 +283,8 @@ def traced() -> Iterator[Trace]:
         # Cotangents begin where their arrays do, relative to this.
         stack.enter_context(mock.patch.object(memory, "_ALIGNMENT", cotangents._ALIGNMENT))
         stack.callback(pool.set_num_threads, threads)
+        # What tapes do is shown, however often other tapes have done it.
+        stack.enter_context(mock.patch.object(known_sweeps, "is_on", False))
         for kind, name, hook in _hooks(trace):
             stack.enter_context(
                 mock.patch.object(kind, name, functools.partialmethod(_through, hook, vars(kind)[name]))

@@ -39,6 +39,7 @@ from diffkern.runtime.launch.resources import check_no_stores, check_not_given
 from diffkern.runtime.launch.schedule import USUAL, Grid
 from diffkern.runtime.launch.stamps import with_one_writer
 from diffkern.runtime.memory.device import CPU, Device
+from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.state import runs_at_once, will_replay
 from diffkern.runtime.memory.stream import Stream
 from diffkern.runtime.native.replay import Steps
@@ -199,28 +200,27 @@ class AdjointLaunch(Operation):
         """Raise the versions of the memory that it changes."""
         for ct in self.writes():
             ct._memory.version += 1
-        whole = self.launch.executable.fully_overwritten
-        if not whole:
+        if not self.launch.executable.fully_overwritten:
             return
         # Only a launch that runs at once tells what memory holds now; a recorded or queued one runs later, or
         # repeatedly.
         if not slow_path_flags.word[0] or runs_at_once():
-            self._note_zero(whole)
+            for memory in self.consumed():
+                memory.zero_version = memory.now
 
-    def _note_zero(self, whole: Sequence[tuple[int, int]]) -> None:
-        """Mark the cotangents that are zero afterwards: those of arrays that the launch overwrites as a whole."""
+    def consumed(self) -> list[Memory]:
+        """Return the memory that is zero when it has run: of cotangents of arrays that the launch overwrites."""
         launch, cotangents = self.launch, self.cotangents
         # A cotangent that several leaves share is added to after it has been consumed for one of them.
         if self.in_elements or launch.merged or self._are_shared:
-            return
-        dims = launch.dims
-        for k, axes in whole:
+            return []
+        dims, found = launch.dims, []
+        for k, axes in launch.executable.fully_overwritten:
             ct = cotangents.get(k)
-            if ct is not None and axes == len(dims) and ct.shape == dims:
-                memory = ct._memory
-                # The mark is about the whole memory, so that a view of a part does not set it.
-                if ct._data.nbytes == memory.nbytes:
-                    memory.zero_version = memory.now
+            # Zero is said of the whole memory, so that a view of a part says nothing.
+            if ct is not None and axes == len(dims) and ct.shape == dims and ct._data.nbytes == ct._memory.nbytes:
+                found.append(ct._memory)
+        return found
 
     @property
     def device(self) -> Device:

@@ -177,8 +177,13 @@ class Influence(CustomOperationsMet):
         self._kernel = launch.kernel
         for index in executable.reads:
             # An array that is only added to does not influence the others, though the program reads it.
-            if index not in updated and self._brings(launch, index):
-                is_fed = True
+            if index in updated:
+                continue
+            if executable.by_id:
+                is_fed = any(map(self._is_fed, self._held(launch, index)))
+            elif (held := launch.arrays[index]) is not None:
+                is_fed = self._depends(held._memory)
+            if is_fed:
                 break
         if executable.by_id and not is_fed:
             is_fed = any(map(self._is_fed, given_to(launch)))
@@ -204,13 +209,6 @@ class Influence(CustomOperationsMet):
         if executable.by_id and index in executable.manifest.pointing:
             return list(nested_arrays(executable, launch.arrays, [index]))
         return [held]
-
-    def _brings(self, launch: PackedLaunch, index: int) -> bool:
-        """Return whether the contents that a parameter stands for come from an array with a derivative."""
-        if launch.executable.by_id:
-            return any(self._is_fed(held) for held in self._held(launch, index))
-        found = launch.arrays[index]
-        return found is not None and self._is_fed(found)
 
     def _leaves_some(self, launch: PackedLaunch, index: int) -> bool:
         """Return whether an array may keep elements that it had before a launch which writes to it."""

@@ -6,6 +6,8 @@ those that the launch found.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
@@ -16,6 +18,7 @@ from diffkern.runtime.effects.tape_steps import LaunchStep
 from diffkern.runtime.launch.nested_arrays import Table, _overlap
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.regions import Region
+from diffkern.runtime.memory.memory import Memory
 
 __all__ = ["PointedStep"]
 
@@ -77,6 +80,9 @@ class PointedStep(LaunchStep):
     def _own(self, held: array) -> array:
         self._kept.append(held)
         return held
+
+    def told_by(self, owners: Mapping[Memory, array]) -> None:
+        """Return None: what elements point to is looked up when the adjoint runs."""
 
     def read_after(self, index: int) -> Region:
         """Return that anything may be read: elements of other launches may point to it."""

@@ -10,11 +10,12 @@ from collections.abc import Mapping, Sequence, Set
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array, new
-from diffkern.runtime.arrays.operation import Assign, Flow, Operation
+from diffkern.runtime.arrays.operation import Add, Assign, Copy, Flow, Operation
 from diffkern.runtime.effects.checked_call import CheckedCall
 from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.kept import Contents
-from diffkern.runtime.effects.step import NO_CONTENTS, NONE_LOST, TapeStep
+from diffkern.runtime.effects.step import NO_CONTENTS, NONE_LOST, TapeStep, is_told
+from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.regions import Region
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory
@@ -84,6 +85,18 @@ class OperationStep(TapeStep):
     def take_copy(self, index: int, copy: Contents, *, before: bool) -> None:
         """Store a copy of an array."""
         self.contents = {**self.contents, index: copy}
+
+    def told_by(self, owners: Mapping[Memory, array]) -> tuple[tuple[object, ...], Sequence[Executable]] | None:
+        operation = self.operation
+        if type(operation) not in (Assign, Copy, Add) or self.lost or self.contents:
+            return None
+        held = (*self.flow.written, *self.flow.sources, *self.varied)
+        if not all(is_told(a, owners) for a in held):
+            return None
+        key: list[object] = [type(operation), len(self.flow.written), len(self.flow.sources)]
+        for a in held:
+            key += (id(a._memory), a._packed, a._key)
+        return tuple(key), ()
 
     def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
         live = cotangents.live

@@ -7,13 +7,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from diffkern.errors import LaunchError
+from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Operation
 from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.kept import Contents
 from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.memory import Memory
 
-__all__ = ["NONE_LOST", "NO_CONTENTS", "Barrier", "TapeStep"]
+__all__ = ["NONE_LOST", "NO_CONTENTS", "Barrier", "TapeStep", "is_told"]
 
 NO_CONTENTS: Mapping[int, Contents] = MappingProxyType({})
 NONE_LOST: Set[int] = frozenset()
@@ -58,6 +60,16 @@ class TapeStep(ABC):
         """Return the memory of the arrays themselves, not of copies, that its derivative reads."""
         return []
 
+    def told_by(self, owners: Mapping[Memory, array]) -> tuple[tuple[object, ...], Sequence[Executable]] | None:
+        """Return what decides about the operations that reverse it, and the programs among that; None if more does.
+
+        Parameters
+        ----------
+        owners : mapping of Memory to array
+            The arrays of the tape that have gradients.
+        """
+        return None
+
     @abstractmethod
     def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
         """Return the operations that reverse the step: none if no cotangent reaches it."""
@@ -83,3 +95,13 @@ class Barrier(TapeStep):
         if not cotangents.live.isdisjoint(self._memories):
             raise self._error()
         return []
+
+
+def is_told(held: array, owners: Mapping[Memory, array]) -> bool:
+    """Return whether the place of an array and the gradients of a tape decide where its own gradient is."""
+    top = held
+    while top._parent is not None:
+        if top._grad is not None:
+            return False
+        top = top._parent
+    return top._grad is None or owners.get(top._memory) is top

@@ -22,6 +22,7 @@ from diffkern.runtime.effects.compiled_backward import Collector, Repeat, Seed
 from diffkern.runtime.effects.cotangents import Cotangents, may_differ_from_zero, take
 from diffkern.runtime.effects.gradients import Gradients, gradient_of, keeping
 from diffkern.runtime.effects.inside import Inside
+from diffkern.runtime.effects.known_sweeps import known_sweeps, told_by
 from diffkern.runtime.effects.seeds import Seeds, check_disjoint, seeds_of
 from diffkern.runtime.effects.snapshots import copied
 from diffkern.runtime.effects.tape_recording import TapeRecording
@@ -30,7 +31,7 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.scope import Scope, under
-from diffkern.runtime.memory.state import current, handler_now, will_replay
+from diffkern.runtime.memory.state import current, handler_now, is_handled, will_replay
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.observe.spans import span, watched
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 __all__ = ["Tape"]
+
+_AS_IT_IS = contextlib.nullcontext()
 
 
 class Tape(TapeRecording, Scope, Uncopied):
@@ -104,7 +107,7 @@ class Tape(TapeRecording, Scope, Uncopied):
             # Before the versions and digests are compared: pending work still writes.
             drain()
             # The sweep launches adjoints and fills, which the tape must not record.
-            with under(None):
+            with under(None) if is_handled() else _AS_IT_IS:
                 seeds = seeds_of(loss, grads, self._versions)
                 self._take_new_gradients()
                 if self._versions:
@@ -125,19 +128,15 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     def zero(self) -> None:
         """Set the gradients of all recorded arrays to zero."""
-        if self._followed:
-            with under(None):
+        with under(None) if is_handled() else _AS_IT_IS:
+            if self._followed:
                 self._follow(False)
-        is_replayed, set_to_zero = will_replay(), []
-        for owner in self._owners.values():
-            grad = owner.grad
+            is_replayed = will_replay()
+            # All are looked at before one is changed: they may share memory.
+            grads = [grad for owner in self._owners.values() if (grad := owner.grad) is not None]
             # What is known now need not hold when what is being recorded or captured runs.
-            if grad is not None and (is_replayed or not grad._memory.is_zero or _is_captured(grad)):
-                set_to_zero.append(grad)
-        if set_to_zero:
-            with under(None):
-                for grad in set_to_zero:
-                    grad.zero_()
+            for grad in [a for a in grads if is_replayed or not a._memory.is_zero or _is_captured(a)]:
+                grad.zero_()
 
     def reset(self) -> None:
         """Set the gradients to zero and forget everything that was recorded."""
@@ -328,6 +327,11 @@ class Tape(TapeRecording, Scope, Uncopied):
         if seeds is None and self._owners:
             self._check_present_gradients()
             return
+        # The usual case, in plain loops: the host has read nothing, and a gradient has an influence on a goal.
+        if self._read is None:
+            for goal, _ in seeds or ():
+                if self._has_influence(goal):
+                    return
         goals = [goal for goal, _ in seeds or ()]
         if lost := [goal for goal in goals if self._may_be_read(goal)]:
             self._refuse(f"{', '.join(map(described, lost))} depends on no array of this tape that has a gradient")
@@ -365,7 +369,7 @@ class Tape(TapeRecording, Scope, Uncopied):
         if self._swept != state:
             # The first time: perhaps there is no second.
             self._swept, self._again = state, None
-            return False
+            return self._run_known(seeds)
         if self._again is None:
             # A GPU's launches have no native form here; a graph does for them what this would.
             if not self._repeats or not all(goal._memory.is_host for goal, _ in seeds):
@@ -381,6 +385,27 @@ class Tape(TapeRecording, Scope, Uncopied):
         self._again.run(seeds)
         return True
 
+    def _run_known(self, seeds: Seeds) -> bool:
+        """Run a sweep that another tape ran before as one native call; return whether that was possible."""
+        if not known_sweeps.is_on or self._followed or self._exposures.seen or self._sees_bytes:
+            return False
+        self._check_gradients()
+        told = told_by(self._steps, self._owners, self._versions, self._written, seeds)
+        if told is None or not all(memory.is_zero for memory in told.resting):
+            return False
+        # Contents were changed since: the usual way looks what that means.
+        if any(memory.now != version for memory, version in self._versions.items()):
+            return False
+        is_second, sweep = known_sweeps.find(told)
+        if is_second:
+            with Collector() as collector:
+                self._backward(seeds, are_resting=True)
+            for memory in told.resting:
+                memory.zero_version = memory.now  # nothing has run
+            sweep = known_sweeps.compiled(collector.operations, told)
+            known_sweeps.keep(told, sweep)
+        return sweep is not None and sweep.run(seeds, told)
+
     def _compiled(self, seeds: Seeds) -> Repeat | None:
         if not all(step.can_repeat for step in self._steps):
             return None
@@ -395,7 +420,7 @@ class Tape(TapeRecording, Scope, Uncopied):
         needed = {memory: memory.now for step in self._steps for memory in step.reads_still()}
         return Repeat(collector.operations, steps, [goal for goal, _ in seeds], needed, grads)
 
-    def _backward(self, seeds: Seeds | None) -> None:
+    def _backward(self, seeds: Seeds | None, are_resting: bool = False) -> None:
         self._check_gradients()
         self._lose_changed()
         sweep = Cotangents(self._owners, self._gradient)
@@ -413,9 +438,9 @@ class Tape(TapeRecording, Scope, Uncopied):
         # Functions of the user's may fail: no gradient has changed then.
         if any(step.may_fail for step in self._steps):
             with self._gradients_kept():
-                self._sweep(sweep, seeds, work)
+                self._sweep(sweep, seeds, work, are_resting)
         else:
-            self._sweep(sweep, seeds, work)
+            self._sweep(sweep, seeds, work, are_resting)
 
     @contextlib.contextmanager
     def _gradients_kept(self) -> Iterator[None]:
@@ -428,7 +453,9 @@ class Tape(TapeRecording, Scope, Uncopied):
                 submit(Copy(grad, copy))
             raise
 
-    def _sweep(self, sweep: Cotangents, seeds: Seeds | None, work: Sequence[Sequence[Operation]]) -> None:
+    def _sweep(
+        self, sweep: Cotangents, seeds: Seeds | None, work: Sequence[Sequence[Operation]], are_resting: bool
+    ) -> None:
         if seeds is None:
             carry_out(work)
             return
@@ -439,7 +466,8 @@ class Tape(TapeRecording, Scope, Uncopied):
             check_disjoint(seeds, begun)
         # In the order of the arrays: that of a set would differ from run to run.
         written = [memory for memory in self._owners if memory in self._written]
-        left = [grad for memory in written if (grad := self._left_over(memory)) is not None]
+        # None where all of them are known to be zero, however often what is collected now runs.
+        left = [] if are_resting else [grad for memory in written if (grad := self._left_over(memory)) is not None]
         # Seeds may be gradients of other arrays, which are set as well.
         if len(begun) == 1 and not left and not will_replay() and not isinstance(seeds[0][1], array):
             begun[0]._overwrite(begun[0]._stored(seeds[0][1]))  # before anything else may change the values

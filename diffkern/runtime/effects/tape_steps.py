@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 
+from diffkern.contracts.options import PLAIN
 from diffkern.errors import AutodiffError, KernelError, LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
@@ -16,12 +17,14 @@ from diffkern.runtime.arrays.operation import Add, Assign, Copy, Operation, subm
 from diffkern.runtime.effects.checked_call import CheckedCall
 from diffkern.runtime.effects.cotangents import Cotangents
 from diffkern.runtime.effects.kept import Contents
-from diffkern.runtime.effects.step import NO_CONTENTS, NONE_LOST, TapeStep
+from diffkern.runtime.effects.step import NO_CONTENTS, NONE_LOST, TapeStep, is_told
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.regions import Region, joined
 from diffkern.runtime.launch.resources import Key, PutBack, Use, used
+from diffkern.runtime.launch.schedule import USUAL
 from diffkern.runtime.launch.stamps import checked_by_stamps, with_one_writer
+from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
 
 __all__ = ["FuncStep", "LaunchStep", "carry_out"]
@@ -83,6 +86,10 @@ class LaunchStep(TapeStep):
             except KernelError as error:
                 self._error = error
         return self._program
+
+    def expect(self, program: Executable | None) -> None:
+        """Take an adjoint that is known to be that of the launch, None for none."""
+        self._program = program
 
     def _proved(self) -> Executable | None:
         """Return the adjoint program; None if the launch was exchanged for one that is known not to race."""
@@ -198,6 +205,33 @@ class LaunchStep(TapeStep):
     def is_saved_in_place(self, index: int) -> bool:
         """Return whether the array itself holds what the adjoint reads of a parameter as it was before the launch."""
         return self.saved.get(index) is self.launch.arrays[index]
+
+    def told_by(self, owners: Mapping[Memory, array]) -> tuple[tuple[object, ...], Sequence[Executable]] | None:
+        launch = self.launch
+        executable = launch.executable
+        if self.saved or self.contents or self.lost or self.lost_before or self.objects or self.keeps_inputs:
+            return None
+        if launch.log is not None or launch.stamped or launch.blocks is not USUAL:
+            return None
+        if executable.device is not CPU or executable.by_id or executable.writes_elements:
+            return None
+        for held in launch.arrays:
+            if held is not None and owners.get(held._memory) is not held and not is_told(held, owners):
+                return None
+        if (program := self._known_program()) is not None:
+            return (id(program), id(executable), launch.grid.header, *launch.parts), (program, executable)
+        # Not made for a sweep that may not reach it; it follows from the rest, if it may be made.
+        if not launch.kernel.enable_backward:
+            return None
+        return (self.active, id(executable), launch.grid.header, *launch.parts), (executable,)
+
+    def _known_program(self) -> Executable | None:
+        """Return the adjoint program if there is one already."""
+        if self._program is None and self._error is None and self.launch.kernel.enable_backward:
+            launch = self.launch
+            merged = tuple(launch.merged.items()) if launch.merged else ()
+            self._program = launch.generation.adjoints.get((launch.keys, self.active, PLAIN, merged))
+        return self._program
 
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         launch, live = self.launch, cotangents.live

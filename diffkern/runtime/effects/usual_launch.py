@@ -14,6 +14,7 @@ from diffkern.runtime.effects.influence import Influence
 from diffkern.runtime.effects.residuals import Need
 from diffkern.runtime.effects.tape_needs import TapeNeeds
 from diffkern.runtime.effects.tape_steps import LaunchStep
+from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 
@@ -38,15 +39,18 @@ class Taken:
         The parameters to differentiate for.
     needed
         The arrays that the adjoint may read, all until it is known.
+    program
+        The adjoint, if it is there.
     is_known
-        Whether the adjoint is there.
+        Whether all of this is known.
     """
 
-    __slots__ = ("active", "is_known", "needed")
+    __slots__ = ("active", "is_known", "needed", "program")
 
     def __init__(self, executable: Executable, pattern: int) -> None:
         self.active = active_among(executable, pattern)
         self.needed = executable.uses if self.active else ()
+        self.program: Executable | None = None
         self.is_known = not self.active
 
     def look_up(self, launch: PackedLaunch) -> None:
@@ -55,6 +59,7 @@ class Taken:
         if found is not None:
             after = found.derivative.after
             self.needed = tuple([index for index in self.needed if index in after])
+            self.program = found
             self.is_known = True
 
 
@@ -77,6 +82,10 @@ class UsualLaunches(TapeNeeds, Influence):
 
     _takes_usual = True
     """False in tests that compare with the general path."""
+
+    def _clear(self) -> None:
+        super()._clear()
+        self._differentiable: set[KernelVersion] = set()
 
     def _take_usual(self, launch: PackedLaunch) -> bool:
         """Perform a launch and keep what its derivative will need; False if it is none of the usual kind.
@@ -153,6 +162,12 @@ class UsualLaunches(TapeNeeds, Influence):
         launch = step.launch
         if not taken.is_known:
             taken.look_up(launch)
+        if taken.program is not None:
+            # Asked once for each version of a kernel: the option is that of the time when a tape meets it.
+            if launch.generation not in self._differentiable and launch.kernel.enable_backward:
+                self._differentiable.add(launch.generation)
+            if launch.generation in self._differentiable:
+                step.expect(taken.program)
         arrays = launch.arrays
         # Noted after the launch: its own writes must not end them.
         for index in taken.needed:

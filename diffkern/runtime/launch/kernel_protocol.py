@@ -31,6 +31,9 @@ class KernelProtocol(Protocol):
     def parameters(self) -> Sequence[Parameter]: ...
 
     @property
+    def enable_backward(self) -> bool: ...
+
+    @property
     def race_free(self) -> bool: ...
 
     @property

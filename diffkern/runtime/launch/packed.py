@@ -117,10 +117,8 @@ class PackedLaunch(Operation):
         # True and 2.0 are equal to dimensions and are none.
         is_exact = type(dim) is int or (type(dim) is tuple and all(type(extent) is int for extent in dim))
         grid = executable.grids.get(dim) if is_exact else None
-        if grid is None:
-            return False
-        is_known = executable.fits.get(b"".join(self.parts)) is grid
-        if not is_known:
+        fitted: object = None if grid is None else executable.fits.get(b"".join(self.parts))
+        if grid is None or fitted is not grid:
             return False
         # Addresses, extents and numbers decide all else.
         for index in executable.writes:

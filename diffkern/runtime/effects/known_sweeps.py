@@ -1,0 +1,266 @@
+"""Reverse sweeps that other tapes ran before: the same operations as one native call.
+
+A program that trains records the same launches again and again, on a new tape or after a reset. The second time that
+a sweep would consist of the same operations on the same memory it is compiled, for all later ones. What decides about
+the operations is its key: programs, packed arguments, gradients and seeds. Everything else that a tape finds, such as
+a copy of overwritten contents or a change by others, is a reason not to look for one.
+
+Nothing here keeps memory of a user, or a program: with the first of those that a sweep is about it is forgotten.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from diffkern.process.forks import free_in_child
+from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Assign, Operation, memories
+from diffkern.runtime.effects.compiled_backward import Repeat, Seed
+from diffkern.runtime.memory.memory import Memory
+from diffkern.runtime.memory.stream import drain
+from diffkern.runtime.native.replay import Plan
+
+if TYPE_CHECKING:
+    from diffkern.runtime.effects.seeds import Seeds
+    from diffkern.runtime.effects.step import TapeStep
+    from diffkern.runtime.launch.program import Executable
+    from diffkern.runtime.native.replay import Step
+
+__all__ = ["KnownSweep", "KnownSweeps", "Told", "known_sweeps", "told_by"]
+
+_MOST_STEPS = 1 << 14
+"""Native steps of all sweeps that are kept, unless one alone has more."""
+_MOST_NOTED = 1 << 12
+_Key = tuple[object, ...]
+
+
+class Told(NamedTuple):
+    """What decides about the operations of a sweep.
+
+    Attributes
+    ----------
+    key
+        It, with objects by their ids.
+    programs
+        The programs among these.
+    gradients
+        The memory of the gradients of all arrays on the tape that have one.
+    met
+        The memory of all arrays on the tape.
+    resting
+        Those of the gradients that are zero before and get a cotangent: of what the tape wrote and no seed sets.
+    """
+
+    key: _Key
+    programs: Sequence[Executable]
+    gradients: Sequence[Memory]
+    met: Sequence[Memory]
+    resting: Sequence[Memory]
+
+    @property
+    def objects(self) -> list[Any]:
+        """The objects whose ids are in the key."""
+        return [*self.met, *self.gradients, *self.programs]
+
+
+def told_by(
+    steps: Sequence[TapeStep],
+    owners: Mapping[Memory, array],
+    met: Iterable[Memory],
+    written: Set[Memory],
+    seeds: Seeds,
+) -> Told | None:
+    """Return what decides about a sweep; None if anything else does.
+
+    Parameters
+    ----------
+    steps : sequence of TapeStep
+        The steps of the tape.
+    owners : mapping of Memory to array
+        The arrays with gradients.
+    met : iterable of Memory
+        The memory of all arrays on the tape.
+    written : set of Memory
+        What the tape wrote.
+    seeds : Seeds
+        The gradients that the sweep begins with.
+    """
+    key: list[object] = []
+    programs: list[Executable] = []
+    for step in steps:
+        found = step.told_by(owners)
+        if found is None:
+            return None
+        key += found[0]
+        programs += found[1]
+    whole: set[Memory] = set()
+    for goal, values in seeds:
+        ct, owner = goal._grad, owners.get(goal._memory)
+        # One without a gradient of its own has a temporary one, if it is no part of another array.
+        if isinstance(values, array) or owner is not (None if ct is None else goal):
+            return None
+        if ct is None and goal._parent is not None:
+            return None
+        if ct is not None and ct._type.layout == "C" and ct._data.nbytes == ct._memory.nbytes:
+            whole.add(ct._memory)
+        key += (id(goal._memory), goal._packed, goal._key)
+    gradients: list[Memory] = []
+    resting: list[Memory] = []
+    for memory, owner in owners.items():
+        grad = owner._grad
+        if grad is None or memory.retains:
+            return None
+        own = grad._memory
+        gradients.append(own)
+        is_written = memory in written
+        key += (id(memory), id(own), grad._packed, is_written)
+        if is_written and own not in whole:
+            resting.append(own)
+    met = list(met)
+    # A gradient that the tape has met as an array changes with the sweep.
+    if not set(gradients).isdisjoint(met):
+        return None
+    return Told((*key, *map(id, met)), programs, gradients, met, resting)
+
+
+class KnownSweep:
+    """A compiled sweep, which keeps nothing but its own temporary arrays.
+
+    Parameters
+    ----------
+    operations : sequence of Operation
+        All operations of the sweep.
+    steps : sequence of Step
+        Their native form.
+    told : Told
+        What they follow from.
+    """
+
+    def __init__(self, operations: Sequence[Operation], steps: Sequence[Step], told: Told) -> None:
+        self.weight = len(steps)
+        self._seeds = [operation.values for operation in operations if isinstance(operation, Seed)]
+        theirs = {*told.met, *told.gradients}
+        used = (a for operation in operations for a in (*operation.reads(), *operation.writes()))
+        self._own = [a for a in used if a._memory not in theirs]
+        self._values = [operation.values for operation in operations if isinstance(operation, Assign)]
+        written = memories(a for operation in operations for a in operation.writes())
+        self._counters = [memory.counter for memory in written]
+        zero = _zero_behind(operations)
+        self._zero = [k for k, memory in enumerate(told.gradients) if memory in zero]
+        self._plan = Plan(steps, self._counters, 0)
+        self._call = self._plan.call(self._run)
+        # Two threads with tapes over the same arrays: one of them takes the usual way.
+        self._lock = free_in_child(threading.Lock())
+
+    @property
+    def is_native(self) -> bool:
+        """True if there is native code to run it."""
+        return self._plan.is_native
+
+    def run(self, seeds: Seeds, told: Told) -> bool:
+        """Run the sweep with these seeds; return False, and do nothing, if another thread is running it."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        try:
+            for buffer, (goal, values) in zip(self._seeds, seeds, strict=True):
+                # Written into the same buffer, whose address is in the plan.
+                buffer[...] = goal._stored(values)
+            self._call()
+            for k in self._zero:
+                memory = told.gradients[k]
+                memory.zero_version = memory.now
+        finally:
+            self._lock.release()
+        return True
+
+    def _run(self) -> None:
+        """Run from Python, where other threads have tapes or streams."""
+        drain()
+        for counter in self._counters:
+            counter.value += 1
+        self._plan.run()
+
+
+def _zero_behind(operations: Sequence[Operation]) -> set[Memory]:
+    """Return the memory that is known to be zero when operations have run."""
+    zero: set[Memory] = set()
+    for operation in operations:
+        zero.difference_update(a._memory for a in operation.writes())
+        if isinstance(operation, AdjointLaunch):
+            zero.update(operation.consumed())
+    return zero
+
+
+class KnownSweeps:
+    """The sweeps of all tapes that were compiled, by their keys.
+
+    Attributes
+    ----------
+    is_on
+        Whether sweeps are looked for; False in tests that compare.
+    """
+
+    def __init__(self) -> None:
+        self.is_on = True
+        # With each the objects that it is about, whose ids are in the key.
+        self._sweeps: OrderedDict[_Key, tuple[KnownSweep | None, list[weakref.ref[Any]]]] = OrderedDict()
+        # Of keys that occurred once, which perhaps do not occur again, only the hash.
+        self._noted: OrderedDict[int, None] = OrderedDict()
+        self._lock = free_in_child(threading.Lock())
+
+    def clear(self) -> None:
+        """Forget all sweeps."""
+        with self._lock:
+            self._sweeps.clear()
+            self._noted.clear()
+
+    def find(self, told: Told) -> tuple[bool, KnownSweep | None]:
+        """Return whether a sweep occurs for the second time and should be compiled, and the compiled one."""
+        with self._lock:
+            found = self._sweeps.pop(told.key, None)
+            # An id is that of another object now, if what tells the end of the first one was interrupted.
+            if found is not None and [reference() for reference in found[1]] == told.objects:
+                self._sweeps[told.key] = found
+                return False, found[0]
+            noted = hash(told.key)
+            if noted in self._noted:
+                return True, None
+            self._noted[noted] = None
+            if len(self._noted) > _MOST_NOTED:
+                self._noted.popitem(last=False)
+            return False, None
+
+    def keep(self, told: Told, sweep: KnownSweep | None) -> None:
+        """Keep a sweep for as long as all that it is about is there; None if it cannot be compiled."""
+        key = told.key
+        here = weakref.ref(self)
+
+        def forget(_: object) -> None:
+            # It may run anywhere, in a collection of garbage as well: no lock, and single calls.
+            if (known := here()) is not None:
+                known._sweeps.pop(key, None)
+
+        kept = sweep, [weakref.ref(each, forget) for each in told.objects]
+        with self._lock:
+            self._sweeps[key] = kept
+            total = sum([each.weight for each, _ in list(self._sweeps.values()) if each is not None])
+            while len(self._sweeps) > 1 and (total > _MOST_STEPS or len(self._sweeps) > _MOST_NOTED):
+                dropped, _ = self._sweeps.popitem(last=False)[1]
+                total -= 0 if dropped is None else dropped.weight
+
+    @staticmethod
+    def compiled(operations: Sequence[Operation], told: Told) -> KnownSweep | None:
+        """Return the compiled form of a sweep; None if it has none."""
+        steps = Repeat.compiled(operations)
+        if steps is None:
+            return None
+        made = KnownSweep(operations, steps, told)
+        return made if made.is_native else None
+
+
+known_sweeps = KnownSweeps()
