@@ -36,7 +36,7 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.race_checks import Gathering
 from diffkern.runtime.launch.resources import check_no_stores, check_not_given
-from diffkern.runtime.launch.schedule import USUAL, Grid
+from diffkern.runtime.launch.schedule import WITHOUT_BLOCKS, Grid
 from diffkern.runtime.launch.stamps import with_one_writer
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import Memory
@@ -166,7 +166,7 @@ class AdjointLaunch(Operation):
         """Return whether an adjoint with these very bytes has passed all checks, and take what was chosen for it."""
         packed = self._packed_of_usual(program) if program.fits else None
         grid, chosen = program.fits.get(packed, _UNKNOWN)
-        if packed is None or grid is not self.launch.grid or self.launch.blocks is not USUAL:
+        if packed is None or grid is not self.launch.grid or self.launch.blocks not in WITHOUT_BLOCKS:
             return False
         self._are_shared, self._strided = False, _NO_LEAVES
         self.accumulation, self.executable, self.grid = chosen, chosen.executable, chosen.grid
@@ -175,7 +175,7 @@ class AdjointLaunch(Operation):
 
     def _note_fit(self, program: Executable, shared: bool) -> None:
         """Note what was chosen, for the next adjoint with the same bytes."""
-        is_told = not shared and not self._strided and program.device is CPU and self.launch.blocks is USUAL
+        is_told = not shared and not self._strided and program.device is CPU and self.launch.blocks in WITHOUT_BLOCKS
         packed = self._packed_of_usual(program) if is_told else None
         if packed is not None and isinstance(self.accumulation, (Plain, Atomic, Coloured, Private)):
             program.fit(packed, (self.launch.grid, self.accumulation))

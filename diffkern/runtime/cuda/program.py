@@ -27,8 +27,8 @@ from diffkern.runtime.launch.grid_checks import check_alone, check_axes
 from diffkern.runtime.launch.output import empty_buffer, show
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.schedule import (
-    OF_THREADS,
     USUAL,
+    WITHOUT_BLOCKS,
     Blocks,
     ChunkGrid,
     Grid,
@@ -126,7 +126,7 @@ class CudaExecutable(Executable):
             if len(self._grids) >= 256:
                 self._grids.clear()
             self._grids[key] = found
-        if type(dim) is int and blocks in (USUAL, OF_THREADS) and not self.tiled:
+        if type(dim) is int and blocks in WITHOUT_BLOCKS and not self.tiled:
             if len(self.grids) >= 256:
                 self.grids.clear()
             self.grids[dim] = found

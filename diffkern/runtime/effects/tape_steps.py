@@ -22,7 +22,7 @@ from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.regions import Region, joined
 from diffkern.runtime.launch.resources import Key, PutBack, Use, used
-from diffkern.runtime.launch.schedule import USUAL
+from diffkern.runtime.launch.schedule import WITHOUT_BLOCKS
 from diffkern.runtime.launch.stamps import checked_by_stamps, with_one_writer
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
@@ -211,7 +211,7 @@ class LaunchStep(TapeStep):
         executable = launch.executable
         if self.saved or self.contents or self.lost or self.lost_before or self.objects or self.keeps_inputs:
             return None
-        if launch.log is not None or launch.stamped or launch.blocks is not USUAL:
+        if launch.log is not None or launch.stamped or launch.blocks not in WITHOUT_BLOCKS:
             return None
         if executable.device is not CPU or executable.by_id or executable.writes_elements:
             return None

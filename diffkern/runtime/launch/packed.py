@@ -31,7 +31,7 @@ from diffkern.runtime.launch.launch_checks import check_fit, grid_of
 from diffkern.runtime.launch.nested_arrays import nested_arrays, pointed_by
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.resources import make_writable, stored_by
-from diffkern.runtime.launch.schedule import USUAL, Blocks, Grid
+from diffkern.runtime.launch.schedule import USUAL, WITHOUT_BLOCKS, Blocks, Grid
 from diffkern.runtime.launch.shared_memory import check_tangents
 from diffkern.runtime.launch.value_log import new_log
 from diffkern.runtime.memory.device import CPU, Device, get_device
@@ -101,7 +101,7 @@ class PackedLaunch(Operation):
         self.stamped = False
         self.blocks = blocks
         self.grid: Grid
-        fitting = self.generation.programs.get(self.keys) if place is None and blocks is USUAL else None
+        fitting = self.generation.programs.get(self.keys) if place is None and blocks in WITHOUT_BLOCKS else None
         if fitting is not None and fitting.is_usual and self._has_fitted(fitting, dim):
             return
         self.executable = self._program(self.keys)

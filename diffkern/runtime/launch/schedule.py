@@ -18,6 +18,7 @@ from diffkern.runtime.native.processors import processors
 __all__ = [
     "OF_THREADS",
     "USUAL",
+    "WITHOUT_BLOCKS",
     "Blocks",
     "ChunkGrid",
     "Conflicts",
@@ -67,6 +68,9 @@ USUAL = Blocks()
 
 OF_THREADS = Blocks(threads=True)
 """A launch that says that it counts threads."""
+
+WITHOUT_BLOCKS = USUAL, OF_THREADS
+"""Launches that say nothing about blocks."""
 
 
 @dataclass(frozen=True, slots=True)
