@@ -222,7 +222,8 @@ class CompositeValue(_Components):
         return other @ self.view(_PLAIN)
 
     def _product(self, name: str, other: CompositeValue) -> Any:
-        if (kind := _product_type(type(self), type(other))) is not None:
+        kinds: tuple[Any, Any] = type(self), type(other)
+        if (kind := _product_type(*kinds)) is not None:
             return kind._over(self.view(_PLAIN) @ other.view(_PLAIN))
         a, b = self.ir, other.ir
         plain = getattr(a, "role", Role.VECTOR) is getattr(b, "role", Role.VECTOR) is Role.VECTOR
@@ -316,7 +317,8 @@ class InC:
 
     def view(self, kind: Any = _PLAIN) -> Any:
         """Return the components as an array of NumPy, over the same memory."""
-        plain = _PLAIN(*_in_numpy(type(self)), self)
+        own: Any = self
+        plain = _PLAIN(*_in_numpy(type(own)), own)
         return plain if kind is _PLAIN else plain.view(kind)
 
     def __copy__(self) -> Any:
