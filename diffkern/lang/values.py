@@ -318,7 +318,8 @@ class InC:
     def view(self, kind: Any = _PLAIN) -> Any:
         """Return the components as an array of NumPy, over the same memory."""
         own: Any = self
-        plain = _PLAIN(*_in_numpy(type(own)), own)
+        composite: Any = type(self)
+        plain = _PLAIN(*_in_numpy(composite), own)
         return plain if kind is _PLAIN else plain.view(kind)
 
     def __copy__(self) -> Any:
