@@ -45,7 +45,8 @@ def test_names_that_are_taken_are_left_alone() -> None:
 
 def test_other_loops_stay() -> None:
     for text in ("for d in ():\n        pass", "for d in (*x, 1):\n        pass", "for a, b in (x, y):\n        pass"):
-        assert spelled(f"def f(x, y):\n    {text}") == f"    {text}"
+        whole = f"def f(x, y):\n    {text}"
+        assert spelled(whole) == ast.unparse(ast.parse(whole)).partition("\n")[2]
 
 
 @dk.kernel

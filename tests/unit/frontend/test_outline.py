@@ -139,7 +139,7 @@ def test_parsed_and_remembered_are_the_same(tmp_path: Path, remembered: Remember
     x, y = dk.ones(1), dk.zeros(1)
     set_memory(remembered)
     kernels(load(path))[0][1](x, y)
-    assert y.numpy()[0] == 2.0 * 2.0 + (1.0 + 2.0) * 1.0 + np.float32(2.0**0.5) + 4.0
+    assert y.numpy()[0] == np.float32(2.0 * 2.0 + (1.0 + 2.0) * 1.0) + np.float32(2.0**0.5) + np.float32(4.0)
 
 
 def test_errors_say_the_same_place(tmp_path: Path, remembered: Remembered) -> None:
