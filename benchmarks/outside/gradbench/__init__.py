@@ -23,6 +23,6 @@ the logarithm of the prior is added, where ``adbench`` subtracts it.
 Sizes are some of the evals' own. Left out for their time are, among others, ``lse`` above 40000 and ``llsq`` above 2048
 numbers, ``ode`` above 10000 numbers or with 1 or 100 steps, ``det`` above 7, ``kmeans`` with 1000 centres, 10000
 points or 16 dimensions, ``gmm`` above 10 dimensions or 25 components, and all inputs but one of ``lstm``, ``ba`` and
-``ht``. Rows of ``gmm`` and ``ht`` and the times of JAX were measured tool by tool after the others, on the same machine
-and day.
+``ht``. Rows of ``gmm``, ``ht`` and ``lse`` and the times of JAX were measured tool by tool after the others, on the
+same machine and day.
 """

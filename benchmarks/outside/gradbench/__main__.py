@@ -36,11 +36,6 @@ UNRANKED = {"manual": "by hand"}
 """Tools that are no peers: derivatives written by hand."""
 CAUSES = {
     (
-        "lse",
-        "primal",
-    ): "0.07 of 0.1 ms is the largest number: an update of one element by every thread; sums of a launch "
-    "are taken in chunks, extremes are not",
-    (
         "ode",
         "primal",
     ): "a thread asks at each of its ten slopes whether the chain has ended; a kernel of the inner numbers "
