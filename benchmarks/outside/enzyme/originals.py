@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import resource
 import shutil
 import subprocess
 import tempfile
@@ -29,10 +29,10 @@ def built(compiler: str, sources: Sequence[Path], flags: Sequence[str], program:
 
 def processor_time(command: Sequence[str], **options: Any) -> float:
     """Run a program to its end and return the processor time that it took."""
-    before = os.times()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, **options)
-    after = os.times()
-    return after.children_user + after.children_system - before.children_user - before.children_system
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def lookup_seconds(folder: Path, lookups: int) -> dict[str, float]:
