@@ -18,12 +18,12 @@ from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 
-__all__ = ["Taken", "UsualLaunches", "active_among"]
+__all__ = ["KnownPattern", "UsualLaunches", "active_among"]
 
 _SMOOTH, _CARRIED = 1, 2
 
 
-class Taken:
+class KnownPattern:
     """What tapes know of a program's launches in which some arrays carry gradients.
 
     Parameters
@@ -102,7 +102,7 @@ class UsualLaunches(TapeNeeds, Influence):
             return False
         taken = executable.taken.get(pattern)
         if taken is None:
-            taken = executable.taken[pattern] = Taken(executable, pattern)
+            taken = executable.taken[pattern] = KnownPattern(executable, pattern)
         self._feed(launch)
         step: LaunchStep | None = None
         if taken.active and launch.grid.n:
@@ -157,7 +157,7 @@ class UsualLaunches(TapeNeeds, Influence):
                     versions[memory] = memory.version if memory._counter is None else memory.now
                 self._written.add(memory)
 
-    def _keep_needs(self, step: LaunchStep, taken: Taken) -> None:
+    def _keep_needs(self, step: LaunchStep, taken: KnownPattern) -> None:
         """Note what the adjoint of a launch that has run will read, and what varies from now on."""
         launch = step.launch
         if not taken.is_known:
