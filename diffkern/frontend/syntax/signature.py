@@ -231,7 +231,8 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
             if name in changed:
                 raise TypeError(f"{name} of {pyfunc.__name__} is a reference: those are parameters of funcs alone")
         except TypeError as error:
-            raise KernelTypeError(str(error), loc=loc, remedy=advice.for_annotation(p.annotation)) from None
+            remedy = advice.for_annotation(_evaluated(p.annotation, scope))
+            raise KernelTypeError(str(error), loc=loc, remedy=remedy) from None
         if isinstance(annotation, TupleOf):
             raise KernelTypeError(
                 f"the parameter {name} of {pyfunc.__name__} is a tuple, which a launch does not take",
@@ -272,6 +273,14 @@ def references_of(func: Func) -> dict[str, int]:
     for overload in func.overloads or (func,):
         found |= references(overload.pyfunc)
     return found
+
+
+def _evaluated(annotation: Any, scope: NameScope) -> Any:
+    """Return what an annotation in text form stands for; the text if it cannot be evaluated."""
+    try:
+        return evaluate_annotation(annotation, scope) if isinstance(annotation, str) else annotation
+    except Exception:
+        return annotation
 
 
 def parameter_type(annotation: Any, scope: NameScope, name: str, owner: str) -> Annotation:
