@@ -41,7 +41,7 @@ PHRASES = {
     "out of memory": "roll_outs",
     "debug nan": "debugging",
     "multi gpu": "gpu",
-    "gradient of max": "differentiation",
+    "gradient of max": "differentiation_kinks",
 }
 """What a reader may look for, and the page that the search should find first."""
 
