@@ -151,7 +151,7 @@ class KernelOptions:
     fast_math: bool | None = _option(
         "True or False", _is_bool,
         "Whether arithmetic may be reassociated, divisions be products with reciprocals, and a GPU's elementary "
-        "functions be less exact; the section on fast mathematics of the CPU backend's page lists what that gives up.",
+        "functions be less exact; the page on the mathematics of the CPU backend lists what that gives up.",
         "kernel",
     )  # fmt: skip
     fuse_fp: bool | None = _option(
