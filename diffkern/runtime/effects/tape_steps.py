@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence, Set
 
-from diffkern.contracts.options import PLAIN
 from diffkern.errors import AutodiffError, KernelError, LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
@@ -218,20 +217,10 @@ class LaunchStep(TapeStep):
         for held in launch.arrays:
             if held is not None and owners.get(held._memory) is not held and not is_told(held, owners):
                 return None
-        if (program := self._known_program()) is not None:
-            return (id(program), id(executable), launch.grid.header, *launch.parts), (program, executable)
-        # Not made for a sweep that may not reach it; it follows from the rest, if it may be made.
-        if not launch.kernel.enable_backward:
+        # The adjoint follows from these, if there may be one; it need not be there for a sweep that does not reach it.
+        if self._program is None and not launch.kernel.enable_backward:
             return None
         return (self.active, id(executable), launch.grid.header, *launch.parts), (executable,)
-
-    def _known_program(self) -> Executable | None:
-        """Return the adjoint program if there is one already."""
-        if self._program is None and self._error is None and self.launch.kernel.enable_backward:
-            launch = self.launch
-            merged = tuple(launch.merged.items()) if launch.merged else ()
-            self._program = launch.generation.adjoints.get((launch.keys, self.active, PLAIN, merged))
-        return self._program
 
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         launch, live = self.launch, cotangents.live
