@@ -77,11 +77,11 @@ def call(function: Composed | Intrinsic, args: tuple[Any, ...], kwargs: Mapping[
     hosted = tuple(map(_hosted, results, shown))
     if kinds is not None and not any(fixed for _, _, fixed in given) and len(_PLANS) < _MOST_PLANS:
         changed = len(found) - len(results) if isinstance(found, tuple) else 0
-        _PLANS[function, kinds] = _CallPlan(evaluated, changed, tuple(map(_host, shown)))
+        _PLANS[function, kinds] = _KnownCall(evaluated, changed, tuple(map(_host, shown)))
     return hosted if isinstance(found, tuple) and len(hosted) > 1 else hosted[0]
 
 
-class _CallPlan(NamedTuple):
+class _KnownCall(NamedTuple):
     """What a call does that was made before with values of the same types.
 
     Attributes
@@ -107,7 +107,7 @@ class _CallPlan(NamedTuple):
         return hosted if len(hosted) > 1 else hosted[0]
 
 
-_PLANS: Final[dict[tuple[Composed | Intrinsic, tuple[type, ...]], _CallPlan]] = {}
+_PLANS: Final[dict[tuple[Composed | Intrinsic, tuple[type, ...]], _KnownCall]] = {}
 _MOST_PLANS: Final = 4096
 
 

@@ -222,8 +222,9 @@ class CompositeValue(_Components):
         return other @ self.view(_PLAIN)
 
     def _product(self, name: str, other: CompositeValue) -> Any:
-        kinds: tuple[Any, Any] = type(self), type(other)
-        if (kind := _product_type(*kinds)) is not None:
+        left: Any = type(self)
+        right: Any = type(other)
+        if (kind := _product_type(left, right)) is not None:
             return kind._over(self.view(_PLAIN) @ other.view(_PLAIN))
         a, b = self.ir, other.ir
         plain = getattr(a, "role", Role.VECTOR) is getattr(b, "role", Role.VECTOR) is Role.VECTOR
@@ -317,9 +318,8 @@ class InC:
 
     def view(self, kind: Any = _PLAIN) -> Any:
         """Return the components as an array of NumPy, over the same memory."""
-        own: Any = self
         composite: Any = type(self)
-        plain = _PLAIN(*_in_numpy(composite), own)
+        plain = _PLAIN(*_in_numpy(composite), self)  # type: ignore[arg-type]
         return plain if kind is _PLAIN else plain.view(kind)
 
     def __copy__(self) -> Any:
