@@ -6,7 +6,7 @@ hands that the cotangents, and the contents that the operation needs as they wer
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 
 from diffkern.errors import LaunchError, described
 from diffkern.runtime.arrays.array import array, new
@@ -69,6 +69,9 @@ class OperationStep(TapeStep):
     def can_repeat(self) -> bool:
         """True if its derivative always consists of the same operations."""
         return not self.may_fail
+
+    def relied_on(self) -> Iterable[array]:
+        return (*self.operation.writes(), *self.operation.reads()) if self.varied else ()
 
     def reads_still(self) -> list[Memory]:
         """Return the memory of the arrays themselves, not of copies, that its derivative reads."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 
 from diffkern.errors import LaunchError
@@ -51,6 +51,10 @@ class TapeStep(ABC):
     def written(self) -> Set[Memory]:
         """The memory that it wrote to, but for what users are responsible for."""
         return frozenset()
+
+    def relied_on(self) -> Iterable[array]:
+        """Return the arrays whose contents take part in gradients that pass it, read by its derivative or not."""
+        return ()
 
     def settled_by(self) -> tuple[PackedLaunch, frozenset[int]] | None:
         """Return the launch and its integer arguments that determine which parts of arrays its derivative reads."""

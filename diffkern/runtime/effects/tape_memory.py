@@ -17,7 +17,6 @@ from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.external_writes import Exposures, Place, place_of
 from diffkern.runtime.arrays.recast import check_passes, is_opaque
 from diffkern.runtime.effects.custom_operations_met import CustomOperationsMet
-from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.residuals import Needs
 from diffkern.runtime.effects.step import Barrier, TapeStep
 from diffkern.runtime.launch.packed import PackedLaunch
@@ -219,9 +218,7 @@ class TapeMemory(CustomOperationsMet):
         """Return the arrays of a block whose contents take part in gradients."""
         found = [need.held for need in self._needs.get(memory, ())]
         for step in self._steps:
-            if isinstance(step, OperationStep) and step.varied:
-                operation = step.operation
-                found += [a for a in (*operation.writes(), *operation.reads()) if a._memory is memory]
+            found += [held for held in step.relied_on() if held._memory is memory]
         return found
 
     def _verify(self) -> bool:

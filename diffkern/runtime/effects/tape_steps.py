@@ -6,7 +6,7 @@ that were written to those that were read. It raises an error, before any of the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from diffkern.errors import AutodiffError, KernelError, LaunchError
 from diffkern.process.tracebacks import place_of
@@ -85,6 +85,10 @@ class LaunchStep(TapeStep):
             except KernelError as error:
                 self._error = error
         return self._program
+
+    def relied_on(self) -> Iterable[array]:
+        arrays = self.launch.arrays
+        return (held for k in self.launch.executable.uses if (held := arrays[k]) is not None)
 
     def expect(self, program: Executable | None) -> None:
         """Take an adjoint that is known to be that of the launch, None for none."""

@@ -174,6 +174,10 @@ class UsualLaunches(TapeNeeds, Influence):
             held: array | None = arrays[index]
             if held is not None:
                 self._need(Need(step, index, held))
+        # What others may write to is looked at later, whether the adjoint reads it or not.
+        for index in launch.executable.uses:
+            if (held := arrays[index]) is not None and (held._memory.exposed or held._memory.lent):
+                self._exposures.note(held)
         for index in taken.active:
             if (held := arrays[index]) is not None:
                 self._varied.add(held._memory)
