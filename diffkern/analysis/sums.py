@@ -198,7 +198,8 @@ def _may_be_one(a: Value, b: Value) -> bool:
 #
 # ``ordered_update`` returns the first op whose result, or the contents of memory after it, depends on that order to
 # the last bit. Sums of floats do, unless they go to one address and are added up in the order of the chunks; so does
-# the value an atomic update returns, and which of two zeros is the smaller. Sums of integers and bits do not.
+# the value an atomic update returns, and which of two zeros is the smaller. Sums of integers and bits do not, as long
+# as all updates of an array are of one kind: a maximum and a minimum do not commute.
 
 
 def ordered_update(fn: Function, *, sums_in_order: bool) -> Op | None:
@@ -213,7 +214,18 @@ def ordered_update(fn: Function, *, sums_in_order: bool) -> Op | None:
     """
     used = used_values(fn)
     in_order = set(map(id, uniform_sums(fn, launch_values(fn), used))) if sums_in_order else set()
-    return next((op for op in walk(fn.body) if id(op) not in in_order and _is_ordered(op, used)), None)
+    mixed = _updated_in_several_ways(fn)
+    return next((op for op in walk(fn.body) if id(op) not in in_order and _is_ordered(op, used, mixed)), None)
+
+
+def _updated_in_several_ways(fn: Function) -> set[Value]:
+    """Return the arrays whose elements threads may update by kinds that do not commute."""
+    kinds: dict[Value, set[str]] = {}
+    for op in filter(_updates, walk(fn.body)):
+        if op.attrs.get("mode") != "plain":
+            kind = op.attrs.get("kind", "add")
+            kinds.setdefault(Access(op).array, set()).add("add" if kind == "sub" else kind)
+    return {array for array, found in kinds.items() if len(found) > 1}
 
 
 def used_update(fn: Function) -> Op | None:
@@ -230,12 +242,14 @@ def _updates(op: Op) -> bool:
     return op.name in ATOMICS or op.name in ACCUMULATES
 
 
-def _is_ordered(op: Op, used: Collection[Value]) -> bool:
+def _is_ordered(op: Op, used: Collection[Value], mixed: Collection[Value]) -> bool:
     if not _updates(op):
         return False
     if op.name in ACCUMULATES and op.attrs["mode"] == "plain":
         return False
     if any(result in used for result in op.results) or op.attrs.get("kind") in ("exch", "cas"):
+        return True
+    if Access(op).array in mixed:
         return True
     t = Access(op).array.type
     return scalar_of(t.dtype).is_float  # type: ignore[union-attr]  # an access is of an array

@@ -1,8 +1,8 @@
 """The tape: records launches, copies and overwrites, and reverses them for gradients.
 
 It records the operations on arrays inside the ``with`` block. After :meth:`Tape.backward`, the ``grad`` of every array
-that has one holds the derivative with respect to the contents of the array when the tape began. What it knows while it
-records is in :class:`~diffkern.runtime.effects.tape_recording.TapeRecording`.
+that has one holds the derivative with respect to the contents of the array when the tape met it first. What it knows
+while it records is in :class:`~diffkern.runtime.effects.tape_recording.TapeRecording`.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class Tape(TapeRecording, Scope, Uncopied):
         """Compute gradients by reversing the recorded steps.
 
         ``grad`` of every array that has one is increased by the derivative with respect to what the array held when the
-        tape began. Calls add up until :meth:`zero`. The gradients of `loss` and of the arrays in `grads` are set, not
-        added to.
+        tape met it first. What NumPy or a block of ``dk.no_grad`` has written to it before that is part of that. Calls
+        add up until :meth:`zero`. The gradients of `loss` and of the arrays in `grads` are set, not added to.
 
         Parameters
         ----------

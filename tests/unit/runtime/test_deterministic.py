@@ -121,6 +121,34 @@ def test_an_adjoint_with_atomics_runs_in_order() -> None:
     assert atomic.grid(10_000_000).count == 1
 
 
+@dk.kernel
+def bounded(x: dk.array(dtype=int), k: dk.array(dtype=int), y: dk.array(dtype=int)):
+    i = dk.tid()
+    dk.atomic_max(y, k[i], x[i])
+    dk.atomic_min(y, k[i], x[i] // 2)
+
+
+@dk.kernel
+def counted(x: dk.array(dtype=int), k: dk.array(dtype=int), y: dk.array(dtype=int)):
+    i = dk.tid()
+    dk.atomic_add(y, k[i], x[i])
+    dk.atomic_sub(y, k[i], 1)
+
+
+def test_updates_of_integers_that_do_not_commute_run_in_order() -> None:
+    rng = np.random.default_rng(3)
+    x, k = rng.integers(-1000, 1000, N).astype(np.int32), rng.integers(0, 5, N).astype(np.int32)
+    expected = np.zeros(5, np.int32)
+    for value, place in zip(x, k, strict=True):
+        expected[place] = min(max(expected[place], value), value // 2)
+    y = dk.zeros(5, dtype=int)
+    dk.launch(bounded, dim=N, inputs=[x, k, y])
+    np.testing.assert_array_equal(y.numpy(), expected)
+    keys = tuple(dk.array(a)._key for a in (x, k, expected))
+    assert bounded.forward(keys).cost == 0
+    assert counted.forward(keys).cost > 0
+
+
 def test_options_of_a_kernel_and_a_module() -> None:
     dk.config.deterministic = False
     assert dk.kernel(deterministic=True)(scatter.func).variant.deterministic
