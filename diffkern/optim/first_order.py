@@ -9,18 +9,19 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
-from diffkern.errors import described
+from diffkern.errors import MisuseError, described
 from diffkern.ir.structs import Struct, holds_arrays
 from diffkern.ir.types import FLOAT32, Scalar, scalar_of, with_scalar
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.dtypes import SCALARS
 from diffkern.lang.intrinsics import INTRINSICS
 from diffkern.optim.lbfgs import components
+from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.records.launch import launch
 from diffkern.utils.sums import array_inner
@@ -30,6 +31,7 @@ __all__ = ["SGD", "Adam", "AdamW", "clip_grad_norm", "clip_grad_value"]
 tid: Any = INTRINSICS["tid"]
 sqrt: Any = INTRINSICS["sqrt"]
 clamp: Any = INTRINSICS["clamp"]
+_O = TypeVar("_O")
 _kernel = functools.partial(Kernel, enable_backward=False)
 
 
@@ -71,6 +73,18 @@ def _scale(g, factor):  # type: ignore[no-untyped-def]
 def _limit(g, bound):  # type: ignore[no-untyped-def]
     i = tid()
     g[i] = clamp(g[i], -g.dtype(bound), g.dtype(bound))
+
+
+def _asks_for_gradients(step: Callable[[_O, Sequence[array]], None]) -> Callable[[_O, Sequence[array]], None]:
+    """Decorate a step: called without gradients, as optimizers elsewhere are, it says what to pass."""
+
+    @functools.wraps(step)
+    def asking(self: _O, grads: Sequence[array] | None = None) -> None:
+        if grads is None:
+            raise MisuseError("a step needs the gradients", remedy="pass a list: `optimizer.step([x.grad])`")
+        step(self, grads)
+
+    return asking
 
 
 class _Optimizer:
@@ -121,26 +135,34 @@ class _Optimizer:
             for a in kept:
                 a.zero_()
 
+    @brief
+    @_asks_for_gradients
     def step(self, grads: Sequence[array]) -> None:
         """Change the parameters.
 
         Parameters
         ----------
         grads : sequence of array
-            The gradient of each parameter.
+            The gradient of each parameter, as ``[x.grad]``.
 
         Raises
         ------
         RuntimeError
             If no parameters are set.
+        MisuseError
+            If `grads` is no list of arrays, or has more or fewer than there are parameters.
         TypeError, ValueError
-            If a gradient has another type or shape than its parameter, or there are more or fewer of them.
+            If a gradient has another type or shape than its parameter.
         """
         # All gradients are checked before the first parameter moves, so an error leaves the state consistent.
         if self.params is None:
             raise RuntimeError(f"{type(self).__name__} has no parameters: call set_params() before step()")
+        grads = _checked_gradients(grads)
         if len(grads) != len(self.params):
-            raise ValueError(f"there are {len(self.params)} parameters and {len(grads)} gradients")
+            raise MisuseError(
+                f"there are {len(self.params)} parameters and {len(grads)} gradients",
+                remedy="pass one for each: `optimizer.step([x.grad for x in optimizer.params])`",
+            )
         for p, g in zip(self.params, grads, strict=True):
             if g._element != p._element:
                 raise TypeError(f"the gradient of {described(p)} has elements of type {g._element}, not {p._element}")
@@ -306,6 +328,28 @@ def clip_grad_value(grads: Sequence[array], limit: float) -> None:
     """
     for part in [_flat(part) for g in grads if g.size for part in _parts(g)]:
         launch(_limit, dim=part.size, inputs=[part, np.float64(limit)], record_tape=False)
+
+
+def _checked_gradients(grads: object) -> list[array]:
+    """Return what a step was given for gradients, where it is arrays one after the other."""
+    if isinstance(grads, (array, np.ndarray)) or not isinstance(grads, Iterable):
+        raise MisuseError(
+            f"a step takes a list of gradients, not a single {type(grads).__name__}",
+            remedy="pass a list: `optimizer.step([x.grad])`",
+        )
+    given = list(grads)
+    for g in given:
+        if g is None:
+            raise MisuseError(
+                "a gradient is None: its parameter has none",
+                remedy="make the parameter with `requires_grad=True`, and launch under a tape",
+            )
+        if not isinstance(g, array):
+            raise MisuseError(
+                f"a gradient is an array of diffkern, not a value of type {type(g).__name__}",
+                remedy="pass `x.grad`, or `dk.array(g, dtype=x.dtype)` for numbers of your own",
+            )
+    return given
 
 
 # -- parts -------------------------------------------------------------------------------------------------------------

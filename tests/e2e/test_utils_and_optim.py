@@ -9,7 +9,7 @@ import pytest
 
 import diffkern as dk
 from diffkern import optim, utils
-from diffkern.errors import LaunchError
+from diffkern.errors import LaunchError, MisuseError
 
 RNG = np.random.default_rng(5)
 
@@ -291,3 +291,23 @@ def test_what_optimizers_say_of_structs_that_point_to_arrays():
     layers = dk.array([Layer(dk.zeros(2), 1.0)], dtype=Layer)
     with pytest.raises(TypeError, match="an optimizer"):
         dk.optim.Adam([layers])
+
+
+@pytest.mark.parametrize("make", [optim.SGD, optim.Adam, optim.AdamW])
+def test_a_step_says_what_it_takes(make: Any) -> None:
+    x = dk.array(np.ones(3), requires_grad=True)
+    optimizer = make([x], lr=0.1)
+    for wrong in ((), (x.grad,), (3,), (np.ones(3),)):
+        with pytest.raises(MisuseError, match="gradients") as caught:
+            optimizer.step(*wrong)
+        assert "`optimizer.step([x.grad])`" in str(caught.value)
+    with pytest.raises(MisuseError, match="of type ndarray") as caught:
+        optimizer.step([np.ones(3)])
+    assert "dk.array(g, dtype=x.dtype)" in str(caught.value)
+    with pytest.raises(MisuseError, match="None"):
+        optimizer.step([None])
+    with pytest.raises(MisuseError, match="1 parameters and 2 gradients"):
+        optimizer.step([x.grad, x.grad])
+    np.testing.assert_array_equal(x.numpy(), 1.0)
+    optimizer.step(g for g in [dk.array(np.ones(3), dtype=x.dtype)])
+    assert (x.numpy() < 1.0).all()
