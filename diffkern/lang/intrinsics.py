@@ -108,14 +108,31 @@ class Intrinsic:
         assert self._host is not None
         try:
             return self._host(*args, **kwargs)
-        except TypeError as error:
+        except (TypeError, ValueError) as error:
+            # Operators know arrays, and say themselves what is wrong with one; what prints takes anything.
+            of_numbers = self._host.__module__ not in ("_operator", output.__name__)
+            if of_numbers and any(map(_has_elements, args)) and not is_of_user(error):
+                raise self._refused_arrays(args) from None
             # Only errors of the call itself are reworded: one from a user's own object keeps its traceback.
-            if isinstance(error, KernelError) or is_of_user(error):
+            if not isinstance(error, TypeError) or isinstance(error, KernelError) or is_of_user(error):
                 raise
             given = ", ".join(map(described, args)) or "nothing"
             raise KernelTypeError(
                 f"dk.{self.name} is called with {given}: {error}", remedy=f"call it as dk.{self.name}({self.signature})"
             ) from None
+
+    def _refused_arrays(self, args: tuple[Any, ...]) -> KernelTypeError:
+        """Return the error of a call with arrays."""
+        names = [part.partition("=")[0].strip("[] ") for part in self.signature.split(",")][: len(args)]
+        if len(names) < len(args) or not all(map(str.isidentifier, names)):
+            names = [f"x{k}" for k in range(len(args))]
+        # Maps are over arrays, and a list is none.
+        mapped = ", ".join(f"np.array({n})" if isinstance(a, list) else n for n, a in zip(names, args, strict=True))
+        remedy = f"for all elements: `dk.map(dk.{self.name}, {mapped})`"
+        if isinstance(getattr(np, self.name, None), np.ufunc):
+            remedy += f", or `np.{self.name}({', '.join(names)})`"
+        given = ", ".join(map(_briefly, args))
+        return KernelTypeError(f"dk.{self.name} is called with {given}: it takes numbers and vectors", remedy=remedy)
 
     def __repr__(self) -> str:
         return f"<dk.{self.name}({self.signature})>"
@@ -130,6 +147,16 @@ class _Tile(Intrinsic):
 
     def __getitem__(self, item: Any) -> TileAnnotation:
         return tile_annotation(item)
+
+
+def _has_elements(value: Any) -> bool:
+    """Return whether an argument is an array of several numbers, or a list of them."""
+    return isinstance(value, (list, np.ndarray)) or getattr(type(value), "_summary", None) is not None
+
+
+def _briefly(value: Any) -> str:
+    """Return an array for a message without its elements."""
+    return f"a NumPy array of shape {value.shape}" if isinstance(value, np.ndarray) and value.ndim else described(value)
 
 
 def _named(name: str) -> Intrinsic | Composed:

@@ -272,3 +272,25 @@ def test_every_refusal_has_a_remedy() -> None:
         if path not in NOT_OF_THE_USER and not any(word.arg == "remedy" for word in node.keywords)
     }
     assert not without
+
+
+@pytest.mark.parametrize(
+    ("call", "remedies"),
+    [
+        (lambda: dk.exp(np.array([0.125, 0.375])), ["dk.map(dk.exp, x)", "np.exp(x)"]),
+        (lambda: dk.exp(dk.array([0.125, 0.375])), ["dk.map(dk.exp, x)", "np.exp(x)"]),
+        (lambda: dk.exp([0.125, 0.375]), ["dk.map(dk.exp, np.array(x))", "np.exp(x)"]),
+        (lambda: dk.clamp(np.ones(2), 0.25, 0.5), ["dk.map(dk.clamp, x, low, high)"]),
+        (lambda: dk.max(dk.ones(2), 0.5), ["dk.map(dk.max, a, b)"]),
+    ],
+)
+def test_built_ins_of_numbers_say_what_maps_them(call: Any, remedies: list[str]) -> None:
+    with pytest.raises(dk.KernelTypeError, match="it takes numbers and vectors") as caught:
+        call()
+    assert re.findall("`(.*?)`", str(caught.value)) == remedies
+
+
+def test_what_maps_a_built_in_gives_what_numpy_gives() -> None:
+    x = np.array([0.125, 0.375])
+    np.testing.assert_allclose(dk.map(dk.exp, x), np.exp(x))
+    np.testing.assert_allclose(dk.map(dk.clamp, x, 0.25, 0.5), [0.25, 0.375])
