@@ -23,7 +23,7 @@ from diffkern.analysis.extents import certain_extents, update_by_all
 from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.analysis.sums import ordered_update, used_update
 from diffkern.analysis.tile_threads import asks_for_threads, needs_rows, threads_of
-from diffkern.compiler.passes import FINITE
+from diffkern.compiler.passes import FINITE, POISONED
 from diffkern.compiler.pipeline import (
     differentiate,
     finalize,
@@ -215,6 +215,10 @@ class Compilation:
         is_forward = self.variant.active is None
         # The cached IR stays: reports and sources print it with values.
         fn = values_by_reference(clone_function(self.fn)) if self.variant.by_reference else self.fn
+        # An adjoint copies shared memory for its replay, unwritten elements among it. These copies are no mistake of the
+        # kernel, and a program that looks at every number must find none in them; its forward program has looked.
+        if self.variant.mode == "debug" or (self.variant.is_debug and is_forward):
+            fn = run((POISONED,), clone_function(fn), self._context)
         # Last, so that each number that the program computes is watched, and none that an optimisation removes.
         if self.variant.mode == "finite":
             fn = run((FINITE,), clone_function(fn), self._context)

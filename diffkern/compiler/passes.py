@@ -12,7 +12,7 @@ from diffkern.analysis.blocks import check_blocks
 from diffkern.analysis.refusals import check_thread_free
 from diffkern.ir.passes import Pass, run
 from diffkern.ir.stages import ADJOINT, NORMAL, PRIMAL, PROGRAM, WRITTEN
-from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused
+from diffkern.lower.marks import blocks_of_one, mark_threads, mark_unfused, poison_shared
 from diffkern.lower.nulls import remove_null_accesses
 from diffkern.lower.thread_arrays import arrays_as_vectors
 from diffkern.lower.updates import finalize_element_updates
@@ -74,6 +74,7 @@ NORMALISE_JOINT = (FOLD, UNROLL_ALL, *_NORMALISE_REST)
 GUARD = Pass("guard", NORMAL, NORMAL, guard_singular)
 NORMALISE_MAP = (FOLD, UNROLL, CSE, DCE, SINK, GUARD, DCE_NORMAL)  # of a map of tiles
 
+POISONED = Pass("poisoned", PROGRAM, PROGRAM, poison_shared)  # of programs that make checks
 FINITE = Pass("finite", PROGRAM, PROGRAM, watch_numbers)  # of programs that look at every number
 CLEAN = (
     Pass("fold", ADJOINT, ADJOINT, fold),

@@ -10,13 +10,13 @@ from typing import Final
 from diffkern.analysis.control_dependence import made_integral
 from diffkern.analysis.tile_threads import threads_of
 from diffkern.ir.nodes import Function, walk
-from diffkern.ir.ops.block import BLOCK_EXTENTS
+from diffkern.ir.ops.block import BLOCK_EXTENTS, SHARED_ARRAYS
 from diffkern.ir.ops.memory import ELEMENT_ATOMICS, EXTREMA
 from diffkern.ir.ops.table import all_ops
 from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import INT32
 
-__all__ = ["blocks_of_one", "mark_as_written", "mark_threads", "mark_unfused"]
+__all__ = ["blocks_of_one", "mark_as_written", "mark_threads", "mark_unfused", "poison_shared"]
 
 
 _ROUNDED: Final = frozenset(name for name, row in all_ops().items() if "as_written" in row.optional)
@@ -48,6 +48,14 @@ def mark_as_written(fn: Function) -> Function:
     for op in walk(fn.body) if found else ():
         if op.name in _ROUNDED and not found.isdisjoint(op.results):
             op.attrs = {**op.attrs, "as_written": True}  # copies of an operation share their attributes
+    return fn
+
+
+def poison_shared(fn: Function) -> Function:
+    """Mark the arrays that the threads of a block share, in place, so that what nobody wrote shows where it is read."""
+    for op in walk(fn.body):
+        if op.name in SHARED_ARRAYS:
+            op.attrs = {**op.attrs, "poisoned": True}  # copies of an operation share their attributes
     return fn
 
 

@@ -52,8 +52,12 @@ ROWS = (
         "block_thread", "block", 0, _index, diff=Diff.ZERO, py="thread_index()", uniformity=Uniformity.THREAD, least=0
     ),
     OpDef("block_index", "block", 0, _index, diff=Diff.ZERO, py="block_index()", uniformity=Uniformity.BLOCK, least=0),
-    # Memory of a block, with undefined contents; no two arrays have the same number
-    OpDef("shared_new", "block", 0, _shared, diff=Diff.SPECIAL, attrs={"type": Array, "shape": tuple, "number": int}),
+    # Memory of a block, with undefined contents; no two arrays have the same number. poisoned: where a program makes
+    # checks, each block finds NaN in all its elements, or the smallest integer
+    OpDef(
+        "shared_new", "block", 0, _shared, diff=Diff.SPECIAL, attrs={"type": Array, "shape": tuple, "number": int},
+        optional={"poisoned": bool},
+    ),
     # Every thread of the block waits for all others; what they wrote before is seen after it. replay: in an adjoint,
     # of one that orders nothing but accesses of primal values. trusted: of a text in C++ for GPUs, which says itself
     # which threads come there; unproved: of these, where the kernel does not prove that all do. threads: how many a

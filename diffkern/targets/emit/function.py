@@ -36,9 +36,11 @@ from diffkern.targets.emit.memory import (
     compare_exchange,
     component,
     element_size,
+    fill_words,
     give_element,
     is_neutral,
     load_element,
+    poison_of,
     store_element,
     take_element,
     update_element,
@@ -271,6 +273,10 @@ class BodyEmitter:
             # An alloca in a loop would grow the stack with each trip.
             data = self.builder.alloca(ir.ArrayType(I64, (count * s.itemsize + 7) // 8))
         data.type = ir.PointerType()  # llvmlite still gives alloca a typed pointer
+        # Where the block begins, as the memory is that of the block before.
+        pattern = poison_of(s) if op.attrs.get("poisoned") else None
+        if pattern is not None:
+            fill_words(self.builder, data, (count * s.itemsize + 7) // 8, pattern)
         lengths = tuple(i64(n) for n in shape)
         self.arrays[op.result] = ArrayRef(t, data, lengths, tuple(i64(0) for _ in shape))
 

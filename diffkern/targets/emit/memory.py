@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from diffkern.ir.ops.memory import EXTREMA, WON
 from diffkern.ir.ops.scalar import LOGIC, SUMS
 from diffkern.ir.types import (
     BFLOAT16,
+    BOOL,
     FLOAT16,
     FLOAT32,
     FLOAT64,
@@ -47,6 +48,36 @@ class ArrayRef:
     scopes: tuple[Any, Any] | None = None  # metadata: (alias scope or None, scopes of what it does not overlap)
     invariant: Any = None  # empty metadata node, where nothing writes the elements while the kernel runs
     align: int = 0  # bytes to which the elements are aligned; 0: as their scalars
+
+
+_NAN: Mapping[Scalar, int] = {
+    FLOAT16: 0x7E00,
+    BFLOAT16: 0x7FC0,
+    FLOAT32: 0x7FC0_0000,
+    FLOAT64: 0x7FF8_0000_0000_0000,
+}
+
+
+def poison_of(s: Scalar) -> int | None:
+    """Return 64 bits of elements that nobody wrote: NaN, or integers of the highest bit alone; None of truth values."""
+    if s == BOOL:
+        return None
+    one = _NAN[s] if s.is_float else 1 << (s.bits - 1)
+    return sum(one << shift for shift in range(0, 64, s.bits))
+
+
+def fill_words(b: Builder, data: Any, count: int, word: int) -> None:
+    """Emit a loop that fills words of 64 bits."""
+    before, head, done = b.block, b.append_basic_block("fill"), b.append_basic_block("filled")
+    b.branch(head)
+    b.position_at_end(head)
+    k = b.phi(I64)
+    b.store(i64(word), b.gep(data, [k], source_etype=I64))
+    following = b.add(k, i64(1))
+    k.add_incoming(i64(0), before)
+    k.add_incoming(following, head)
+    b.cbranch(b.icmp_unsigned("<", following, i64(count)), head, done)
+    b.position_at_end(done)
 
 
 def element_size(t: Element) -> int:
