@@ -13,7 +13,7 @@ from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import Rec, Term, TileStruct, Val, describe
 from diffkern.frontend.tiles.tile_fields import built
-from diffkern.frontend.tiles.tile_terms import is_tile, mismatch, tile_type, tiles_in
+from diffkern.frontend.tiles.tile_terms import is_tile, mismatch, shape_text, tile_type, tiles_in
 from diffkern.ir import types as T
 from diffkern.ir.clone import defined_in, substitute
 from diffkern.ir.nodes import Region, Value, walk
@@ -101,10 +101,28 @@ def _check_shapes(cx: Context, tiles: Sequence[Value], node: ast.AST, what: str)
     for other in tiles[1:]:
         if tile_type(other).shape != tile_type(tiles[0]).shape:
             # The likeliest mistake with one element: it is meant as a number.
-            remedy = "shapes must be equal; extend one with dk.tile_broadcast(tile, shape=…)"
+            remedy = (
+                _extended(tiles[0], other) or "shapes must be equal; extend one with dk.tile_broadcast(tile, shape=…)"
+            )
             if 1 in (tile_type(other).size, tile_type(tiles[0]).size):
                 remedy += ", or take the number out of the tile that has one, as in tile[0]"
             mismatch(cx, f"{what} of tiles of two shapes", tiles[0], other, node, remedy)
+
+
+def _extended(a: Value, b: Value) -> str | None:
+    """Return how a vector is extended to the shape of a matrix: as a row, as a column, or both where both fit."""
+    vector, matrix = sorted((a, b), key=lambda v: len(tile_type(v).shape))
+    (*before, n), shape = tile_type(vector).shape, tile_type(matrix).shape
+    if before or len(shape) != 2 or n == 1 or n not in shape:
+        return None
+    name, full = vector.name or "v", shape_text(shape)
+    forms = []
+    if n == shape[1]:
+        forms.append(f"as a row: dk.tile_broadcast({name}, shape={full})")
+    if n == shape[0]:
+        column = f"dk.tile_reshape({name}, shape=({n}, 1))"
+        forms.append(f"as a column, such as a result of axis=1: dk.tile_broadcast({column}, shape={full})")
+    return f"shapes must be equal; extend {name} {'; '.join(forms)}"
 
 
 def _parts(cx: Context, result: Rec, node: ast.AST, what: str) -> list[tuple[Value, T.Element | None]]:
