@@ -215,8 +215,8 @@ class Compilation:
         is_forward = self.variant.active is None
         # The cached IR stays: reports and sources print it with values.
         fn = values_by_reference(clone_function(self.fn)) if self.variant.by_reference else self.fn
-        # An adjoint copies shared memory for its replay, unwritten elements among it. These copies are no mistake of the
-        # kernel, and a program that looks at every number must find none in them; its forward program has looked.
+        # An adjoint copies shared memory for its replay, unwritten elements among it. These copies are no mistake of
+        # the kernel, and a program that looks at every number must find none in them; its forward program has looked.
         if self.variant.mode == "debug" or (self.variant.is_debug and is_forward):
             fn = run((POISONED,), clone_function(fn), self._context)
         # Last, so that each number that the program computes is watched, and none that an optimisation removes.
