@@ -16,6 +16,7 @@ release = __version__
 version = __version__
 
 extensions = [
+    "back_links",
     "changelog_page",
     "gallery",
     "mathml",

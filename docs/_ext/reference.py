@@ -73,8 +73,8 @@ def entry(built_in: BuiltIn) -> Iterator[str]:
     yield f"   :Derivative: {_formulas(_sentence(said.derivative))}"
     if said.kinks:
         yield f"   :At kinks: {_sentence(said.kinks)}"
-    places = "in kernels and funcs on CPU and GPU" + (", and from Python" if built_in.on_host else "")
-    modes = "" if said.derivative.lower().startswith("none") else "; differentiated in reverse and forward mode"
+    places = "in kernels and funcs, on CPU and GPU" + ("; can also be called from Python" if built_in.on_host else "")
+    modes = "" if said.derivative.lower().startswith("none") else "; has derivatives in reverse and forward mode"
     yield from (f"   :Available: {places}{modes}", "")
     shown = said.example.startswith(">>>")
     if not shown:

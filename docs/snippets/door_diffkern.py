@@ -11,7 +11,7 @@ def energy(x: dk.array[float], k: float, total: dk.array[float]):
 
 
 x = dk.array(np.float32([0, 1, 3, 3.5]), requires_grad=True)
-total = dk.zeros(1, requires_grad=True)
+total = dk.zeros(1)
 
 with dk.Tape() as tape:
     dk.launch(energy, dim=3, inputs=[x, 2.0], outputs=[total])

@@ -22,7 +22,7 @@ if __name__ == "__main__":
     x = dk.array(points, dtype=dk.vec3, requires_grad=True)
     edges = dk.array(np.array([[0, 1], [1, 2]], dtype=np.int32))
     rest = dk.array([0.5, 1.0], dtype=float, requires_grad=True)
-    energy = dk.zeros(1, dtype=float, requires_grad=True)
+    energy = dk.zeros(1, dtype=float)
 
     with dk.Tape() as tape:
         dk.launch(spring_energy, dim=2, inputs=[x, edges, rest, 10.0], outputs=[energy])
