@@ -40,6 +40,13 @@ def found(query: str) -> set[str]:
         ("memory of gradient", "adjoint_memory"),
         ("recomputation", "adjoint_memory"),
         ("second order", "forward_mode"),
+        ("causal", "tiles_operations"),
+        ("mask", "tiles_operations"),
+        ("attention", "tiles_operations"),
+        ("softmax", "tiles_operations"),
+        ("volume render", "questions"),
+        ("transmittance", "questions"),
+        ("ray march", "questions"),
     ],
 )
 def test_a_query_finds_its_page(query, page):
