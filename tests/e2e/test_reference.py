@@ -19,6 +19,8 @@ from diffkern.lang.function_rows import ROWS
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import COMPOSED, Composed
 from diffkern.lang.reference import PRELUDE
+from diffkern.runtime.launch.plain_launch import run
+from diffkern.runtime.launch.schedule import Blocks
 
 ENTRIES = {row.name: row.entry for row in (*ROWS, *TILE_FUNCTIONS.values())}
 IN_ROWS = {row.built_in.name or row.name: row.built_in.entry for row in all_ops().values() if row.built_in}
@@ -95,7 +97,7 @@ def test_examples_of_kernels_run(name, examples):
     kind = dk.vec3 if of_vectors else dk.int32 if name.endswith("_i") else float
     volume = dk.Volume.allocate((0, 0, 0), (7, 7, 7), 1.0, dk.vec3(0.0) if of_vectors else kind(0))
     arguments = [x, y, p, q, w, e, a, b, c, 0, tree.id, mesh.id, volume.id]
-    dk.launch(getattr(examples, f"{name}_example"), 1, arguments, block_dim=1)
+    run(getattr(examples, f"{name}_example"), 1, arguments, blocks=Blocks(1))  # threads, or blocks of tiles
     assert all(np.isfinite(out).all() for out in (x, y, w.numpy(), e.numpy(), a, b, c))
 
 

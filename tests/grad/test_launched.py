@@ -62,7 +62,7 @@ def _check(name: str, kernel: Any) -> None:
 
     arguments = [_argument(t, a) for t, a in zip(vjp.types, point, strict=True)]
     with dk.Tape() as tape:
-        dk.launch(kernel, dim=case.dim, inputs=arguments)
+        kernel[case.dim](*arguments)  # threads, or blocks of tiles
     for i, w in weights.items():
         arguments[i].grad.numpy()[...] = w
     tape.backward()

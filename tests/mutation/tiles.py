@@ -61,7 +61,7 @@ TILES = [
     Fault("lanes that are off add to a sum of all threads",
           edit(accesses, "LaneAccesses.summed", "if self.mask is not None:", "if False:"), (_OFF,)),
     Fault("lanes that are off add to an element that all share",
-          edit(accesses, "LaneAccesses.at_once", "self.where_on(b.spread(given[k]))", "b.spread(given[k])"), (_OFF,)),
+          edit(accesses, "LaneAccesses.at_once", "self.where_on(self.b.spread(v))", "self.b.spread(v)"), (_OFF,)),
     Fault("a row of one thread is left out",
           edit(cpu_kernel, "Chunk.neighbours", "if self.runs_in_lanes:", "if self.lanes:"),
           (f"{_LANES}::test_rows_of_one_thread_run_without_lanes",)),

@@ -36,6 +36,8 @@ class FunctionTape(TapeRecording, Scope, Uncopied):
     """
 
     follows_objects = True
+    # Launches of the usual kind are known by the arrays' own gradients, which count for nothing here.
+    _takes_usual = False
 
     def __init__(self, arrays: Sequence[array]) -> None:
         self._own = Beside("gradient")
