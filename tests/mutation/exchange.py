@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from diffkern.warp import exchange
+from diffkern.kernels import kernel
+from diffkern.warp import declare, exchange
 
 from .edits import Fault, edit
 
@@ -13,11 +14,10 @@ EXCHANGE = [
           edit(exchange, "jax_kernel", "if block_dim is None else", "if True else"),
           (f"{_TESTS}::test_threads_of_a_block[32-warp]",)),
     Fault("a kernel with other blocks is of no module",
-          edit(exchange, "_in_blocks", "made.module = kernel.module", "pass"),
+          edit(declare, "Kernel._take_over", "self.given, self.module = of.given, of.module", "self.given = of.given"),
           (f"{_TESTS}::test_options_of_a_kernel_stay_with_other_blocks",)),
     Fault("a kernel with other blocks loses its options",
-          edit(exchange, "_in_blocks", "replace(kernel.options, block_dim=block_dim)",
-               "type(kernel.options)(block_dim=block_dim)"),
+          edit(kernel, "Kernel.with_options", "replace(self.options, **options)", "type(self.options)(**options)"),
           (f"{_TESTS}::test_options_of_a_kernel_stay_with_other_blocks",)),
     Fault("functions for JAX are the same whatever their options are",
           edit(exchange, "_as_key", "return type(option), tuple(option) if isinstance(option, list) else option",
