@@ -12,7 +12,7 @@ _TRACE = "tests/golden/test_traces.py::test_trace"
 
 TRACES = [
     Fault("gradients that are zero are set to zero again",
-          edit(tape, "Tape.zero", "is_replayed or not grad._memory.is_zero or _is_captured(grad)", "True"),
+          edit(tape, "Tape.zero", "is_replayed or not a._memory.is_zero or _is_captured(a)", "True"),
           (f"{_TRACE}[tapes_zero_and_reset]",)),
     Fault("a copy is taken back before the cotangent of its goal is cleared",
           edit(operation, "Copy.vjp", "Assign(ct_goal, 0), Add(ct_source, moved)",
