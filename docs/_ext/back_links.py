@@ -11,7 +11,7 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-LINK = re.compile(r'<a class="viewcode-back" href="([^"#]*?)([\w/]+)\.html#([\w.]+)">\[docs\]</a>')
+LINK = re.compile(r'<a class="viewcode-back" href="((?:\.\./)*)([\w/]+)\.html#([\w.]+)">\[docs\]</a>')
 
 
 def mended(body: str, entries: set[tuple[str, str]]) -> str:
