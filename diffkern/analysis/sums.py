@@ -22,6 +22,7 @@ from diffkern.ir.ops.memory import (
     ELEMENT_ATOMICS,
     ELEMENTS,
     LOADS,
+    NAN_EXTREMA,
     UPDATES,
     WRITES,
 )
@@ -97,7 +98,7 @@ def uniform_extremes(fn: Function, invariant: dict[Value, Op | None], used: set[
 
 
 def _is_extreme(op: Op, used: set[Value]) -> bool:
-    if op.name not in ELEMENT_ATOMICS or op.attrs["kind"] not in ("min", "max"):
+    if op.name not in ELEMENT_ATOMICS or op.attrs["kind"] not in NAN_EXTREMA:
         return False
     dtype = Access(op).array.type.dtype  # type: ignore[union-attr]  # an access is of an array
     is_number = isinstance(dtype, Scalar) and dtype not in STORAGE_ONLY and dtype.bits in (32, 64)

@@ -82,7 +82,7 @@ def call(function: Composed | Intrinsic, args: tuple[Any, ...], kwargs: Mapping[
 
 
 class _KnownCall(NamedTuple):
-    """What a call does that was made before with values of the same types.
+    """A call as it was worked out before for values of the same types.
 
     Attributes
     ----------

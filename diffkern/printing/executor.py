@@ -159,7 +159,7 @@ def _as_result(t: Type, value: Any) -> Any:
 
 
 _IS_STRONG: Final = np.__version__.startswith("1.")
-"""Whether literals have types of their own."""
+"""True where literals have types of their own."""
 
 
 @contextlib.contextmanager

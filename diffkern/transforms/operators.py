@@ -66,4 +66,4 @@ SIGNS: Final[Mapping[str, str]] = {
     "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "add": "+", "sub": "-", "mul": "*", "div": "/",
     "floordiv": "//", "mod": "%", "pow": "**",
 }  # fmt: skip
-"""How programs write operators, for messages."""
+"""The signs of operators in programs, for messages."""

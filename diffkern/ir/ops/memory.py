@@ -40,7 +40,8 @@ WRITES = STORES | ATOMICS | ACCUMULATES
 ACCESSES = LOADS | WRITES
 READS_BY_ADDRESS = frozenset({"peek", "fetch"})
 
-EXTREMA = ("min", "max", "fmin", "fmax")
+NAN_EXTREMA = ("min", "max")
+EXTREMA = (*NAN_EXTREMA, "fmin", "fmax")
 """Kinds of atomic updates that take the smaller or the greater: a NaN is passed on, or, as with C's fmin, skipped."""
 HOLDING = ("take", "give")
 """Kinds by which one thread at a time holds an element: no other thread takes it until it is given back."""

@@ -488,7 +488,7 @@ def new(shape: tuple[int, ...], element: Stored, zero: bool, device: Device = CP
 
 
 class FreshKind:
-    """What all new arrays with the same elements and number of axes have in common.
+    """Facts that all new arrays with the same elements and number of axes share.
 
     Attributes
     ----------

@@ -84,7 +84,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "to_numpy": "write x.numpy()",
     "zero_grad": "write tape.zero(), or x.grad.zero_()",
 }
-"""What arrays of other libraries have, and what to write here."""
+"""Names that arrays of other libraries have, with what to write here."""
 
 
 class Exposed:

@@ -364,7 +364,7 @@ def _new(shape: Shape, dtype: Any, requires_grad: bool, device: Any, zero: bool,
 
 
 _KINDS: dict[int, tuple[Any, list[FreshKind]]] = {}
-"""What new arrays have in common, by the identity of the type that is asked for, which is kept, and the number of axes.
+"""Facts that new arrays share, by the identity of the type that is asked for, which is kept, and the number of axes.
 
 Hashing a type takes as long as all else that is looked at."""
 _KEPT: Final = 256

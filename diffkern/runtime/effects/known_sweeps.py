@@ -40,7 +40,7 @@ _Key = tuple[object, ...]
 
 
 class Told(NamedTuple):
-    """What decides about the operations of a sweep.
+    """The facts that decide about the operations of a sweep.
 
     Attributes
     ----------

@@ -19,7 +19,7 @@ __all__ = ["NONE_LOST", "NO_CONTENTS", "Barrier", "TapeStep", "is_told"]
 
 NO_CONTENTS: Mapping[int, Contents] = MappingProxyType({})
 NONE_LOST: Set[int] = frozenset()
-"""What steps have of kept contents, and of lost ones, until there are some."""
+"""The kept contents of steps, and the lost ones, until there are some."""
 
 
 class TapeStep(ABC):

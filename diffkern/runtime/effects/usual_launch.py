@@ -24,7 +24,7 @@ _SMOOTH, _CARRIED = 1, 2
 
 
 class KnownPattern:
-    """What tapes know of a program's launches in which some arrays carry gradients.
+    """A tape's knowledge of a program's launches in which some arrays carry gradients.
 
     Parameters
     ----------

@@ -14,6 +14,7 @@ from llvmlite import ir
 
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.ops.memory import NAN_EXTREMA
 from diffkern.ir.types import Array, Element, Kind, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access
@@ -123,7 +124,7 @@ def loop_stacks(take: Callable[[int], Any], facts: FunctionFacts, lanes: int = 1
 def neutral(op: Op) -> Any:
     """Return the number that changes nothing: 0 for sums, for a minimum the greatest number of the type."""
     s, kind = summed_type(op), op.attrs.get("kind")
-    if kind not in ("min", "max"):
+    if kind not in NAN_EXTREMA:
         return constant(s, 0)
     if s.is_float:
         return constant(s, math.inf if kind == "min" else -math.inf)

@@ -19,7 +19,7 @@ from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.ops import warps
 from diffkern.ir.ops.block import BLOCK_NUMBERS
-from diffkern.ir.ops.memory import ELEMENTS
+from diffkern.ir.ops.memory import ELEMENTS, NAN_EXTREMA
 from diffkern.ir.types import FLOAT32, Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access, For, If, StackSlot, While
@@ -453,7 +453,7 @@ class BodyEmitter:
         b = self.builder
         for slot, part in zip(accumulators, self.values[Access(op).value], strict=True):
             old = b.load(slot, typ=part.type)
-            if kind in ("min", "max"):
+            if kind in NAN_EXTREMA:
                 new = combination(scalar_of(Access(op).array.type), kind)(b, old, part)
             elif isinstance(part.type, ir.IntType):
                 new = b.add(old, part) if kind == "add" else b.sub(old, part)

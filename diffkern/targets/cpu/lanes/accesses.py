@@ -10,7 +10,7 @@ from typing import Any
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op, Region, Value
-from diffkern.ir.ops.memory import ELEMENT_LOADS, UPDATES
+from diffkern.ir.ops.memory import ELEMENT_LOADS, NAN_EXTREMA, UPDATES
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, Element, Scalar, Stack, Tile, scalar_of
@@ -289,7 +289,7 @@ class LaneAccesses(LaneValues):
                 # Lanes that are off leave their own accumulator as it is.
                 wide = b.select(self.mask, wide, neutral(op))
             old = b.plain.load(slot, typ=wide.type)
-            if kind in ("min", "max"):
+            if kind in NAN_EXTREMA:
                 b.plain.store(combination(summed_type(op), kind)(b, old, wide), slot)
                 continue
             whole = isinstance(t, ir.IntType)
