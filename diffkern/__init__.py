@@ -44,6 +44,7 @@ _MODULES: Final[Mapping[str, str]] = {
     "transforms.implicit": "fixed_point root",
     "transforms.jacobians": "hessian jacobian",
     "transforms.mapping": "map_arrays=map",
+    "transforms.matmul": "matmul",
     "tuning.tune": "Tuned TuningRow tune",
     "lang.rules": "adjoint func_grad func_replay",
     "lang.patterns": "Float Int Scalar",

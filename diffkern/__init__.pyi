@@ -155,6 +155,7 @@ from diffkern.transforms.indexed import indexedarray4d as indexedarray4d
 from diffkern.transforms.jacobians import hessian as hessian
 from diffkern.transforms.jacobians import jacobian as jacobian
 from diffkern.transforms.mapping import map_arrays as map
+from diffkern.transforms.matmul import matmul as matmul
 from diffkern.tuning.tune import Tuned as Tuned
 from diffkern.tuning.tune import TuningRow as TuningRow
 from diffkern.tuning.tune import tune as tune
@@ -8616,6 +8617,7 @@ __all__ = [
     "mat44d",
     "mat44f",
     "mat44h",
+    "matmul",
     "matrix",
     "matrix_from_cols",
     "matrix_from_rows",

@@ -13,8 +13,9 @@ from typing import Any
 __all__ = [
     "ARRAY", "ARRAY_AT", "ARRAY_FROM_DATA", "ARRAY_OF_STRUCTS", "CONVERTED", "CUDA_KERNEL", "ELEMENTWISE", "EVALUATE",
     "EXTREME", "FORWARD_MODE", "FUNC_DERIVATIVE", "FUNC_TANGENTS", "GPU", "GRAPH", "INDEXED_ARRAY", "LINEAR_OPERATOR",
-    "NUMBA_TYPE", "OPERATED", "OUTLINE", "SPARSE_AXPY", "SPARSE_COPY", "SPARSE_OPERATOR", "SPARSE_PRECONDITIONER",
-    "SPARSE_PRODUCT", "SPARSE_SCALE", "SPARSE_SUM", "SPARSE_TRANSPOSED", "SPARSE_VECTOR", "TOTAL", "Late",
+    "MATMUL", "NUMBA_TYPE", "OPERATED", "OUTLINE", "SPARSE_AXPY", "SPARSE_COPY", "SPARSE_OPERATOR",
+    "SPARSE_PRECONDITIONER", "SPARSE_PRODUCT", "SPARSE_SCALE", "SPARSE_SUM", "SPARSE_TRANSPOSED", "SPARSE_VECTOR",
+    "TOTAL", "Late",
 ]  # fmt: skip
 
 
@@ -76,6 +77,9 @@ CUDA_KERNEL = Late("diffkern.cuda.jit:CudaKernel.of_dispatcher")
 
 FORWARD_MODE = Late("diffkern.kernels.derived_kernel:TangentKernel")
 """A kernel in forward mode, for ``Kernel.jvp``."""
+
+MATMUL = Late("diffkern.transforms.matmul:matmul")
+"""A product of matrices in arrays, for their operator."""
 
 OPERATED = Late("diffkern.transforms.mapping:operated")
 """A built-in applied to the elements of arrays, for their operators."""

@@ -362,6 +362,7 @@ from diffkern import mat44 as mat44
 from diffkern import mat44d as mat44d
 from diffkern import mat44f as mat44f
 from diffkern import mat44h as mat44h
+from diffkern import matmul as matmul
 from diffkern import matrix as matrix
 from diffkern import matrix_from_cols as matrix_from_cols
 from diffkern import matrix_from_rows as matrix_from_rows
@@ -1026,6 +1027,7 @@ __all__ = [
     "mat44d",
     "mat44f",
     "mat44h",
+    "matmul",
     "matrix",
     "matrix_from_cols",
     "matrix_from_rows",

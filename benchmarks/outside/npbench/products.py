@@ -6,76 +6,28 @@ import diffkern as dk
 
 from .ports import port
 
-M, N, K = dk.constant(64), dk.constant(64), dk.constant(64)
 F = dk.float64
-PRODUCT = (
-    "a product of tiles that are in cache takes 9.3 us (56 GFLOP/s, more than the peer's 50), but loading its two "
-    "tiles takes 5 us more: 1.6 us for the copies, 3 us of waiting for the third-level cache, which the peer hides; "
-    "borders are padded to whole tiles"
-)
-SHARES = (
-    "as in the forward program, loading tiles takes a third of the time; besides, each transposed factor is copied "
-    "(2 us of 12), and a share of each block of the inner axis is added to memory"
-)
 
 
-@dk.kernel
-def multiply(a, b, c, alpha: F, beta: F):
-    """c = alpha a b + beta c, a tile of c for each block."""
-    i, j = dk.tid()
-    total = dk.tile_zeros(shape=(M, N), dtype=a.dtype)
-    for k in range((a.shape[1] + K - 1) // K):
-        x = dk.tile_load(a, shape=(M, K), offset=(i * M, k * K))
-        y = dk.tile_load(b, shape=(K, N), offset=(k * K, j * N))
-        dk.tile_matmul(x, y, total)
-    before = dk.tile_load(c, shape=(M, N), offset=(i * M, j * N))
-    dk.tile_store(c, total * alpha + before * beta, offset=(i * M, j * N))
-
-
-@dk.kernel
-def multiply_new(a, b, c):
-    i, j = dk.tid()
-    total = dk.tile_zeros(shape=(M, N), dtype=a.dtype)
-    for k in range((a.shape[1] + K - 1) // K):
-        x = dk.tile_load(a, shape=(M, K), offset=(i * M, k * K))
-        y = dk.tile_load(b, shape=(K, N), offset=(k * K, j * N))
-        dk.tile_matmul(x, y, total)
-    dk.tile_store(c, total, offset=(i * M, j * N))
-
-
-def blocks(c):
-    """Return how many tiles cover a matrix."""
-    return [(n + 63) // 64 for n in c.shape]
-
-
-def product(a, b):
-    """Return a new matrix a b."""
-    c = dk.zeros((a.shape[0], b.shape[1]), dtype=a.dtype)
-    dk.launch_tiled(multiply_new, dim=blocks(c), inputs=[a, b], outputs=[c], block_dim=64)
-    return c
-
-
-@port("gemm", "C", "A", "B", forward=PRODUCT, gradient=SHARES)
+@port("gemm", "C", "A", "B")
 def gemm(alpha, beta, C, A, B):
-    dk.launch_tiled(multiply, dim=blocks(C), inputs=[A, B, C, alpha, beta], block_dim=64)
-    return (C,)
+    return (dk.matmul(A, B, out=C, alpha=alpha, beta=beta),)
 
 
-@port("k2mm", "A", "B", "C", "D", forward=PRODUCT, gradient=SHARES)
+@port("k2mm", "A", "B", "C", "D")
 def k2mm(alpha, beta, A, B, C, D):
-    dk.launch_tiled(multiply, dim=blocks(D), inputs=[product(A, B), C, D, alpha, beta], block_dim=64)
-    return (D,)
+    return (dk.matmul(A @ B, C, out=D, alpha=alpha, beta=beta),)
 
 
-@port("k3mm", "A", "B", "C", "D", forward=PRODUCT, gradient=SHARES)
+@port("k3mm", "A", "B", "C", "D")
 def k3mm(A, B, C, D):
-    return (product(product(product(A, B), C), D),)
+    return (A @ B @ C @ D,)
 
 
-@port("doitgen", "A", "C4", gradient=SHARES)
+@port("doitgen", "A", "C4")
 def doitgen(NR, NQ, NP, A, C4):
     rows = A.reshape((NR * NQ, NP))
-    dk.copy(rows, product(rows, C4))
+    rows @= C4
     return (A,)
 
 

@@ -5,12 +5,8 @@
 import diffkern as dk
 
 from .ports import port
-from .products import PRODUCT, F, K, M, N, blocks
+from .products import F
 
-PAIRS = (
-    "both factors are one matrix: the adjoint makes two products of tiles, copies a transposed factor (2 us of 12) and "
-    "adds the shares of each block of the inner axis to memory, where JAX makes one or two products of whole matrices"
-)
 LANES = (
     "the extremes take 0.1 of 2 ms, the histogram the rest: it runs in lanes, by an estimate of 1.9 times less work, "
     "and takes 1.33 ms without them, since the lanes add to their bins one by one"
@@ -32,18 +28,6 @@ def centre(data, mean):
     data[i, j] -= mean[j]
 
 
-@dk.kernel
-def moments(a, out, scale: F):
-    """out = scale aT a, a tile for each block."""
-    i, j = dk.tid()
-    total = dk.tile_zeros(shape=(M, N), dtype=a.dtype)
-    for k in range((a.shape[0] + K - 1) // K):
-        x = dk.tile_load(a, shape=(K, M), offset=(k * K, i * M))
-        y = dk.tile_load(a, shape=(K, N), offset=(k * K, j * N))
-        dk.tile_matmul(dk.tile_transpose(x), y, total)
-    dk.tile_store(out, total * scale, offset=(i * M, j * N))
-
-
 def centred(data):
     """Subtract the mean of each column in place."""
     mean = dk.zeros(data.shape[1], dtype=data.dtype)
@@ -53,18 +37,16 @@ def centred(data):
 
 def second_moments(data, scale):
     """Return the products of all pairs of columns."""
-    out = dk.zeros((data.shape[1], data.shape[1]), dtype=data.dtype)
-    dk.launch_tiled(moments, dim=blocks(out), inputs=[data, out, scale], block_dim=64)
-    return out
+    return dk.matmul(data.T, data, alpha=scale)
 
 
-@port("covariance", "data", gradient=PAIRS)
+@port("covariance", "data")
 def covariance(M, float_n, data):
     centred(data)
     return (second_moments(data, 1.0 / (float_n - 1.0)),)
 
 
-@port("covariance2", "data", forward=PRODUCT, gradient=PAIRS)
+@port("covariance2", "data")
 def covariance2(M, float_n, data):
     return covariance(M, float_n, dk.clone(data))
 
@@ -93,7 +75,7 @@ def ones_on_diagonal(a):
     a[i, i] = 1.0
 
 
-@port("correlation", "data", noise=0.1, gradient=PAIRS)
+@port("correlation", "data", noise=0.1)
 def correlation(M, float_n, data):
     centred(data)
     scale = dk.zeros(M, dtype=data.dtype)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from diffkern.process.late import OPERATED
+from diffkern.process.late import MATMUL, OPERATED
 from diffkern.runtime.arrays.compared import Compared
 
 __all__ = ["Componentwise"]
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 def _applied(name: str, *operands: Any, out: array | None = None) -> Any:
     return OPERATED(name, operands, out)
+
+
+def _is_array(value: Any) -> bool:
+    """Return whether a value is an array with memory of its own; sparse matrices have products that they know."""
+    return isinstance(value, (Componentwise, np.ndarray)) or hasattr(value, "__dlpack__")
 
 
 _REFLECTED: Final[Mapping[Any, str]] = {
@@ -87,6 +92,15 @@ class Componentwise(Compared):
 
     def __rpow__(self, other: Any) -> Any:
         return _applied("pow", other, self)
+
+    def __matmul__(self, other: Any) -> Any:
+        return MATMUL(self, other) if _is_array(other) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return MATMUL(other, self) if _is_array(other) else NotImplemented
+
+    def __imatmul__(self, other: Any) -> Any:
+        return MATMUL(self, other, self)
 
     def __neg__(self) -> Any:
         return _applied("neg", self)

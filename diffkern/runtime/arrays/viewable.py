@@ -177,6 +177,13 @@ class Viewable:
         """A view with the axes in reverse order."""
         return self.transpose()
 
+    @property
+    def mT(self) -> array:
+        """A view with the last two axes exchanged, which transposes each matrix of a batch."""
+        if self.ndim < 2:
+            raise ValueError(f"{described(self)} has one axis, and is no matrix")
+        return self.transpose((*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+
     def view(self, dtype: Any) -> array:
         """Return a view of the same memory as elements of another type of the same size.
 
