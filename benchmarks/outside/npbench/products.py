@@ -24,7 +24,13 @@ def k3mm(A, B, C, D):
     return (A @ B @ C @ D,)
 
 
-@port("doitgen", "A", "C4")
+NARROW = (
+    "three products of 3600 x 128 and 128 x 128 take 9.9 of 10.6 ms: NumPy's BLAS reaches two thirds of its speed in "
+    "matrices so narrow"
+)
+
+
+@port("doitgen", "A", "C4", gradient=NARROW)
 def doitgen(NR, NQ, NP, A, C4):
     rows = A.reshape((NR * NQ, NP))
     rows @= C4

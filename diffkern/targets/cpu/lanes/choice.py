@@ -82,10 +82,14 @@ _MASK_REGISTERS = 32
 _TWICE = 16
 """Operations, for each bit of the number of registers, up to which code for several is compiled for one as well, even
 where a mask costs no time: the more registers, the more is computed for nothing with few threads."""
+_CALLED = 2.5
+"""The cost of an elementary function of one thread relative to that of all lanes: it is called, and its result waited
+for."""
 _DIVERGENCE = 1.7
 """The trips of the slowest lane relative to an average one."""
-_BY_ITSELF = 2.0
-"""The cost of a scalar access of one lane relative to a vector access."""
+_BY_ITSELF, _UPDATED = 2.0, 3.5
+"""The cost of a scalar access of one lane relative to a vector access; of an update, which waits for the one before it
+if both are of one element."""
 _GUARDED = 0.75
 """The part of all threads that take the only arm of a branch: most such branches ask whether an element exists."""
 
@@ -456,6 +460,8 @@ class _Work:
             return 1.0, 1.0
         if self.varying.isdisjoint(op.results):
             return cost, cost
+        if lookup(op.name).elementary and not is_by_lane(op):
+            return _CALLED * cost, cost
         return cost, cost * self.lanes if is_by_lane(op) else cost
 
     def access(self, op: Op) -> tuple[float, float]:
@@ -468,7 +474,7 @@ class _Work:
         # A uniform address is loaded once; updates of it need a reduction over lanes.
         if self.varying.isdisjoint(Access(op).index):
             return alone, alone * (3.0 if update else 1.0)
-        return alone, alone * self.lanes * _BY_ITSELF
+        return alone, alone * self.lanes * (_UPDATED if update else _BY_ITSELF)
 
     def adds_in_trips(self, op: Op) -> bool:
         """Return whether an op is a loop that adds up over lanes in every trip."""
