@@ -43,6 +43,7 @@ from diffkern.runtime.launch.kernel_protocol import check_kernel
 from diffkern.runtime.launch.resources import present
 from diffkern.testing.adjoints import Vjp, check_function, check_vjp, compare_precisions
 from diffkern.testing.comparison import GradcheckReport, GradientError, KinkWarning, Tolerances
+from diffkern.testing.configured import configured
 from diffkern.testing.devices import compare_devices
 from diffkern.testing.programs import CompiledFunction, leaf_values
 from diffkern.testing.recorded import check_differences, launches_of
@@ -86,9 +87,10 @@ def gradcheck(
     Parameters
     ----------
     checked : Kernel, callable or Tape
-        A kernel. Or a function of arrays that launches kernels and returns an array or several: each launch that
-        changes arrays is checked by itself, and the whole function with differences in the types of its arrays. Or a
-        tape, whose launches are checked one by one at the present contents of their arrays.
+        A kernel, or ``kernel[blocks, threads]`` of ``cuda.jit``. Or a function of arrays that launches kernels and
+        returns an array or several: each launch that changes arrays is checked by itself, and the whole function with
+        differences in the types of its arrays. Or a tape, whose launches are checked one by one at the present
+        contents of their arrays.
     dim : int or sequence of int, optional
         The launch's dimensions, for a kernel.
     inputs, outputs : sequence
@@ -138,6 +140,7 @@ def gradcheck(
             remedy="leave them out for order=1 in both modes",
         )
     tolerances = Tolerances(eps, rtol, atol, rtol32, max_elements, seed)
+    checked, dim = configured(checked, dim)
     # The same checks for a kernel, for each launch of a tape, and for those of a function.
     check = _with_volumes_kept(partial(_check_lowered, order=order, mode=mode, tolerances=tolerances))
     if isinstance(checked, Kernel):

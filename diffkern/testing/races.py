@@ -9,7 +9,7 @@ of a thread is known, the order in which they happened to be made doesn't matter
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ import numpy as np
 
 from diffkern.analysis.blocks import is_simt
 from diffkern.compiler import pipeline
-from diffkern.errors import KernelTypeError, Loc
+from diffkern.errors import KernelTypeError, Loc, MisuseError
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.block import SHARED_ARRAYS
 from diffkern.ir.ops.memory import ACCESSES, ATOMICS, LOADS
@@ -28,6 +28,7 @@ from diffkern.lang.structs import definition_of
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.launch.kernel_protocol import check_kernel
+from diffkern.testing.configured import configured
 from diffkern.testing.instruments import (
     EPOCH,
     FIELDS,
@@ -119,9 +120,9 @@ class Race:
 
 @brief
 def find_races(
-    kernel: Kernel,
-    dim: int | Sequence[int],
-    inputs: Sequence[Any],
+    kernel: Kernel | Callable[..., Any],
+    dim: int | Sequence[int] | None = None,
+    inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
     *,
     block_dim: int | None = None,
@@ -132,8 +133,8 @@ def find_races(
     Parameters
     ----------
     kernel : Kernel
-        The kernel.
-    dim : int or sequence of int
+        The kernel, or ``kernel[blocks, threads]`` of ``cuda.jit``, which has the dimensions.
+    dim : int or sequence of int, optional
         The launch's dimensions.
     inputs, outputs : sequence
         The arguments, as for a launch. Arrays that are the same memory count as such.
@@ -155,15 +156,18 @@ def find_races(
     KernelTypeError
         If the kernel accesses tiles at the elements of another tile, which is not followed.
     """
-    check_kernel(kernel)
+    of, grid = configured(kernel, dim)
+    check_kernel(of)
+    if grid is None:
+        raise MisuseError(f"the kernel {of.name!r} is checked for a launch, which has dimensions", remedy="pass dim")
     given = (*inputs, *outputs)
-    dims = tuple(dim) if isinstance(dim, Sequence) else (dim,)
-    fn = pipeline.optimise(pipeline.lower_kernel(kernel.func, kernel.argument_types(*given), kernel.variant))
-    leaves = [leaf for a, p in zip(given, kernel.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
+    dims = tuple(grid) if isinstance(grid, Sequence) else (grid,)
+    fn = pipeline.optimise(pipeline.lower_kernel(of.func, of.argument_types(*given), of.variant))
+    leaves = [leaf for a, p in zip(given, of.parameters, strict=True) for leaf in leaf_values(a, p.annotation)]
     # The run is on copies, but addresses are those of the user's arrays: two arguments may be the same memory.
-    places = [place for a, p in zip(given, kernel.parameters, strict=True) for place in _memory(a, p.annotation)]
+    places = [place for a, p in zip(given, of.parameters, strict=True) for place in _memory(a, p.annotation)]
     args = [as_argument(p.type, a) for p, a in zip(fn.params, leaves, strict=True)]
-    threads = (block_dim or kernel.block_dim) if is_simt(fn) else 1
+    threads = (block_dim or of.block_dim) if is_simt(fn) else 1
     logged = LoggingFunction(fn, dims, _log_access, _AXES, threads)
     events = logged.run(args, max_accesses)
     return list(_LoggedAccesses(logged.fn, logged.sites, dims, threads, places, events).races())
@@ -171,9 +175,9 @@ def find_races(
 
 @brief
 def verify_races(
-    kernel: Kernel,
-    dim: int | Sequence[int],
-    inputs: Sequence[Any],
+    kernel: Kernel | Callable[..., Any],
+    dim: int | Sequence[int] | None = None,
+    inputs: Sequence[Any] = (),
     outputs: Sequence[Any] = (),
     *,
     block_dim: int | None = None,
@@ -191,12 +195,13 @@ def verify_races(
     RaceError
         With the element, both threads and both lines.
     """
-    races = find_races(kernel, dim, inputs, outputs, block_dim=block_dim, max_accesses=max_accesses)
+    of, grid = configured(kernel, dim)
+    races = find_races(of, grid, inputs, outputs, block_dim=block_dim, max_accesses=max_accesses)
     if races:
         shown = "\n".join(map(str, races[:5]))
         more = f"\nand {len(races) - 5} more pairs of places" if len(races) > 5 else ""
         help_ = "help: let each element be written by one thread, or use an atomic update, or a barrier in a block"
-        raise RaceError(f"kernel {kernel.name!r}: threads race for elements\n{shown}{more}\n{help_}", races)
+        raise RaceError(f"kernel {of.name!r}: threads race for elements\n{shown}{more}\n{help_}", races)
 
 
 def _memory(value: Any, annotation: Any) -> Iterator[Numbers | None]:
