@@ -58,7 +58,7 @@ def binary(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Val
     if isinstance(a, Const) and isinstance(b, Const):
         return _fold(cx, op, a, b, node)
     if not isinstance(a, (Const, Val)) or not isinstance(b, (Const, Val)):
-        cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", _operand_hint(a, b))
+        cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", _operand_hint(a, b, node))
     if not (coerce.is_number(a) and coerce.is_number(b)):
         return _composite(cx, op, a, b, node)
     if op == "matmul":
@@ -96,7 +96,14 @@ def _are_bools(*terms: Const | Val) -> bool:
     return all(isinstance(t.value, bool) if isinstance(t, Const) else t.type == T.BOOL for t in terms)
 
 
-def _operand_hint(a: Term, b: Term) -> str | None:
+def _operand_hint(a: Term, b: Term, node: ast.AST) -> str | None:
+    parts = [p for p in ast.iter_child_nodes(node) if isinstance(p, ast.expr)]
+    for term, part in zip((a, b), parts, strict=False):
+        # An index for some of the axes leaves an array of the others.
+        if "array" in describe(term) and isinstance(part, ast.Subscript):
+            if any(isinstance(index, ast.Slice) for index in ast.walk(part.slice)):
+                continue
+            return f"kernels work on elements: index every axis, as in {ast.unparse(part)[:-1]}, j]"
     if "array" in describe(a) or "array" in describe(b):
         return "kernels work on elements: index the array, as in a[i]"
     return "write it for numbers, vectors or matrices"
@@ -313,7 +320,7 @@ def compare(cx: Context, op: str, a: Term, b: Term, node: ast.AST) -> Const | Va
     if isinstance(a, Const) and isinstance(b, Const):
         return _fold(cx, op, a, b, node)
     if not isinstance(a, (Const, Val)) or not isinstance(b, (Const, Val)):
-        cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", _operand_hint(a, b))
+        cx.type_error(node, f"{SIGN[op]} of {describe(a)} and {describe(b)}", _operand_hint(a, b, node))
     if not (coerce.is_number(a) and coerce.is_number(b)):
         return _compare_composites(cx, op, a, b, node)
     if cx.dialect.bools_are_numbers:
@@ -365,7 +372,7 @@ def negate(cx: Context, a: Term, node: ast.AST) -> Const | Val:
     if isinstance(a, Const):
         return Const(-a.value)
     if not isinstance(a, Val):
-        cx.type_error(node, f"- of {describe(a)}", _operand_hint(a, a))
+        cx.type_error(node, f"- of {describe(a)}", _operand_hint(a, a, node))
     if cx.layout is not None and isinstance(a.type, T.Scalar):
         if a.type.kind is T.Kind.UINT:
             return Val(cx.b.sub(cx.b.const(0, a.type), a.value))
