@@ -333,7 +333,8 @@ def keys_on(alias: str) -> tuple[str, ...]:
 def wrong_count(kernel: str, parameters: Sequence[Parameter], given: int, remedy: str | None = None) -> LaunchError:
     """Return the error for a number of arguments that does not match the parameters."""
     names = ", ".join(p.name for p in parameters)
-    return LaunchError(f"kernel {kernel!r} takes {len(parameters)} arguments ({names}), not {given}", remedy=remedy)
+    noun = "argument" if len(parameters) == 1 else "arguments"
+    return LaunchError(f"kernel {kernel!r} takes {len(parameters)} {noun} ({names}), not {given}", remedy=remedy)
 
 
 _OF_NUMPY: Final[dict[type, tuple[str, Callable[[Any], bytes]]]] = {

@@ -200,7 +200,7 @@ class Recorder(Scope):
         what = "captured" if self._is_capture else "recorded"
         remedy = (
             "let the sequence look at it, with dk.capture_while(condition, body) or dk.capture_if(condition, on_true, "
-            "on_false), or read it behind the block"
+            "on_false), or read it after the block"
         )
         if not self._is_capture:
             remedy += "; dk.record(allow_reads=True) is for reads that have no part in what is recorded"
