@@ -72,7 +72,8 @@ def seeds_of(loss: Any, grads: Mapping[Any, Any] | None, known: Container[Memory
             )
         if goal._memory not in known:
             raise LaunchError(
-                f"{described(goal)} does not occur on the tape", remedy="pass a result of a recorded launch"
+                f"{described(goal)} does not occur on the tape",
+                remedy="pass a result of a launch that is recorded: one inside of `with tape:`",
             )
     return seeds
 
