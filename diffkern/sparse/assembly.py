@@ -10,6 +10,7 @@ from diffkern.ir.types import INT32, UINT32, Mat, Scalar, scalar_of
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.type_keys import dtype_of
 from diffkern.runtime.memory.device import get_device
+from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
 from diffkern.sparse import value_kernels as values_of
@@ -21,8 +22,10 @@ from diffkern.sparse.patterns import (
     place,
     place_triplets,
     prefix_sums,
+    set_pattern,
     target,
 )
+from diffkern.sparse.serial import sets_at_once, sum_at_once
 from diffkern.sparse.storage import as_blocks, as_parts, block_shape_of, grown, integers, is_by_parts
 
 __all__ = [
@@ -374,6 +377,10 @@ def bsr_set_from_triplets(
         if mapping is not None:
             mapping._bind(dest, 0, None)
         return mapping
+    if source is not None and mapping is None and topology == "compact":
+        triplets = rows, columns, source
+        if _set_at_once(dest, triplets, count, prune_numerical_zeros):
+            return None
     pruned = source if prune_numerical_zeros else None
     blocks, room = (None, None) if mapping is None else mapping._reserve(n)
     extents = dest.nrow, dest.ncol
@@ -387,6 +394,25 @@ def bsr_set_from_triplets(
     if mapping is not None:
         mapping._bind(dest, n, placed)
     return mapping
+
+
+def _set_at_once(dest: BsrMatrix, triplets: tuple[array, array, array], count: array | None, pruned: bool) -> bool:
+    """Give a matrix of numbers the sums of triplets if nothing observes it and one thread does it soonest."""
+    rows, places, source = triplets
+    n, nrow = rows.shape[0], dest.nrow
+    is_plain = not slow_path_flags.word[0] and dest.device.is_cpu and type(source._element) is Scalar
+    if not is_plain or not nrow or not sets_at_once(n):
+        return False
+    offsets = dest.offsets if dest.offsets.size > nrow else integers(nrow + 1, dest)
+    columns = dest.columns
+    if columns.size < n or columns._memory is places._memory:
+        columns = integers(n, dest)
+    out = target(dest, n, bool(source.requires_grad), source)
+    limits = [rows if count is None else count, nrow, dest.ncol, int(count is not None), int(pruned)]
+    sum_at_once(triplets, limits, offsets, columns, out)
+    set_pattern(dest, nrow, dest.ncol, n, offsets, columns)
+    dest.values = out
+    return True
 
 
 def set_sums(dest: BsrMatrix, placed: Placed, source: array) -> None:

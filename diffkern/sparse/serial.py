@@ -6,13 +6,14 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Final
 
-from diffkern.ir.types import FLOAT32, INT32, STORAGE_ONLY, UINT32
+from diffkern.ir.types import FLOAT32, INT32, INT64, STORAGE_ONLY, UINT32
 from diffkern.lang.dtypes import SCALARS
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.memory.state import will_replay
 from diffkern.runtime.native.pool import num_threads
 from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch import launch
+from diffkern.sparse import assembly_kernels
 from diffkern.sparse import row_kernels as kernels
 from diffkern.sparse.matrix import BsrMatrix
 from diffkern.sparse.storage import integers, new_values
@@ -28,6 +29,8 @@ __all__ = [
     "merged",
     "multiplied",
     "multiplied_at_once",
+    "sets_at_once",
+    "sum_at_once",
     "summed",
 ]
 
@@ -39,6 +42,12 @@ _MANY: Final = 1 << 16
 """The most blocks for which threads are never worth it."""
 _SMALL: Final = 1 << 10
 """The most columns of a product for which arrays of a row are kept."""
+_ORDERING_GAIN: Final = 3
+"""By which factor several threads together take longer for triplets than one."""
+_UNGROUPED: Final = 1 << 14
+"""The most triplets that are placed at random in memory at once: what they fill is in a cache."""
+_GROUPS: Final = 8
+"""Rows are grouped by the uppermost bits of their numbers, so many."""
 
 
 @dataclass(frozen=True)
@@ -164,6 +173,47 @@ def multiplied_at_once(x: BsrMatrix, y: BsrMatrix, alpha: Any) -> tuple[array, a
     return offsets, columns, out, _last(offsets, x.nrow)
 
 
+def sets_at_once(n: int) -> bool:
+    """Return True if one thread makes a matrix of n triplets of numbers sooner than all threads do."""
+    return n <= _MANY or num_threads() <= _ORDERING_GAIN
+
+
+def sum_at_once(
+    triplets: tuple[array, array, array], limits: list[Any], offsets: array, columns: array, out: array
+) -> None:
+    """Write the offsets and columns of a matrix, and the sums of triplets of numbers, with zeros after them.
+
+    Parameters
+    ----------
+    triplets : tuple of array
+        Rows, columns and numbers.
+    limits : list
+        What kernels take of which triplets there are: an array with their number, the extents of the matrix, whether
+        there are as few as that array says, and whether those with the number zero are left out.
+    offsets, columns, out : array
+        Where to write; columns and sums have at least as many elements as there are triplets.
+    """
+    n, numbers, (nrow, ncol) = triplets[0].shape[0], triplets[2], limits[1:3]
+    given, found = [*triplets, *limits], [offsets, columns, out]
+    if n <= _UNGROUPED:
+        launch(assembly_kernels.sum_triplets, dim=1, inputs=[*given, *_room_for(nrow, ncol, n, numbers), *found])
+        return
+    shift = max((nrow - 1).bit_length() - _GROUPS, 0)
+    groups = ((nrow - 1) >> shift) + 1
+    ends = integers(groups + 1, offsets, zero=True, element=UINT32)
+    places, grouped = new((n,), INT64, False), new((n,), numbers._element, False)
+    launch(assembly_kernels.group_triplets, dim=1, inputs=[*given, shift, ends, places, grouped])
+    own = _room_for(1 << shift, ncol, _last(ends, groups), numbers)
+    launch(assembly_kernels.sum_groups, dim=1, inputs=[ends, places, grouped, nrow, shift, *own, *found])
+
+
+def _room_for(nrow: int, ncol: int, n: int, numbers: array) -> list[array]:
+    """Return room for the ends of rows, for keys twice, for numbers, and zeros for each column."""
+    element = _sum_type(numbers._element)
+    kinds = (nrow + 1, INT32), (n, INT64), (n, INT64), (n, element)
+    return [*(new((length,), kind, False) for length, kind in kinds), new((ncol,), UINT32, True)]
+
+
 class _Rows(threading.local):
     """The arrays for one row of a product that a thread has used, by the type of numbers."""
 
@@ -187,9 +237,12 @@ def _row_of(ncol: int, element: Any) -> tuple[array, array, array]:
 
 
 def _new_row(count: int, element: Any, zero: bool) -> tuple[array, array, array]:
-    # Halves are added up in single precision, as where a sum stays in a register.
-    sums = new((count,), FLOAT32 if element in STORAGE_ONLY else element, False)
-    return new((count,), UINT32, zero), new((count,), INT32, False), sums
+    return new((count,), UINT32, zero), new((count,), INT32, False), new((count,), _sum_type(element), False)
+
+
+def _sum_type(element: Any) -> Any:
+    """Return the type in which numbers are added up in memory: halves in single precision, as in a register."""
+    return FLOAT32 if element in STORAGE_ONLY else element
 
 
 def _products_of(x: BsrMatrix, y: BsrMatrix, found: array) -> tuple[list[Any], int]:
