@@ -51,7 +51,7 @@ from diffkern.runtime.arrays.type_keys import array_type, dtype_of, key_of_long
 from diffkern.runtime.arrays.viewable import Viewable
 from diffkern.runtime.memory.allocations import noted, tracker
 from diffkern.runtime.memory.device import CPU, Device, get_device
-from diffkern.runtime.memory.memory import Memory, byte_range, expose, memory_of, overwrite
+from diffkern.runtime.memory.memory import Memory, byte_range, expose, memory_of, overwrite, put
 from diffkern.runtime.memory.state import is_handled, note_read, runs_at_once
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.native.slow_path import slow_path_flags
@@ -453,7 +453,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         """Set every element to zero."""
         data, memory, alone = self._data, self._memory, not slow_path_flags.word[0]
         if alone and memory.is_host and self._writable:
-            data[...] = 0
+            put(data, 0)
             memory.version += 1
         else:
             self._overwrite(0)
@@ -469,7 +469,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
             if isinstance(values, np.ndarray):
                 overwrite(self._data, values)
             else:
-                self._data[...] = values
+                put(self._data, values)
             self._memory.version += 1
             return
         perform(Assign(self, values))

@@ -21,6 +21,7 @@ import numpy as np
 from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import BFLOAT16, FLOAT32, FLOAT64, scalar_of
 from diffkern.lang.dtypes import bfloat16_bits, bfloat16_values
+from diffkern.runtime.native import pool
 from diffkern.runtime.native.replay import Step, function_address
 
 if TYPE_CHECKING:
@@ -29,11 +30,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Held", "HostMemory", "Memory", "Watcher", "allocate", "births", "byte_range", "bytewise", "expose",
-    "foreign_memory", "lend", "memory_of", "overlaps", "overwrite", "watch",
+    "foreign_memory", "lend", "memory_of", "overlaps", "overwrite", "put", "watch",
 ]  # fmt: skip
 
 _ALIGNMENT = 64  # a cache line, and the widest vector register
 _BYTES_PER_CHUNK = 1 << 18
+_TOGETHER = 1 << 22
+"""Bytes from which contents are written by all threads. They are the first to touch their parts of new memory, so that
+its pages are cleared side by side, and lie on the nodes of all processors."""
 # Where blocks of at least so many bytes begin in a page of 4096: at one of so many places, so many bytes apart.
 _LARGE, _PLACES, _APART = 1 << 16, 16, 256
 _CHANGES, _RANGES = 8, 8
@@ -284,19 +288,25 @@ class HostMemory(Memory):
         if low < end and start < high:
             overwrite(goal._data, source._data)
         else:
-            goal._data[...] = source._data
+            put(goal._data, source._data)
 
     def assign(self, goal: Held, values: np.ndarray[Any, Any]) -> None:
         """Set the elements of an array."""
-        goal._data[...] = values
+        put(goal._data, values)
 
     def add(self, goal: Held, source: Held) -> None:
         """Add the elements of one array to those of another."""
         if scalar_of(goal._element) == BFLOAT16:  # type: ignore[arg-type]  # no struct
             total = bfloat16_values(goal._data) + bfloat16_values(source._data)
             goal._data[...] = bfloat16_bits(total)
-        else:
+            return
+        (low, high), (start, end) = goal._range, source._range
+        is_shared = goal._data.nbytes >= _TOGETHER and (high <= start or end <= low) and pool.num_threads() > 1
+        steps = self.add_steps(goal, source) if is_shared else None
+        if steps is None:
             np.add(goal._data, source._data, out=goal._data)
+        else:
+            _run(steps)
 
     def copy_steps(self, goal: Held, source: Held) -> Steps | None:
         """Return a copy of contiguous elements in native code."""
@@ -323,6 +333,37 @@ def bytewise(name: str, count: int, goal: int, source: int) -> Steps | None:
     if not count:
         return []
     return [Step(function, bytearray(struct.pack("2q", goal, source)), count, min(count, _BYTES_PER_CHUNK))]
+
+
+def put(goal: np.ndarray[Any, Any], values: Any) -> None:
+    """Assign values to all elements of a NumPy array of the host: large arrays on all threads, if that is possible.
+
+    Values that overlap with the elements may be read after these have changed, as by NumPy.
+    """
+    is_large = goal.nbytes >= _TOGETHER and goal.flags.c_contiguous
+    steps = _steps_to_put(goal, values) if is_large and pool.num_threads() > 1 else None
+    if steps is None:
+        goal[...] = values
+    else:
+        _run(steps)
+
+
+def _steps_to_put(goal: np.ndarray[Any, Any], values: Any) -> Steps | None:
+    """Return native steps that assign values, None if there are none: of other types, or in another order."""
+    if not isinstance(values, np.ndarray) or not values.ndim:
+        # Compared bit by bit: -0.0 is equal to 0 but not made of zero bytes.
+        is_zero = not any(np.array(values, goal.dtype).tobytes())
+        return bytewise("dk_clear_bytes", goal.nbytes, goal.ctypes.data, 0) if is_zero else None
+    if values.dtype != goal.dtype or values.shape != goal.shape or not values.flags.c_contiguous:
+        return None
+    if np.may_share_memory(goal, values):
+        return None
+    return bytewise("dk_copy_bytes", goal.nbytes, goal.ctypes.data, values.ctypes.data)
+
+
+def _run(steps: Steps) -> None:
+    for step in steps:
+        step.run()  # type: ignore[union-attr]  # of the CPU
 
 
 class Watcher(Protocol):
@@ -481,7 +522,7 @@ def overwrite(goal: np.ndarray[Any, Any], values: Any) -> None:
     """
     if isinstance(values, np.ndarray) and values.strides != goal.strides and np.may_share_memory(goal, values):
         values = values.copy()
-    goal[...] = values
+    put(goal, values)
 
 
 def _owner(data: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -205,7 +205,13 @@ class Code:
 
     def zeros(self, size: Word) -> Word:
         """Return the address of `size` zero bytes, to be passed to ``free``; 0 if there are none."""
-        made = self.invoke("calloc", size, 1)
+        return self._in_large_pages(self.invoke("calloc", size, 1), size)
+
+    def memory(self, size: Word) -> Word:
+        """Return the address of `size` bytes, which may be anything, as :meth:`zeros`."""
+        return self._in_large_pages(self.invoke("malloc", size), size)
+
+    def _in_large_pages(self, made: Word, size: Word) -> Word:
         if sys.platform == "linux":
             # Large blocks in large pages, as NumPy's are: fewer faults, and addresses that are found sooner.
             with self.when(self.all(self.compare("!=", made, 0), self.compare(">=", size, _LARGE))):

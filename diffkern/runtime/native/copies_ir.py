@@ -14,7 +14,7 @@ from typing import Any
 
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I32, I64, VOID, Code, Module, Word
 
-__all__ = ["ENTRY_WORDS", "add_copied_runs"]
+__all__ = ["ENTRY_WORDS", "FRESH", "add_copied_runs", "summed"]
 
 # What is copied: 0 number of arrays; then for each array: where it stands in the argument block, number of its axes,
 # the kind of its scalars, and how many of them an element has.
@@ -22,7 +22,18 @@ ENTRY_WORDS = 4
 _OFFSET, _AXES, _KIND, _COMPONENTS = range(0, 32, 8)
 _KINDS = ((FLOAT, 4, "f32"), (DOUBLE, 8, "f64"), (I32, 4, "i32"), (I64, 8, "i64"))
 _LINE = 64
-_SUMMED = 4096  # elements in a chunk of the sums: they stay in the cache next to the processor
+_SUMMED, _FEWEST = 4096, 64  # elements in a chunk of the sums: they stay in the cache next to the processor
+_ADDED = 1 << 15  # numbers that a chunk of the sums adds: where there are many copies, it has fewer elements
+_CLEARED = 1 << 16  # bytes in a chunk of those that are set to zero
+FRESH = 1 << 25
+"""Bytes from which the C library has new pages for a block, which are zero: a chunk's thread is the first to touch its
+copies. It clears less, which it may have given out before, in the thread that asks for it.
+"""
+
+
+def summed(copies: int) -> int:
+    """Return how many elements a chunk of the sums has."""
+    return max(_FEWEST, min(_SUMMED, _ADDED // (copies + 1) // _FEWEST * _FEWEST))
 
 
 def add_copied_runs(m: Module) -> None:
@@ -60,14 +71,16 @@ def _run(m: Module, lengths: Any) -> None:
         size_each.set(c.add(size_each.get(), rounded))
     stride = size_each.get()
     # One allocation: the copies of all chunks but the first, then an argument block for every chunk.
-    memory = c.zeros(c.add(c.mul(c.sub(groups, 1), stride), c.add(c.mul(groups, size), _LINE)))
+    copied_bytes = c.mul(c.sub(groups, 1), stride)
+    memory = _memory(c, copied_bytes, c.add(c.mul(groups, size), _LINE))
     with c.when(c.compare("==", memory, 0)):  # one thread does without copies
         with c.loop(groups) as k:
             low = c.mul(k, chunk)
             c.call(fn, [c.b.or_(block, mark), low, c.add(low, c.min(c.sub(n, low), chunk))])
         c.leave(0)
     copies = c.b.and_(c.add(memory, _LINE - 1), c.word(-_LINE))
-    blocks, at = c.add(copies, c.mul(c.sub(groups, 1), stride)), c.variable(copies)
+    blocks, at = c.add(copies, copied_bytes), c.variable(copies)
+    _clear(c, copies, copied_bytes)
     # Each chunk gets the argument block with the addresses of its own copies; the first keeps the arrays themselves.
     with c.loop(groups) as k:
         own = c.add(blocks, c.mul(k, size))
@@ -89,6 +102,26 @@ def _run(m: Module, lengths: Any) -> None:
     c.leave(status.get())
 
 
+def _memory(c: Code, copied: Word, more: Word) -> Word:
+    """Return the address of memory for copies, which is zero if it is new, and for so many bytes more; 0 without."""
+    size, made = c.add(copied, more), c.variable(0)
+    with c.either(c.compare(">=", copied, FRESH)) as (new, other):
+        with new:
+            made.set(c.zeros(size))
+        with other:
+            made.set(c.memory(size))
+    return made.get()
+
+
+def _clear(c: Code, copies: Word, size: Word) -> None:
+    """Set the copies to zero on all threads, unless they are new."""
+    with c.when(c.compare("<", size, FRESH)):
+        block = c.words(1)
+        c.store(copies, block)
+        clears = c.address_of(c.module.named("dk_clear_bytes"))
+        c.invoke("dk_pool_groups", clears, block, 0, size, _CLEARED, 0, 1, 0)
+
+
 @contextlib.contextmanager
 def _each(c: Code, arrays: Word, entries: Word, lengths: Any, block: Word) -> Iterator[tuple[Word, Word, Word]]:
     """Surround the code for each array: its entry, its number of scalars, and the bytes of a copy."""
@@ -100,6 +133,8 @@ def _each(c: Code, arrays: Word, entries: Word, lengths: Any, block: Word) -> It
 
 def _add_up(c: Code, copied: Word, lengths: Any, block: Word, first: Word, stride: Word, groups: Word) -> None:
     """Add the copies to the arrays, on all threads."""
+    wanted = c.b.and_(c.div(c.word(_ADDED), groups), c.word(-_FEWEST))
+    chunk = c.max(c.min(wanted, _SUMMED), _FEWEST)
     at, sums = c.variable(first), c.words(4)
     with _each(c, c.load(copied), c.add(copied, 8), lengths, block) as (entry, length, rounded):
         target = c.load(c.add(block, c.load(entry, _OFFSET)))
@@ -109,7 +144,7 @@ def _add_up(c: Code, copied: Word, lengths: Any, block: Word, first: Word, strid
         for kind, (_, _, name) in enumerate(_KINDS):
             with c.when(c.compare("==", c.load(entry, _KIND), kind)):
                 adds = c.address_of(c.module.named(f"dk_sum_{name}"))
-                c.invoke("dk_pool_groups", adds, sums, 0, length, _SUMMED, 0, 1, 0)
+                c.invoke("dk_pool_groups", adds, sums, 0, length, chunk, 0, 1, 0)
         at.set(c.add(at.get(), rounded))
 
 

@@ -13,7 +13,7 @@ How it works:
   from its cursor by an atomic addition, the submitter as well.
 - A worker counts itself into ``refs`` while it holds a slot, under the mutex and only while the job is in the queue; a
   slot that is held is not used for another job. When there are no chunks left to draw, the worker adds to ``finished``
-  those that it has run.
+  those that it has run, and leaves, both without the mutex: all workers end at about the same time.
 - The submitter draws chunks until none is left, takes the job out of the queue, and waits until all are finished: for
   workers that have drawn a chunk of its own job, and for no others. The waits form a tree, so nested calls cannot
   deadlock, and without workers everything still gets done.
@@ -21,6 +21,7 @@ How it works:
 - A run that Python's main thread submits looks for signals between two chunks, ten times in a second: it takes the
   interpreter's lock for that. If a handler raises (Ctrl-C), the job has no more chunks to draw; those that have begun
   are waited for, and the run ends with the exception.
+- The mutex is held for a moment each time, and threads spin for it before they sleep.
 - Waiting is a spin of ``spin_ns`` nanoseconds, then a condition variable: an idle pool uses no processor time. A worker
   that finds itself on the submitter's processor moves to another one first.
 """
@@ -55,7 +56,7 @@ from diffkern.runtime.native.draw_ir import (
     learn_shared,
 )
 from diffkern.runtime.native.queue_ir import SLOTS, submit, wait_for, withdraw
-from diffkern.runtime.native.waiting_ir import add_clock, add_spin, lock, unlock
+from diffkern.runtime.native.waiting_ir import add_clock, add_lock, add_spin, lock, unlock
 from diffkern.runtime.native.waking_ir import (
     ARRIVAL,
     FIRST_NS,
@@ -91,6 +92,7 @@ def add_pool(m: Module, most: int, platform: str, machine: str) -> None:
     """
     mac = platform == "darwin"
     _variables(m, most)
+    add_lock(m, machine.lower())
     _reset(m, most)
     _configure(m)
     now = add_clock(m, 6 if mac else 1)

@@ -10,7 +10,7 @@ from typing import Any
 
 from diffkern.runtime.native.builder import Code, Word
 from diffkern.runtime.native.draw_ir import COUNT, CURSOR, FINISHED, JOB_BYTES, LINK, OWNED, REFS
-from diffkern.runtime.native.waiting_ir import lock, sleep, unlock
+from diffkern.runtime.native.waiting_ir import lock, unlock
 from diffkern.runtime.native.waking_ir import IDLE, note_signal
 
 __all__ = ["SLOTS", "submit", "wait_for", "wake", "withdraw"]
@@ -31,7 +31,7 @@ def submit(c: Code, given: Word, workers: Word, start_workers: Any) -> Word:
         job.set(c.add(c.named("jobs"), at.get()))
         # A slot is free when its submitter has left it and no worker holds it any more.
         taken = c.atomic_load(job.get(), OWNED, "acquire")
-        stop(c.compare("==", c.add(taken, c.load(job.get(), REFS)), 0))
+        stop(c.compare("==", c.add(taken, c.atomic_load(job.get(), REFS, "acquire")), 0))
         job.set(0)
         at.set(c.add(at.get(), JOB_BYTES))
     slot = job.get()
@@ -90,7 +90,10 @@ def wait_for(c: Code, finished: Word, count: Word, spin: Any) -> None:
     """Wait until all chunks that workers have drawn are finished."""
     with c.when(c.compare("==", c.invoke(spin, finished, count, 1), 0)):
         lock(c)
+        # Announce first, then look: of this thread and the worker that finishes last one sees the other.
+        c.atomic("add", c.named("waiters"), 1, "seq_cst")
         with c.forever() as stop:
-            stop(c.compare("==", c.atomic_load(finished, ordering="acquire"), count))
-            sleep(c, "done", "waiters")
+            stop(c.compare("==", c.atomic_load(finished, ordering="seq_cst"), count))
+            c.invoke("pthread_cond_wait", c.named("done"), c.named("mutex"))
+        c.atomic("sub", c.named("waiters"), 1, "release")
         unlock(c)

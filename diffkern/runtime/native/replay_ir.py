@@ -43,6 +43,7 @@ def add_replay(m: Module, device_steps: Any) -> None:
     """Add the functions; they call the pool's, and for steps on a device those of ``device_ir``."""
     if sys.version_info < (3, 11):
         _vectorcall(m)
+    _clear(m)
     add_copied_runs(m)
     step = _step(m)
     _run_step(m, step)
@@ -50,7 +51,6 @@ def add_replay(m: Module, device_steps: Any) -> None:
     _run(m, steps)
     _call(m, steps, _call_device(m, device_steps))
     _copy(m)
-    _clear(m)
     _add(m, "dk_add_f32", FLOAT, 4)
     _add(m, "dk_add_f64", DOUBLE, 8)
 

@@ -10,17 +10,47 @@ from typing import Any
 
 from diffkern.runtime.native.builder import Code, Module
 
-__all__ = ["add_clock", "add_spin", "lock", "sleep", "unlock"]
+__all__ = ["add_clock", "add_lock", "add_spin", "lock", "sleep", "unlock"]
 
 _BURST = 16  # looks between two at the clock
+_TRIES, _LONGEST = 24, 64  # for the mutex before sleeping, and pauses of the processor between two of them
 
 
 def lock(c: Code) -> None:
-    c.invoke("pthread_mutex_lock", c.named("mutex"))
+    c.invoke("dk_lock")
 
 
 def unlock(c: Code) -> None:
     c.invoke("pthread_mutex_unlock", c.named("mutex"))
+
+
+def add_lock(m: Module, machine: str) -> None:
+    """``dk_lock()``: take the mutex; spin for it before sleeping, if there are no more threads than processors.
+
+    It is held for a moment each time, and waking a sleeper takes far longer: where many workers come for one job, each
+    of them would wait until the one before it is awake.
+    """
+    made, c = m.routine("dk_lock", 0)
+    with c.when(c.compare("!=", c.atomic_load(c.named("spin_ns")), 0)):
+        pauses = c.variable(1)
+        with c.loop(_TRIES):
+            with c.when(c.compare("==", c.invoke("pthread_mutex_trylock", c.named("mutex")), 0)):
+                c.leave(0)
+            with c.loop(pauses.get()):
+                _pause(c, machine)
+            # Each look takes the line of the mutex from the one who holds it: more and more seldom.
+            pauses.set(c.min(c.mul(pauses.get(), 2), _LONGEST))
+    c.invoke("pthread_mutex_lock", c.named("mutex"))
+    c.leave(0)
+
+
+def _pause(c: Code, machine: str) -> None:
+    """Tell the processor that this thread spins."""
+    # Intrinsics rather than inline assembly, which would need LLVM's assembly parser set up.
+    if machine in ("x86_64", "amd64"):
+        c.invoke("llvm.x86.sse2.pause")
+    elif machine in ("aarch64", "arm64"):
+        c.invoke("llvm.aarch64.hint", 1)
 
 
 def sleep(c: Code, condition: str, counter: str) -> None:
@@ -44,11 +74,7 @@ def add_spin(m: Module, now: Any, machine: str) -> Any:
             equal = c.choose(c.compare("==", c.atomic_load(p, ordering="acquire"), value), 1, 0)
             with c.when(c.compare("==", equal, wanted)):
                 c.leave(1)
-            # Intrinsics rather than inline assembly, which would need LLVM's assembly parser set up.
-            if machine in ("x86_64", "amd64"):
-                c.invoke("llvm.x86.sse2.pause")
-            elif machine in ("aarch64", "arm64"):
-                c.invoke("llvm.aarch64.hint", 1)
+            _pause(c, machine)
         with c.when(c.compare(">=", c.sub(c.invoke(now), start), limit)):
             c.leave(0)
     c.leave(0)

@@ -50,7 +50,7 @@ def add_worker(m: Module, draw: Any, spin: Any) -> Any:
 def _take_part(c: Code, job: Word, draw: Any) -> None:
     refs, finished = c.add(job, REFS), c.add(job, FINISHED)
     # Held from here on: the submitter may leave, but the slot is not used for another job.
-    c.bump(refs, 1)
+    c.atomic("add", refs, 1, "acquire")
     sleeping = c.load(c.named(IDLE))
     unlock(c)
     # The woken wake others in turn, so that many are awake after few steps.
@@ -58,14 +58,18 @@ def _take_part(c: Code, job: Word, draw: Any) -> None:
     fields, start = c.loads(job, 7), c.invoke("dk_now")
     settled = c.b.lshr(c.invoke(draw, job, 0), c.word(1))
     learn_shared(c, job, fields, c.sub(c.invoke("dk_now"), start), settled)
-    lock(c)
-    c.bump(refs, -1)
     with c.when(c.compare("!=", settled, 0)):
-        # With the last of these the submitter may return. The slot is not taken again before the mutex is given back.
-        before = c.atomic("add", finished, settled, "release")
+        # With the last of these the submitter may return. The slot is not taken again while it is held.
+        before = c.atomic("add", finished, settled, "seq_cst")
         are_all = c.compare("==", c.add(before, settled), c.load(job, COUNT))
-        with c.when(c.all(are_all, c.compare("!=", c.load(c.named("waiters")), 0))):
+        is_awaited = c.compare("!=", c.atomic_load(c.named("waiters"), ordering="seq_cst"), 0)
+        with c.when(c.all(are_all, is_awaited)):
+            # Under the mutex a submitter that has not found all finished is asleep by now.
+            lock(c)
             c.invoke("pthread_cond_broadcast", c.named("done"))
+            unlock(c)
+    c.atomic("sub", refs, 1, "release")
+    lock(c)
 
 
 def _rest(c: Code, spin: Any) -> None:
