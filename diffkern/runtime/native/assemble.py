@@ -114,7 +114,8 @@ def _compile(text: str, level: int) -> bytes:
 # The functions of the C library and of Python that native code calls, each with the type of its result, then those of
 # its arguments: v nothing, p a pointer, w 64 bits, i 32 bits, f and d floating-point numbers, b one bit, c a byte.
 SIGNATURES: Final[dict[str, str]] = {
-    "pthread_mutex_init": "ipp", "pthread_mutex_lock": "ip", "pthread_mutex_trylock": "ip", "pthread_mutex_unlock": "ip",
+    "pthread_mutex_init": "ipp", "pthread_mutex_lock": "ip", "pthread_mutex_trylock": "ip",
+    "pthread_mutex_unlock": "ip",
     "pthread_cond_init": "ipp", "pthread_cond_wait": "ipp", "pthread_cond_signal": "ip", "pthread_cond_broadcast": "ip",
     "pthread_create": "ipppp", "pthread_attr_init": "ip", "pthread_attr_setstacksize": "ipw",
     "pthread_attr_setdetachstate": "ipi", "pthread_attr_destroy": "ip", "pthread_sigmask": "iipp",

@@ -30,7 +30,7 @@ def add_lock(m: Module, machine: str) -> None:
     It is held for a moment each time, and waking a sleeper takes far longer: where many workers come for one job, each
     of them would wait until the one before it is awake.
     """
-    made, c = m.routine("dk_lock", 0)
+    _, c = m.routine("dk_lock", 0)
     with c.when(c.compare("!=", c.atomic_load(c.named("spin_ns")), 0)):
         pauses = c.variable(1)
         with c.loop(_TRIES):

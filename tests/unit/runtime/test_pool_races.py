@@ -67,7 +67,9 @@ int main(void) {
 def run(folder: Path, *command: str, **more: str) -> subprocess.CompletedProcess[str]:
     """Run a command."""
     environment = {**os.environ, **more}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 def build(folder: Path, text: str) -> None:

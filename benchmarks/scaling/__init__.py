@@ -1,0 +1,1 @@
+"""A model of launches on many processors, measured on the processors that there are."""
