@@ -298,7 +298,8 @@ def larger(one: Machine, two: Machine, processors: int, nodes: int) -> Machine:
     """
     node = min(NODE_BANDWIDTH, processors / nodes / one.inward.values[-1])
     # Chunks are drawn by any processor: what they touch comes from memory, or as slowly from another's cache.
-    byte = 1.0 / (node * nodes)
+    # And all nodes but one are other nodes.
+    byte = 1.0 / (node * nodes) * (1.0 + (REMOTE - 1.0) * (nodes - 1) / nodes)
     flat = Curve(one.inward.sizes, (byte,) * len(one.inward.sizes))
     return replace(
         one,

@@ -17,7 +17,7 @@ from diffkern.ir.ops.row import TileWork
 from diffkern.ir.ops.scalar import CASTS, LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Mat, Scalar, Tile, Vec, scalar_of
-from diffkern.ir.views import Access, For, is_loop
+from diffkern.ir.views import Access, For, is_loop, literals, loop
 
 __all__ = ["Work", "work_of"]
 
@@ -150,8 +150,8 @@ UNKNOWN_TRIPS = 16.0
 
 
 def thread_cost(fn: Function) -> float:
-    """Return the estimated operations per thread; loops of unknown length count as 16 trips."""
-    return max(1.0, _region(fn.body))
+    """Return the estimated operations per thread; loops whose length no constants tell count as 16 trips."""
+    return max(1.0, _region(fn.body, literals(fn.body)))
 
 
 def usual_ways(op: Op) -> Sequence[Region]:
@@ -164,13 +164,20 @@ def usual_trips(op: Op) -> float:
     return 1.0 if op.attrs.get("once") else UNKNOWN_TRIPS
 
 
+def _trips(op: Op, known: Mapping[Value, int | float]) -> float:
+    """Return the number of trips of a loop, as far as constants tell it."""
+    made = loop(op)
+    trips = made.trips(known.get) if isinstance(made, For) and not op.attrs.get("once") else None
+    return usual_trips(op) if trips is None else float(len(trips))
+
+
 def _tile(op: Op) -> float:
     """Return the work of an operation on tiles, most of which is vectorised."""
     sizes = [v.type.size for v in (*op.operands, *op.results) if isinstance(v.type, Tile)]
     largest = float(max(sizes, default=1))
     work = lookup(op.name).work
     if work is TileWork.BODIES:
-        return largest * (1.0 + _region(op.attrs["body"])) / 4.0
+        return largest * (1.0 + _region(op.attrs["body"], {})) / 4.0
     if work is TileWork.PRODUCTS:
         first = op.operands[0].type
         inner = first.shape[-1] if isinstance(first, Tile) else 1
@@ -178,13 +185,13 @@ def _tile(op: Op) -> float:
     return 1.0 if work is TileWork.NONE else largest / 2.0
 
 
-def _region(region: Region) -> float:
+def _region(region: Region, known: Mapping[Value, int | float]) -> float:
     total = 0.0
     for op in region.ops:
         if is_loop(op):
-            total += usual_trips(op) * sum(map(_region, op.regions))
+            total += _trips(op, known) * sum(_region(part, known) for part in op.regions)
         elif op.regions:
-            total += sum(map(_region, usual_ways(op)))
+            total += sum(_region(part, known) for part in usual_ways(op))
         elif op.name.startswith("tile_"):
             total += _tile(op)
         else:
