@@ -8,6 +8,7 @@ Nothing of that is decided here.
 from __future__ import annotations
 
 import math
+from array import array as words
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +20,7 @@ from diffkern.runtime.accumulate.sorting import _order_of
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.schedule import USUAL, Blocks, Grid, cut_groups
+from diffkern.runtime.native import pool
 
 from .timing import as_processors
 
@@ -134,9 +136,20 @@ class Launch:
         return AdjointLaunch(launch, cotangents)
 
     def runner(self) -> Callable[[], object]:
-        """Return what runs the launch once, with as little of Python as there is."""
+        """Return what runs the launch once, as a sequence does: with as little of Python as there is."""
         made = self.operation()
-        return made.execute
+        steps = made.steps()
+        if not steps:
+            return made.execute
+        rows = [words("q", step.row()) for step in steps]
+        call = pool.built_in(pool.method(b"run", pool.functions()["dk_step_run"], pool.METH_FASTCALL), None)
+        addresses = [row.buffer_info()[0] for row in rows]
+
+        def run(kept: object = (made, steps, rows)) -> None:
+            for address in addresses:
+                call(address)
+
+        return run
 
     def traffic(self) -> Traffic:
         """Return what it reads and writes: each array once, and cotangents where there is an adjoint."""

@@ -17,6 +17,9 @@ Clock: TypeAlias = Callable[[], dict[int, int]]
 
 _SHORTEST = 3e-4
 """Seconds of a reading: shorter work is repeated within it."""
+_TOGETHER = 5
+"""Repetitions of launches on several processors at least: looking at the clocks takes longer than the pool's threads
+stay awake without work, so that the first of them finds these asleep."""
 
 
 def least(works: dict[str, Callable[[], object]], rounds: int, clock: Clock, seconds: float = 0.0) -> dict[str, float]:
@@ -30,7 +33,7 @@ def least(works: dict[str, Callable[[], object]], rounds: int, clock: Clock, sec
         work()
         start = time.perf_counter()
         work()
-        repeats[name] = max(1, int(_SHORTEST / max(time.perf_counter() - start, 1e-7)))
+        repeats[name] = max(_TOGETHER if seconds else 1, int(_SHORTEST / max(time.perf_counter() - start, 1e-7)))
     found = dict.fromkeys(works, float("inf"))
     end, k = time.perf_counter() + seconds, 0
     while k < rounds or time.perf_counter() < end:
