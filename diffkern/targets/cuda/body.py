@@ -6,6 +6,7 @@ atomic updates in the hardware's forms: ``red`` if the old value is not used.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +17,13 @@ from llvmlite import ir
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.ops.scalar import BOUNDS, LOGIC, SUMS
-from diffkern.ir.types import BFLOAT16, FLOAT16, SHARED, STORAGE_ONLY, Array, Element, Kind, Scalar, scalar_of
+from diffkern.ir.types import BFLOAT16, FLOAT16, FLOAT32, HELD, SHARED, STORAGE_ONLY, Array, Element, Kind, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.registers import (
     WARP,
     add_and_fetch,
+    add_floats_quietly,
     add_half_quietly,
     exchanged,
     function,
@@ -32,7 +34,7 @@ from diffkern.targets.cuda.registers import (
     word_of_half,
 )
 from diffkern.targets.emit.function import BodyEmitter
-from diffkern.targets.emit.memory import ArrayRef, atomic_element, component, element_size
+from diffkern.targets.emit.memory import ArrayRef, address, atomic_element, component, element_size
 from diffkern.targets.emit.types import F32, F64, I1, I8, I32, I64, VOID, Builder, i32, i64, memory_type, to_memory
 
 SHARED_MEMORY = 3
@@ -105,6 +107,20 @@ class CudaBody(BodyEmitter):
             block.type = ir.PointerType(addrspace=SHARED_MEMORY)
         self.arrays[op.result] = ArrayRef(t, block, tuple(i64(n) for n in shape), tuple(i64(0) for _ in shape))
 
+    def place(self, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[bool]) -> Any:
+        """Return a pointer to an element: a negative index counts from the end of its axis, which is another address.
+
+        Each axis has two places to start from, the same for all threads, so that a thread only selects.
+        """
+        b, data = self.builder, array.data
+        for axis, index in enumerate(indices):
+            if wrap[axis]:
+                # As a number: LLVM would add a selected length to the place, which takes two instructions more.
+                length = b.mul(array.shape[axis], step_of(b, array, axis))
+                end = b.inttoptr(b.add(b.ptrtoint(data, I64), length), data.type)
+                data = b.select(b.icmp_signed("<", index, i64(0)), end, data)
+        return address(b, dataclasses.replace(array, data=data), indices, [False] * len(indices))
+
     def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
         array = Access(op).array.type
         if isinstance(array, Array) and array.layout == SHARED:
@@ -115,8 +131,14 @@ class CudaBody(BodyEmitter):
             ref = self.arrays.get(Access(op).array)
             if name and ref is not None and ref.type.dtype == t and ref.type.layout == "C":
                 return self.add_halves(ref, name, pointer, kind, parts)
+            if kind in SUMS and self.adds_vectors(t) and ref is not None and ref.type.dtype == t:
+                return add_together(self.builder, pointer, kind, parts, ref.align or 4)
             return add_element(self.builder, t, pointer, kind, parts)
         return atomic(self.builder, t, pointer, kind, parts)
+
+    def adds_vectors(self, t: Element) -> bool:
+        """Return whether the architecture adds several components of an element with one instruction."""
+        return scalar_of(t) == FLOAT32 and element_size(t) > 1 and int(self.arch.removeprefix("sm_")) >= 90
 
     def half(self, s: Scalar) -> str | None:
         """Return the name of a 16-bit type to whose pairs the architecture adds atomically; else None."""
@@ -148,6 +170,13 @@ class CudaBody(BodyEmitter):
         return list(parts)
 
 
+def step_of(b: Builder, array: ArrayRef, axis: int) -> Any:
+    """Return the bytes between neighbours along an axis."""
+    if array.type.layout in ("A", HELD):
+        return array.strides[axis]
+    return functools.reduce(b.mul, array.shape[axis + 1 :], i64(array.type.dtype.itemsize))
+
+
 def atomic(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
     """Update the components of an element atomically; return the old ones."""
     s = scalar_of(t)
@@ -175,6 +204,48 @@ def add_element(b: Builder, t: Element, pointer: Any, kind: str, parts: Sequence
         place = component(b, s, pointer, k)
         update_quietly(b, "add" if kind == "sub" else kind, place, value, signed=s.kind is Kind.INT)
     return list(parts)
+
+
+def add_together(b: Builder, pointer: Any, kind: str, parts: Sequence[Any], align: int) -> list[Any]:
+    """Add to a vector of float32 atomically, two or four components with one instruction.
+
+    Parameters
+    ----------
+    align
+        Bytes to which the vector is aligned.
+    """
+    values = [part if kind == "add" else b.fneg(part) for part in parts]
+    if align < 8 and len(values) % 2:
+        _add_pairs_of_odd(b, pointer, values)
+        return list(parts)
+    at = 0
+    while at < len(values):
+        # Each instruction wants its own bytes as alignment; an offset is a multiple of what is known of the first one.
+        fits = (n for n in (4, 2, 1) if at + n <= len(values) and align % (4 * n) == 0 and at % n == 0)
+        count = next(fits, 1)
+        place = component(b, FLOAT32, pointer, at)
+        if count == 1:
+            update_quietly(b, "add", place, values[at])
+        else:
+            add_floats_quietly(b, place, values[at : at + count])
+        at += count
+    return list(parts)
+
+
+def _add_pairs_of_odd(b: Builder, pointer: Any, values: Sequence[Any]) -> None:
+    """Add an odd number of float32, whose first one may lie in either half of 8 bytes.
+
+    The pairs begin with the first number or with the second; what is left is the last or the first.
+    """
+    count = len(values)
+    odd = b.and_(b.trunc(b.ptrtoint(pointer, I64), I32), i32(4))
+    later = b.icmp_unsigned("!=", odd, i32(0))
+    first = b.gep(pointer, [b.zext(odd, I64)], source_etype=I8)
+    for k in range(0, count - 1, 2):
+        pair = [b.select(later, values[k + 1 + n], values[k + n]) for n in range(2)]
+        add_floats_quietly(b, component(b, FLOAT32, first, k), pair)
+    alone = b.gep(pointer, [b.select(later, i64(0), i64(4 * (count - 1)))], source_etype=I8)
+    update_quietly(b, "add", alone, b.select(later, values[0], values[-1]))
 
 
 # -- operations of warps -----------------------------------------------------------------------------------------------

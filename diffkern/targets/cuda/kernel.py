@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -373,10 +374,7 @@ class _Kernel(KernelFrame):
         """
         b, before, arity = self.builder, self.builder.block, self.fn.tid_arity
         lengths = [b.trunc(d, I32) for d in dims]
-        repeat = lengths[arity] if arity < abi.MAX_DIMS else None
-        for d in lengths[arity + 1 :]:
-            repeat = b.mul(repeat, d)
-        lengths = lengths[:arity]
+        lengths, others = lengths[:arity], lengths[arity:]
         head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
         b.branch(head)
         b.position_at_end(head)
@@ -384,32 +382,53 @@ class _Kernel(KernelFrame):
         r, phis = b.phi(I32), [b.phi(I32) for _ in lengths]
         for phi, value in zip([r, *phis], [*[i32(0)] * arity, first], strict=True):
             phi.add_incoming(value, before)
-        carried: Any = phis[-1]
-        components: list[Any] = []
-        # From the last axis to the first: what exceeds an axis is carried to the one before, with one division per
-        # axis.
-        for phi, length in zip(reversed(phis[:-1]), reversed(lengths[1:]), strict=True):
-            quotient = b.udiv(carried, length)
-            components.insert(0, b.sub(carried, b.mul(quotient, length)))
-            carried = b.add(phi, quotient)
-        components.insert(0, carried)
-        b.cbranch(self.goes_on(b.icmp_unsigned("<", carried, lengths[0])), body, done)
+        components = self.carried(phis, lengths)
+        b.cbranch(self.goes_on(b.icmp_unsigned("<", components[0], lengths[0])), body, done)
         b.position_at_end(body)
+        repeat = functools.reduce(b.mul, others, i32(1))
         if self.record is not None:
             flat = self.flat(list(zip(components, dims, strict=False)))
-            self.note(flat if repeat is None else b.add(b.mul(flat, b.zext(repeat, I64)), b.zext(r, I64)))
+            self.note(b.add(b.mul(flat, b.zext(repeat, I64)), b.zext(r, I64)))
         yield components
-        # The stride of the grid is added to the last component; the carry happens at the head of the next trip.
-        onward: Any = b.add(components[-1], stride)
-        round_after: Any = i32(0)
-        if repeat is not None:
+        self.stay(stride, lengths, others, done)
+        onward, round_after = b.add(components[-1], stride), i32(0)
+        if others:
             following = b.add(r, i32(1))
             again = b.icmp_unsigned("<", following, repeat)
             onward, round_after = b.select(again, components[-1], onward), b.select(again, following, i32(0))
         for phi, value in zip([r, *phis], [round_after, *components[:-1], onward], strict=True):
             phi.add_incoming(value, b.block)
-        self.back(head)
+        # It always holds. LLVM takes the head of a loop apart, and doubles the divisions, if its end is no condition.
+        not_unrolled(self.module, b.cbranch(b.icmp_unsigned("!=", stride, i32(0)), head, done))
         b.position_at_end(done)
+
+    def carried(self, index: Sequence[Any], lengths: Sequence[Any]) -> list[Any]:
+        """Return an index whose components but the first are within their axes, with one division per axis."""
+        b, out = self.builder, []
+        carried: Any = index[-1]
+        # From the last axis to the first: what exceeds an axis is carried to the one before.
+        for phi, length in zip(reversed(index[:-1]), reversed(lengths[1:]), strict=True):
+            quotient = b.udiv(carried, length)
+            out.insert(0, b.sub(carried, b.mul(quotient, length)))
+            carried = b.add(phi, quotient)
+        return [carried, *out]
+
+    def stay(self, stride: Any, lengths: Sequence[Any], others: Sequence[Any], done: Any) -> None:
+        """Leave if all threads of the launch are in the grid and none is repeated: there is no next round then.
+
+        That is the same for all threads, and cheaper than an index that is not used.
+        """
+        b = self.builder
+        if len(lengths) == 1:
+            more = b.icmp_unsigned("<", stride, lengths[0])
+        else:
+            more = b.icmp_unsigned("<", b.zext(stride, I64), functools.reduce(b.mul, [b.zext(n, I64) for n in lengths]))
+        if others:
+            # Extents are positive: all are 1 if together they have no other bit.
+            more = b.or_(more, b.icmp_unsigned("!=", functools.reduce(b.or_, others), i32(1)))
+        onward = b.append_basic_block("onward")
+        b.cbranch(more, onward, done)
+        b.position_at_end(onward)
 
     def goes_on(self, more: Any) -> Any:
         """Return whether there is a next thread to run; the threads of a cooperating block leave together."""

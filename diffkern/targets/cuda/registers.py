@@ -97,6 +97,19 @@ def update_quietly(b: Builder, kind: str, pointer: Any, value: Any, *, signed: b
     b.call(fn, [pointer, value])
 
 
+def add_floats_quietly(b: Builder, pointer: Any, values: list[Any]) -> None:
+    """Add two or four float32 to consecutive numbers in memory, each atomically, with one instruction of sm_90.
+
+    The address is a multiple of the bytes of all of them.
+    """
+    count = len(values)
+    registers = ", ".join(f"${k}" for k in range(1, 1 + count))
+    text = f"red.relaxed.{_PLACES[pointer.type.addrspace]}.add.v{count}.f32 [$0], {{{registers}}};"
+    given = [pointer.type, *(value.type for value in values)]
+    fn = _instruction(b.module, f"dk_red_add_v{count}_f32", VOID, given, text, ",".join(["l", *"f" * count]))
+    b.call(fn, [pointer, *values])
+
+
 def word_of_half(b: Builder, pointer: Any) -> tuple[Any, Any]:
     """Return the address of the 32 bits around 16 bits, and whether these are the upper ones."""
     # The second lowest bit of the address tells which half of the word it is.

@@ -381,9 +381,13 @@ class BodyEmitter:
     def element(self, op: Op) -> tuple[ArrayRef, Any]:
         array = self.arrays[Access(op).array]
         indices = [self.index(v) for v in Access(op).index]
-        pointer = address(self.builder, array, indices, op.attrs.get("wrap", (False,) * len(indices)))
+        pointer = self.place(array, indices, op.attrs.get("wrap", (False,) * len(indices)))
         aligned = op.attrs.get("aligned")
         return array if aligned is None else dataclasses.replace(array, align=aligned), pointer
+
+    def place(self, array: ArrayRef, indices: Sequence[Any], wrap: Sequence[bool]) -> Any:
+        """Return a pointer to an element; indices of axes that `wrap` may be negative."""
+        return address(self.builder, array, indices, wrap)
 
     def aligned(self, op: Op) -> None:
         """Emit a test whether an array begins at a multiple of so many bytes."""

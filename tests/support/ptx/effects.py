@@ -168,6 +168,8 @@ _ATOMIC = "add|min|max|and|or|xor|exch|cas|inc|dec"
 
 def _atomic(op: Opcode, i: Instruction, program: Program) -> Execute:
     """``red`` changes memory, ``atom`` also gives what was there."""
+    if op.count > 1:
+        return _vector_sum(op, i, program)
     old = writer(i.operands[0], op.type) if op.name == "atom" else None
     place, *given = i.operands[1:] if op.name == "atom" else i.operands
     where, reads = address(place, program), [reader(one, op.type, program) for one in given]
@@ -182,6 +184,28 @@ def _atomic(op: Opcode, i: Instruction, program: Program) -> Execute:
         found = memory.update(frame.memory, op.space, where(frame), path.lanes, op.type.size, changed)
         if old is not None:
             old(frame, path, decoded(op.type, found))
+
+    return execute
+
+
+def _vector_sum(op: Opcode, i: Instruction, program: Program) -> Execute:
+    """Each element of a vector is changed by itself; the address is that of the whole."""
+    place, given = i.operands
+    where, reads = address(place, program), [reader(one, op.type, program) for one in _each(given)]
+    if len(reads) != op.count:
+        raise PtxFault(f"{op.count} elements of {len(reads)} registers")
+    change, size = _change(op), op.type.size
+
+    def execute(frame: Frame, path: Path) -> None:
+        first = where(frame)
+        memory.load(frame.memory, op.space, first, path.lanes, size, op.count)  # bounds and alignment of the whole
+        for k, read in enumerate(reads):
+            value = read(frame)
+
+            def changed(found: Lanes, lanes: Any, value: Lanes = value) -> Lanes:
+                return encoded(op.type, change(decoded(op.type, found), value[lanes]))
+
+            memory.update(frame.memory, op.space, first + np.uint64(k * size), path.lanes, size, changed)
 
     return execute
 
@@ -344,6 +368,7 @@ ROWS = [
     Effect(f"st{{.<order>}}{{.<scope>}}{_WHERE}{_CACHE}{_KEPT}{{.(v2|v4|v8)}}.<memory>", _store),
     Effect(f"(red|atom){{.<order>}}{{.<scope>}}{{.(global|shared|shared__cta)}}.({_ATOMIC}){{.noftz}}"
            ".(<memory>|<pair>)", _atomic),
+    Effect("red{.<order>}{.<scope>}.global.add.(v2|v4).f32", _atomic),
     Effect("shfl.sync.(up|down|bfly|idx).b32", _shuffle, meets="mask"),
     Effect("vote.sync.((all|any|uni).pred|ballot.b32)", _vote, meets="mask"),
     Effect("activemask.b32", _active),
