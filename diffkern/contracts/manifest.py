@@ -521,7 +521,8 @@ class Ids:
 class GpuResources:
     """The resources of a GPU that a program uses: registers and local memory of a thread, shared memory of a block.
 
-    ``products`` are the matrix products of tiles that a library made.
+    ``products`` are the matrix products of tiles that a library made; ``elements`` is how many threads of a launch one
+    thread of the grid is worth.
     """
 
     registers: int
@@ -530,6 +531,7 @@ class GpuResources:
     shared_bytes: int
     dynamic_shared_bytes: int = 0
     products: tuple[str, ...] = ()
+    elements: int = 1
 
 
 @dataclass(frozen=True)

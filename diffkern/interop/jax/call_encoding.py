@@ -159,7 +159,7 @@ def _cotangents(launch: ProgramLaunch, manifest: Manifest, fields: Sequence[Any]
 
 def _program(program: Code) -> tuple[int, ...]:
     if isinstance(program, DeviceCode):
-        share = 1 if program.manifest.tiled else program.threads
+        share = 1 if program.manifest.tiled else program.threads * program.manifest.resources.elements
         facts = program.kernel, program.blocks, program.shared, program.threads, share
         return (*facts, *(0,) * (layout.PROGRAM_WORDS - len(facts)))
     return (

@@ -64,8 +64,8 @@ class CudaExecutable(Executable):
     """
 
     __slots__ = (
-        "_adds_up", "_careful", "_choices", "_grids", "_needed", "_resident", "_rules", "_shared", "_threads", "gpu",
-        "tiled", "title",
+        "_adds_up", "_careful", "_choices", "_elements", "_grids", "_needed", "_resident", "_rules", "_shared",
+        "_threads", "gpu", "tiled", "title",
     )  # fmt: skip
 
     def __init__(
@@ -92,6 +92,7 @@ class CudaExecutable(Executable):
         # The compiler may have been promised a limit that is lower than the function's own.
         self._threads = min([limit, *(manifest.launch_bounds or ())[:1]])
         self.tiled = manifest.tiled
+        self._elements = manifest.gpu.elements if manifest.gpu else 1
         self._adds_up = self.sites > 0 or any(c.kind == "reduce" for c in manifest.conflicts.values())
         self._grids: dict[Any, Grid] = {}
         self._resident: dict[int, int] = {}
@@ -162,7 +163,7 @@ class CudaExecutable(Executable):
         if self.blockwise and -(-c.n // threads) > _MOST:
             raise ValueError("a GPU takes up to 2**31 blocks of threads that work together: launch several times")
         # Blocks that work on tiles are what is launched; else it is threads.
-        count = max(1, c.n if self.tiled else -(-c.n // threads))
+        count = max(1, c.n if self.tiled else -(-c.n // (threads * self._elements)))
         if self._adds_up:
             # Every block adds to the sums once: as many blocks as the GPU keeps busy are enough.
             count = min(count, _WAVES * self._fitting(threads))

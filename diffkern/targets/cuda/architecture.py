@@ -127,7 +127,12 @@ class CudaArchitecture(Target):
 
 
 def taken(
-    cubin: bytes, ptx: str, symbol: str, dynamic_shared_bytes: int = 0, products: Sequence[Product] = ()
+    cubin: bytes,
+    ptx: str,
+    symbol: str,
+    dynamic_shared_bytes: int = 0,
+    products: Sequence[Product] = (),
+    elements: int = 1,
 ) -> GpuResources:
     """Return the resources a kernel takes on a GPU, from its cubin and the PTX it was assembled from."""
     # Local memory that the PTX declares is arrays; the rest of the stack frame is spilled registers.
@@ -140,6 +145,7 @@ def taken(
         shared_bytes=found.shared_bytes + dynamic_shared_bytes,
         dynamic_shared_bytes=dynamic_shared_bytes,
         products=tuple(product.symbol for product in products),
+        elements=elements,
     )
 
 

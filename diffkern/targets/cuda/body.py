@@ -10,15 +10,28 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from llvmlite import ir
 
-from diffkern.ir.nodes import Op
+from diffkern.ir.nodes import Op, Value
 from diffkern.ir.ops.scalar import BOUNDS, LOGIC, SUMS
-from diffkern.ir.types import BFLOAT16, FLOAT16, FLOAT32, HELD, SHARED, STORAGE_ONLY, Array, Element, Kind, Scalar, scalar_of
+from diffkern.ir.types import (
+    BFLOAT16,
+    FLOAT16,
+    FLOAT32,
+    HELD,
+    SHARED,
+    STORAGE_ONLY,
+    Array,
+    Element,
+    Kind,
+    Scalar,
+    scalar_of,
+)
 from diffkern.ir.views import Access
+from diffkern.targets.cuda.elements import HeldElement
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.registers import (
     WARP,
@@ -56,6 +69,8 @@ class CudaBody(BodyEmitter):
         The start of the shared memory that the launch requests; None if shared arrays are variables.
     shared_offset
         The bytes of it that have been given to arrays.
+    held
+        The thread's own elements that are in registers, by their arrays.
     arch
         The architecture.
     memory_space
@@ -66,6 +81,7 @@ class CudaBody(BodyEmitter):
     lines: Lines | None = None
     dynamic_shared: Any = None
     shared_offset: int = 0
+    held: dict[Value, HeldElement] = field(default_factory=dict)
     arch: str = "sm_90"
     memory_space: int = 1
 
@@ -76,6 +92,27 @@ class CudaBody(BodyEmitter):
 
     def goes_on(self, count: Any, trips: Any) -> Any:
         return self.builder.icmp_unsigned("!=", count, trips)  # as the assembler wants it for unrolling
+
+    def load(self, op: Op) -> None:
+        held = self.held.get(Access(op).array)
+        if held is None:
+            BodyEmitter.load(self, op)
+        else:
+            self.values[op.result] = tuple(held.values)
+
+    def store(self, op: Op) -> None:
+        held = self.held.get(Access(op).array)
+        if held is None:
+            BodyEmitter.store(self, op)
+        else:
+            held.put(self.builder, self.values[Access(op).value], op.attrs.get("only"))
+
+    def accumulate(self, op: Op) -> None:
+        held = self.held.get(Access(op).array)
+        if held is None:
+            BodyEmitter.accumulate(self, op)
+        else:
+            held.add(self.builder, self.values[Access(op).value], self.scalars.flags)
 
     def barrier(self, op: Op) -> None:
         synchronize(self.builder)

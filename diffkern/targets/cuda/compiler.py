@@ -96,7 +96,7 @@ class CudaTarget(CudaArchitecture):
             kernel.stamped,
             alignments=tuple(alignment(p.type) if isinstance(p.type, Array) else None for p in fn.params),
             block_dim=kernel.block_dim,
-            gpu=taken(cubin, ptx, kernel.symbols[0], kernel.dynamic_shared_bytes),
+            gpu=taken(cubin, ptx, kernel.symbols[0], kernel.dynamic_shared_bytes, elements=kernel.elements),
             files={"kernel.ptx": ptx.encode()},
             outputs=kernel.outputs,
         )

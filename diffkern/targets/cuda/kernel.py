@@ -18,7 +18,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,15 +27,17 @@ from llvmlite import ir
 from diffkern.analysis.blocks import blockwise_op, shared_bytes
 from diffkern.analysis.cuda_plan import UpdateWay, update_of
 from diffkern.contracts import abi
-from diffkern.ir.nodes import Function, Op, walk
+from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import ELEMENT_WRITES
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.targets.cuda.body import CudaBody, add_element
+from diffkern.targets.cuda.elements import NOTHING, WIDEST, HeldElement, elements_of
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.math import CudaScalars
 from diffkern.targets.cuda.registers import WARP, shuffle_down, special, synchronize
 from diffkern.targets.emit.buffers import Scratch
+from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.facts import analyse, used_values
 from diffkern.targets.emit.frame import summed_type, width
 from diffkern.targets.emit.function import BodyEmitter
@@ -83,12 +85,15 @@ class CudaModule(KernelModule):
         The part of it that the launch has to request.
     block_dim : int or None
         The only number of threads in a block for which the code is right; None if any is.
+    elements : int
+        How many threads of the launch one of the grid is worth: the elements that it takes at once.
     """
 
     module: ir.Module
     shared_bytes: int
     dynamic_shared_bytes: int
     block_dim: int | None
+    elements: int
 
 
 _TYPED = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
@@ -130,6 +135,8 @@ def emit_kernel(
     if not settings.may_alias:
         # Without aliasing, loads of arrays that the kernel does not write may go through the read-only cache.
         kernel.separate()
+        if settings.checking is Checking.NONE and not kernel.together and not kernel.tiled:
+            kernel.elements = elements_of(fn, kernel.facts)
     kernel.emit(settings.checking)
     if settings.launch_bounds is not None:
         # Launch bounds limit the registers per thread, so that blocks of this size can run.
@@ -139,7 +146,7 @@ def emit_kernel(
     sites = len(kernel.facts.reduced)
     dynamic = shared_bytes(fn) if fn.dynamic_shared else 0
     text, (found, stamped) = _text(module), kernel.checked
-    facts = module, kernel.shared_bytes, dynamic, block_dim
+    facts = module, kernel.shared_bytes, dynamic, block_dim, kernel.elements.count
     return CudaModule(text, (symbol,), sites, found, stamped, *facts, outputs=kernel.printed)
 
 
@@ -196,6 +203,7 @@ class _Kernel(KernelFrame):
         self.tiled = fn.tiled
         self.shared_bytes = shared_bytes(fn)
         self.position: Any = None
+        self.elements = NOTHING
 
     def body(self) -> CudaBody:
         body = CudaBody(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
@@ -225,14 +233,21 @@ class _Kernel(KernelFrame):
     def threads(self, body: BodyEmitter) -> Iterator[None]:
         assert isinstance(body, CudaBody)
         b = self.builder
-        with self.indices() as tid:
+        first, stride = self.number()
+        dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
+        if self.elements.count > 1:
+            first = yield from self.groups(body, first, stride, dims)
+        with self.indices(first, stride, dims) as tid:
             body.tid = tid
+            body.held = held = self.hold(body, *tid[:1]) if self.elements.arrays else {}
             if self.together:
                 body.launch = self.in_block(tid)
             if self.fn.dynamic_shared:
                 body.dynamic_shared = self.dynamic_memory()
             yield
             b.debug_metadata = None
+            for element in held.values():
+                element.store(b)
             if self.shared_bytes:
                 synchronize(b)  # before the next round writes to the shared arrays
 
@@ -326,16 +341,61 @@ class _Kernel(KernelFrame):
 
     # -- the loop over threads -----------------------------------------------------------------------------------------
 
-    @contextlib.contextmanager
-    def indices(self) -> Iterator[Sequence[Any]]:
-        """Emit the grid-stride loop around the code emitted inside; gives the components of the thread index."""
-        b, arity = self.builder, self.fn.tid_arity
-        # With tiles the blocks stride over the launch, else the threads do.
+    def number(self) -> tuple[Any, Any]:
+        """Return the number of a thread in the grid, and how many there are; with tiles those of its block."""
+        b = self.builder
         first, stride = special(b, "ctaid.x"), special(b, "nctaid.x")
-        if not self.tiled:
-            ntid = special(b, "ntid.x")
-            first, stride = b.add(b.mul(first, ntid), special(b, "tid.x")), b.mul(stride, ntid)
-        dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
+        if self.tiled:
+            return first, stride
+        ntid = special(b, "ntid.x")
+        return b.add(b.mul(first, ntid), special(b, "tid.x")), b.mul(stride, ntid)
+
+    def groups(self, body: CudaBody, first: Any, stride: Any, dims: Sequence[Any]) -> Generator[None, None, Any]:
+        """Emit the loop over groups of neighbouring elements; return where the loop over single ones starts.
+
+        Single ones are those left over, and all where an array does not begin at a multiple of 16 bytes, or where
+        threads are repeated. Yields once for each element of a group.
+        """
+        b, count = self.builder, self.elements.count
+        total, *others = [b.trunc(d, I32) for d in dims]
+        places = [b.trunc(b.ptrtoint(a.data, I64), I32) for p, a in self.arrays.items() if p in self.elements.arrays]
+        askew = b.and_(functools.reduce(b.or_, places), i32(WIDEST - 1))
+        once = b.icmp_unsigned("==", functools.reduce(b.or_, others), i32(1))
+        whole = b.and_(b.icmp_unsigned("==", askew, i32(0)), once)
+        groups = b.select(whole, b.lshr(total, i32(count.bit_length() - 1)), i32(0))
+        with self.loop(first, groups, stride) as group:
+            start = b.mul(group, i32(count), flags=("nsw", "nuw"))
+            held = [self.hold(body, start, k) for k in range(count)]
+            for k, body.held in enumerate(held):
+                body.tid = [b.add(start, i32(k), flags=("nsw", "nuw"))]
+                yield
+            b.debug_metadata = None
+            for element in (one for elements in held for one in elements.values()):
+                element.store(b)
+        return b.add(b.mul(groups, i32(count)), first)
+
+    def hold(self, body: CudaBody, first: Any, k: int | None = None) -> dict[Value, HeldElement]:
+        """Load a thread's own elements, or the elements `k` of its group, of which it is known how they are aligned."""
+        b, out = self.builder, {}
+        for p, array in self.arrays.items():
+            if p in self.elements.arrays:
+                pointer, size = body.place(array, [b.sext(first, I64)], [False]), array.type.dtype.itemsize
+                if k is not None:
+                    # From the first one, so that LLVM sees neighbours.
+                    pointer = b.gep(pointer, [i64(k * size)], inbounds=True, source_etype=I8)
+                    array = dataclasses.replace(
+                        array, align=math.gcd(WIDEST, self.elements.count * size), offset=k * size
+                    )
+                out[p] = HeldElement(b, array, pointer, p in self.elements.read)
+        return out
+
+    @contextlib.contextmanager
+    def indices(self, first: Any, stride: Any, dims: list[Any]) -> Iterator[Sequence[Any]]:
+        """Emit the grid-stride loop around the code emitted inside; gives the components of the thread index.
+
+        With tiles the blocks stride over the launch, else the threads do.
+        """
+        b, arity = self.builder, self.fn.tid_arity
         # One flat index of 64 bits, as the kernel never asks for its components.
         if arity == 0:
             total = dims[0]

@@ -48,6 +48,7 @@ class ArrayRef:
     scopes: tuple[Any, Any] | None = None  # metadata: (alias scope or None, scopes of what it does not overlap)
     invariant: Any = None  # empty metadata node, where nothing writes the elements while the kernel runs
     align: int = 0  # bytes to which the elements are aligned; 0: as their scalars
+    offset: int = 0  # bytes from a place that is so aligned to the element that is accessed
 
 
 _NAN: Mapping[Scalar, int] = {
@@ -126,7 +127,7 @@ def tag(array: ArrayRef | None, instruction: Any, k: int) -> Any:
         instruction.set_metadata("noalias", others)
     if array is not None and array.align:
         # A component of an aligned element is aligned to the greatest common divisor of that and its offset.
-        instruction.align = math.gcd(array.align, k * scalar_of(array.type.dtype).itemsize)
+        instruction.align = math.gcd(array.align, array.offset + k * scalar_of(array.type.dtype).itemsize)
     return instruction
 
 

@@ -1,0 +1,163 @@
+"""The elements that a thread of a GPU takes at once, and holds in registers.
+
+A kernel of plain arithmetic on the elements ``x[tid]`` of contiguous arrays waits for memory. A thread loads all that
+it needs before it computes, and stores after that, so that no load waits behind a store. Where it works on several
+elements next to each other, their loads and stores become accesses of up to 16 bytes, and what a thread does once is
+shared. :func:`elements_of` returns how many elements that is, and in which arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.ops.memory import (
+    ARRAY_EXTENTS,
+    ELEMENT_ACCUMULATES,
+    ELEMENT_LOADS,
+    ELEMENT_STORES,
+    ELEMENTS,
+    THREAD_INDICES,
+)
+from diffkern.ir.ops.table import lookup
+from diffkern.ir.types import Array, Element, scalar_of
+from diffkern.ir.views import Access
+from diffkern.targets.emit.facts import FunctionFacts
+from diffkern.targets.emit.memory import ArrayRef, element_size, load_element, plus, store_element
+from diffkern.targets.emit.scalars import is_scalar_op
+from diffkern.targets.emit.types import Builder, from_memory, to_memory
+
+__all__ = ["NOTHING", "WIDEST", "Elements", "HeldElement", "elements_of"]
+
+WIDEST = 16
+"""Bytes of the widest access of a thread."""
+
+_NUMBERS = 64
+"""The most numbers that a thread loads and stores, all of them in registers at one time."""
+
+_WORK = 128
+"""The most operations of a thread on all its elements: one with more computes while others wait."""
+
+_SHAPING = {"construct", "extract"}
+_PLAIN = ELEMENT_LOADS | ELEMENT_STORES | ELEMENT_ACCUMULATES
+
+
+@dataclass(frozen=True, slots=True)
+class Elements:
+    """What a thread takes at once.
+
+    Attributes
+    ----------
+    count
+        Neighbouring elements; a power of two.
+    arrays
+        The arrays that they are elements of: no thread accesses others of them.
+    read
+        Those whose elements are loaded.
+    """
+
+    count: int
+    arrays: frozenset[Value]
+    read: frozenset[Value]
+
+
+NOTHING = Elements(1, frozenset(), frozenset())
+
+
+def elements_of(fn: Function, facts: FunctionFacts) -> Elements:
+    """Return the elements that a thread takes at once.
+
+    Parameters
+    ----------
+    fn
+        A function as it is emitted, whose arrays do not overlap.
+    facts
+        The facts about it.
+    """
+    if fn.tid_arity != 1 or facts.reduced or facts.buffers or facts.stack_bytes:
+        return NOTHING
+    threads = {op.result for op in fn.body.ops if op.name in THREAD_INDICES}
+    if not all(_is_plain(op, threads, facts.invariant) for op in fn.body.ops):
+        return NOTHING
+    accesses = [op for op in fn.body.ops if op.name in ELEMENTS]
+    own = [op for op in accesses if not _is_uniform(op, facts.invariant)]
+    shared = {Access(op).array for op in accesses if _is_uniform(op, facts.invariant)}
+    arrays = frozenset(Access(op).array for op in own)
+    # What all threads read lies anywhere, so nothing is known of its alignment.
+    if not arrays.isdisjoint(shared):
+        return NOTHING
+    sizes = {scalar_of(_dtype(p)).itemsize for p in arrays}
+    numbers = sum(element_size(_dtype(p)) for p in arrays)
+    if not 0 < numbers <= _NUMBERS:
+        return NOTHING
+    count = WIDEST // max(4, *sizes)
+    work = sum(lookup(op.name).cost for op in fn.body.ops if is_scalar_op(op.name))
+    while count > 1 and (count * numbers > _NUMBERS or count * work > _WORK):
+        count //= 2
+    return Elements(count, arrays, frozenset(Access(op).array for op in own if op.name not in ELEMENT_STORES))
+
+
+def _is_plain(op: Op, threads: Container[Value], invariant: Mapping[Value, Op | None]) -> bool:
+    """Return whether an op is arithmetic, or an access of the thread's own element or of one that is only read."""
+    if op.regions or op.attrs.get("opaque"):
+        return False
+    if op.name not in _PLAIN:
+        return is_scalar_op(op.name) or op.name in _SHAPING | ARRAY_EXTENTS | THREAD_INDICES
+    if op.attrs.get("mode", "plain") != "plain" or "aligned" in op.attrs:
+        return False
+    array = Access(op).array.type
+    if not isinstance(array, Array) or array.outer or array.layout != "C":
+        return False
+    if _is_uniform(op, invariant):
+        return op.name in ELEMENT_LOADS
+    (index, *more), wraps = Access(op).index, op.attrs.get("wrap", (False,))
+    return not more and not any(wraps) and index in threads
+
+
+def _is_uniform(op: Op, invariant: Mapping[Value, Op | None]) -> bool:
+    return all(v in invariant for v in Access(op).index)
+
+
+def _dtype(array: Value) -> Element:
+    assert isinstance(array.type, Array)
+    return array.type.dtype
+
+
+class HeldElement:
+    """An element of an array, in the registers of the thread whose own it is.
+
+    Parameters
+    ----------
+    b
+        The builder.
+    array, pointer
+        Its array and its address.
+    read
+        Whether it is loaded; else it is only written.
+    """
+
+    def __init__(self, b: Builder, array: ArrayRef, pointer: Any, read: bool) -> None:
+        self.array, self.pointer = array, pointer
+        self.values: list[Any] = [None] * element_size(array.type.dtype)
+        self.written: set[int] = set()
+        if read:
+            self.values = load_element(b, array.type.dtype, pointer, array)
+
+    def put(self, b: Builder, values: Sequence[Any], only: Collection[int] | None = None) -> None:
+        """Replace components, rounded as the element holds them."""
+        s = scalar_of(self.array.type.dtype)
+        for k, value in enumerate(values):
+            if only is None or k in only:
+                self.values[k] = from_memory(b, s, to_memory(b, s, value))
+                self.written.add(k)
+
+    def add(self, b: Builder, values: Sequence[Any], flags: tuple[str, ...]) -> None:
+        """Add to the components."""
+        self.put(b, [plus(b, old, new, flags) for old, new in zip(self.values, values, strict=True)])
+
+    def store(self, b: Builder) -> None:
+        """Store what was written."""
+        if self.written:
+            store_element(b, self.array.type.dtype, self.pointer, self.values, self.array, self.written)
