@@ -34,10 +34,10 @@ __all__ = ["NOTHING", "WIDEST", "Elements", "HeldElement", "elements_of"]
 WIDEST = 16
 """Bytes of the widest access of a thread."""
 
-_NUMBERS = 64
+_NUMBERS = 48
 """The most numbers that a thread loads and stores, all of them in registers at one time."""
 
-_WORK = 128
+_WORK = 48
 """The most operations of a thread on all its elements: one with more computes while others wait."""
 
 _SHAPING = {"construct", "extract"}

@@ -450,7 +450,8 @@ class _Kernel(KernelFrame):
             flat = self.flat(list(zip(components, dims, strict=False)))
             self.note(b.add(b.mul(flat, b.zext(repeat, I64)), b.zext(r, I64)))
         yield components
-        self.stay(stride, lengths, others, done)
+        if arity > 1:
+            self.stay(stride, lengths, others, done)
         onward, round_after = b.add(components[-1], stride), i32(0)
         if others:
             following = b.add(r, i32(1))
@@ -458,8 +459,7 @@ class _Kernel(KernelFrame):
             onward, round_after = b.select(again, components[-1], onward), b.select(again, following, i32(0))
         for phi, value in zip([r, *phis], [round_after, *components[:-1], onward], strict=True):
             phi.add_incoming(value, b.block)
-        # It always holds. LLVM takes the head of a loop apart, and doubles the divisions, if its end is no condition.
-        not_unrolled(self.module, b.cbranch(b.icmp_unsigned("!=", stride, i32(0)), head, done))
+        self.back(head)
         b.position_at_end(done)
 
     def carried(self, index: Sequence[Any], lengths: Sequence[Any]) -> list[Any]:
@@ -476,13 +476,10 @@ class _Kernel(KernelFrame):
     def stay(self, stride: Any, lengths: Sequence[Any], others: Sequence[Any], done: Any) -> None:
         """Leave if all threads of the launch are in the grid and none is repeated: there is no next round then.
 
-        That is the same for all threads, and cheaper than an index that is not used.
+        That is the same for all threads, and cheaper than the divisions of an index that is not used.
         """
         b = self.builder
-        if len(lengths) == 1:
-            more = b.icmp_unsigned("<", stride, lengths[0])
-        else:
-            more = b.icmp_unsigned("<", b.zext(stride, I64), functools.reduce(b.mul, [b.zext(n, I64) for n in lengths]))
+        more = b.icmp_unsigned("<", b.zext(stride, I64), functools.reduce(b.mul, [b.zext(n, I64) for n in lengths]))
         if others:
             # Extents are positive: all are 1 if together they have no other bit.
             more = b.or_(more, b.icmp_unsigned("!=", functools.reduce(b.or_, others), i32(1)))
