@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function
@@ -77,24 +78,24 @@ def _divisor(number: int) -> int:
     return min(MOST, number & -number) if number else MOST
 
 
-def _fields(fn: Function) -> dict[int, _Fact]:
-    """Facts about the words of the argument block that are not any number."""
+def _fields(fn: Function, tested: frozenset[int]) -> dict[int, _Fact]:
+    """Facts about the words of the argument block that are not any number; `tested` arrays are known to be aligned."""
     known = {}
     fields, _ = abi.layout([p.type for p in fn.params])
     for k, (p, field) in enumerate(zip(fn.params, fields, strict=True)):
         if isinstance(p.type, Array):
-            known[field.offset] = _Fact(alignment(p.type), 0, frozenset({k}))
+            known[field.offset] = _Fact(16 if k in tested else alignment(p.type), 0, frozenset({k}))
             for axis in range(p.type.ndim):
                 known[field.offset + 8 * (1 + p.type.ndim + axis)] = _Fact(scalar_of(p.type).itemsize)
     return known
 
 
 class _Flow:
-    def __init__(self, text: str, fn: Function) -> None:
+    def __init__(self, text: str, fn: Function, tested: frozenset[int] = frozenset()) -> None:
         # Functions that it calls have registers of the same names; they work on numbers alone.
         kernel = text.partition(".entry")[2].partition("\n}\n")[0]
         self.lines = [m.groups() for m in map(_LINE.match, kernel.splitlines()) if m]
-        self.block = _fields(fn)
+        self.block = _fields(fn, tested)
         self.tables = {m[2]: _Fact(int(m[1]), 0, frozenset({TABLE})) for m in _TABLE.finditer(text)}
         self.facts: dict[str, _Fact] = {}
 
@@ -158,11 +159,21 @@ class _Flow:
             case _:
                 return facts[0]
 
+    def tested(self) -> frozenset[int]:
+        """The arrays of which the kernel tests whether they begin at a multiple of 16 bytes."""
+        tests = (rest.split(",") for opcode, rest in self.lines if opcode.startswith("and.b"))
+        return frozenset().union(*(self.operand(x.strip()).arrays for _, x, mask in tests if mask.strip() == "15"))
+
+    def aligned(self, place: Any) -> int:
+        return self.operand(place[1]).plus(_Fact(MOST, int(place[2] or 0) % MOST)).aligned
+
 
 def accesses(text: str, fn: Function) -> Iterator[Access]:
     """The instructions of a kernel on global memory."""
     flow = _Flow(text, fn)
     flow.run()
+    tested = _Flow(text, fn, flow.tested())
+    tested.run()
     for opcode, rest in flow.lines:
         if not _GLOBAL.match(opcode):
             continue
@@ -172,7 +183,8 @@ def accesses(text: str, fn: Function) -> Iterator[Access]:
         assert width is not None, (opcode, rest)
         base = flow.operand(place[1])
         count, bits, packed = (int(part or 1) for part in width.groups())
-        aligned = base.plus(_Fact(MOST, int(place[2] or 0) % MOST)).aligned
+        # Whether a wide access stands behind the test is seen where the programs are executed.
+        aligned = (flow if int(count or 1) == 1 else tested).aligned(place)
         yield Access(opcode, count * bits * packed // 8, aligned, base.arrays)
 
 

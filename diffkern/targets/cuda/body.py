@@ -274,10 +274,9 @@ def _add_pairs_of_odd(b: Builder, pointer: Any, values: Sequence[Any]) -> None:
 
     The pairs begin with the first number or with the second; what is left is the last or the first.
     """
-    count = len(values)
-    odd = b.and_(b.trunc(b.ptrtoint(pointer, I64), I32), i32(4))
-    later = b.icmp_unsigned("!=", odd, i32(0))
-    first = b.gep(pointer, [b.zext(odd, I64)], source_etype=I8)
+    count, place = len(values), b.ptrtoint(pointer, I64)
+    later = b.icmp_unsigned("!=", b.and_(place, i64(4)), i64(0))
+    first = b.inttoptr(b.and_(b.add(place, i64(4)), i64(-8)), pointer.type)
     for k in range(0, count - 1, 2):
         pair = [b.select(later, values[k + 1 + n], values[k + n]) for n in range(2)]
         add_floats_quietly(b, component(b, FLOAT32, first, k), pair)

@@ -232,6 +232,11 @@ def host_text(text: str, symbol: str, products: Sequence[Product] = ()) -> str:
                 f"define internal void @host.add.{name}(ptr %p, i32 %x) {{\n  %v = bitcast i32 %x to <2 x {ty}>\n"
                 f"  %ignored = atomicrmw fadd ptr %p, <2 x {ty}> %v monotonic\n  ret void\n}}"
             )
+    for count in (2, 4):
+        called = re.compile(rf'asm sideeffect "red.relaxed.gpu.global.add.v{count}.f32 [^"]*", "[^"]*"')
+        if called.search(text):
+            text = called.sub(f"@host.add.v{count}", text)
+            shims.append(_sum_of_vector(count))
     for name, body in _BODIES.items():
         instruction = f'asm  "{name}.approx.ftz.f32 $0, $1;", "=f,f"'
         if instruction in text:
@@ -251,6 +256,17 @@ def host_text(text: str, symbol: str, products: Sequence[Product] = ()) -> str:
             ty = "double" if declared.endswith("64") else "float"
             out += f"declare {ty} @llvm.{declared}({ty}{second})\n"
     return out
+
+
+def _sum_of_vector(count: int) -> str:
+    """Each number is added by itself, as the hardware does."""
+    given = ", ".join(f"float %x{k}" for k in range(count))
+    added = "\n".join(
+        f"  %p{k} = getelementptr float, ptr %p, i64 {k}\n"
+        f"  %ignored{k} = atomicrmw fadd ptr %p{k}, float %x{k} monotonic"
+        for k in range(count)
+    )
+    return f"define internal void @host.add.v{count}(ptr %p, {given}) {{\n{added}\n  ret void\n}}"
 
 
 def _registers(symbol: str) -> str:

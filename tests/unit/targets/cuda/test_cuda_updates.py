@@ -117,7 +117,14 @@ def atomics(ptx: str) -> Counter[str]:
         (gathered, {"red.relaxed.gpu.global.add.f32": 2}),
         (own, {}),
         (components, {"red.relaxed.gpu.global.add.f32": 2}),
-        (scattered, {"red.relaxed.gpu.global.add.f32": 7}),
+        (
+            scattered,
+            {
+                "red.relaxed.gpu.global.add.v2.f32": 1,
+                "red.relaxed.gpu.global.add.v4.f32": 1,
+                "red.relaxed.gpu.global.add.f32": 1,
+            },
+        ),
         (one_sum, {"red.relaxed.gpu.global.add.f32": 3}),
         (old_component, {"atom.relaxed.gpu.global.add.f32": 3}),
         (
