@@ -29,7 +29,7 @@ from diffkern.targets.emit.memory import ArrayRef, element_size, load_element, p
 from diffkern.targets.emit.scalars import is_scalar_op
 from diffkern.targets.emit.types import Builder, from_memory, to_memory
 
-__all__ = ["NOTHING", "WIDEST", "Elements", "HeldElement", "elements_of"]
+__all__ = ["NOTHING", "WIDEST", "OwnElements", "HeldElement", "elements_of"]
 
 WIDEST = 16
 """Bytes of the widest access of a thread."""
@@ -45,7 +45,7 @@ _PLAIN = ELEMENT_LOADS | ELEMENT_STORES | ELEMENT_ACCUMULATES
 
 
 @dataclass(frozen=True, slots=True)
-class Elements:
+class OwnElements:
     """What a thread takes at once.
 
     Attributes
@@ -63,10 +63,10 @@ class Elements:
     read: frozenset[Value]
 
 
-NOTHING = Elements(1, frozenset(), frozenset())
+NOTHING = OwnElements(1, frozenset(), frozenset())
 
 
-def elements_of(fn: Function, facts: FunctionFacts) -> Elements:
+def elements_of(fn: Function, facts: FunctionFacts) -> OwnElements:
     """Return the elements that a thread takes at once.
 
     Parameters
@@ -96,7 +96,7 @@ def elements_of(fn: Function, facts: FunctionFacts) -> Elements:
     work = sum(lookup(op.name).cost for op in fn.body.ops if is_scalar_op(op.name))
     while count > 1 and (count * numbers > _NUMBERS or count * work > _WORK):
         count //= 2
-    return Elements(count, arrays, frozenset(Access(op).array for op in own if op.name not in ELEMENT_STORES))
+    return OwnElements(count, arrays, frozenset(Access(op).array for op in own if op.name not in ELEMENT_STORES))
 
 
 def _is_plain(op: Op, threads: Container[Value], invariant: Mapping[Value, Op | None]) -> bool:

@@ -464,7 +464,8 @@ class _Kernel(KernelFrame):
 
     def carried(self, index: Sequence[Any], lengths: Sequence[Any]) -> list[Any]:
         """Return an index whose components but the first are within their axes, with one division per axis."""
-        b, out = self.builder, []
+        b = self.builder
+        out: list[Any] = []
         carried: Any = index[-1]
         # From the last axis to the first: what exceeds an axis is carried to the one before.
         for phi, length in zip(reversed(index[:-1]), reversed(lengths[1:]), strict=True):
