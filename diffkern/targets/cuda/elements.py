@@ -29,7 +29,7 @@ from diffkern.targets.emit.memory import ArrayRef, element_size, load_element, p
 from diffkern.targets.emit.scalars import is_scalar_op
 from diffkern.targets.emit.types import Builder, from_memory, to_memory
 
-__all__ = ["NOTHING", "WIDEST", "OwnElements", "HeldElement", "elements_of"]
+__all__ = ["NOTHING", "WIDEST", "HeldElement", "OwnElements", "elements_of"]
 
 WIDEST = 16
 """Bytes of the widest access of a thread."""
