@@ -21,6 +21,7 @@ from diffkern.ir.ops.memory import (
     ELEMENT_ACCUMULATES,
     ELEMENT_ATOMICS,
     ELEMENTS,
+    EXTREMA,
     LOADS,
     NAN_EXTREMA,
     UPDATES,
@@ -203,7 +204,7 @@ def _may_be_one(a: Value, b: Value) -> bool:
 # as all updates of an array are of one kind: a maximum and a minimum do not commute.
 
 
-def ordered_update(fn: Function, *, sums_in_order: bool) -> Op | None:
+def ordered_update(fn: Function, *, sums_in_order: bool, exact: Collection[Value] | None = None) -> Op | None:
     """Return the first op whose outcome depends on the order of threads, None if there is none.
 
     Parameters
@@ -212,11 +213,18 @@ def ordered_update(fn: Function, *, sums_in_order: bool) -> Op | None:
         The function as it is compiled.
     sums_in_order : bool
         Whether sums into one address for all threads are added up in a fixed order.
+    exact : collection of Value, optional
+        Arrays whose sums are exact, and the same in any order; None of a target without exact sums, whose extrema of
+        floats depend on the order too.
     """
     used = used_values(fn)
     in_order = set(map(id, uniform_sums(fn, launch_values(fn), used))) if sums_in_order else set()
     mixed = _updated_in_several_ways(fn)
-    return next((op for op in walk(fn.body) if id(op) not in in_order and _is_ordered(op, used, mixed)), None)
+    for op in filter(_updates, walk(fn.body)):
+        is_known = id(op) in in_order or Access(op).array in (exact or ())
+        if not is_known and _is_ordered(op, used, mixed, has_extrema=exact is not None):
+            return op
+    return None
 
 
 def _updated_in_several_ways(fn: Function) -> set[Value]:
@@ -243,15 +251,15 @@ def _updates(op: Op) -> bool:
     return op.name in ATOMICS or op.name in ACCUMULATES
 
 
-def _is_ordered(op: Op, used: Collection[Value], mixed: Collection[Value]) -> bool:
-    if not _updates(op):
-        return False
+def _is_ordered(op: Op, used: Collection[Value], mixed: Collection[Value], *, has_extrema: bool) -> bool:
     if op.name in ACCUMULATES and op.attrs["mode"] == "plain":
         return False
     if any(result in used for result in op.results) or op.attrs.get("kind") in ("exch", "cas"):
         return True
     if Access(op).array in mixed:
         return True
+    if has_extrema and op.attrs.get("kind") in EXTREMA and "pair" not in op.attrs:
+        return False
     t = Access(op).array.type
     return scalar_of(t.dtype).is_float  # type: ignore[union-attr]  # an access is of an array
 

@@ -19,6 +19,7 @@ from diffkern.ad.report import describe
 from diffkern.ad.searches import searches_of
 from diffkern.ad.stamps import StampedFunction
 from diffkern.analysis.collisions import may_collide
+from diffkern.analysis.exact_sums import exact_sums
 from diffkern.analysis.extents import certain_extents, update_by_all
 from diffkern.analysis.sorted_updates import Unsorted
 from diffkern.analysis.sums import ordered_update, used_update
@@ -238,12 +239,15 @@ class Compilation:
                 sums = () if isinstance(self.adjoint.sums, Unsorted) else self.adjoint.sums
                 # The rest of the facts is known only after compilation.
                 manifest = replace(manifest, joint=self.adjoint.joint, gather=self.adjoint.gather, sums=sums)
+        # Whether an order matters is asked of the IR as it is emitted, and before anything is compiled.
+        in_turns = self.variant.deterministic and self._depends_on_order(fn)
         checking = self._checking
         compiled = self._target.compile(fn, symbol, self._settings(obtain, checking))
         manifest = replace(
             self._of_blocks(manifest, compiled.block_dim),
             params=tuple(replace(p, align=n) for p, n in zip(manifest.params, compiled.alignments, strict=True)),
             sites=compiled.sites,
+            exact=compiled.exact,
             updates=compiled.updates,
             added=compiled.added if is_forward and not self.variant.deterministic else (),
             cost=manifest.cost / compiled.faster,
@@ -252,9 +256,10 @@ class Compilation:
             outputs=outputs(compiled.outputs),
             target=self.variant.target,
         )
-        # Whether an order matters is asked of the IR as it is emitted.
-        if self.variant.deterministic:
-            manifest = self._in_order(manifest, fn)
+        # No cost means that the run time does not split the launch over the threads of the CPU, so their order is that
+        # of indices.
+        if in_turns:
+            manifest = replace(manifest, cost=0.0)
         if self.variant.log == "stamped":  # which looks whether a thread reads what it has stored itself, right before
             manifest = replace(manifest, cost=0.0, stamped=self._stamping.stamped)
         # Sites are numbered in the order of emission, so their positions can be given only now.
@@ -298,23 +303,25 @@ class Compilation:
             else OrderDependence(f"what atomic_{found.attrs.get('kind', 'add')} returned", found.loc)
         )
 
-    def _in_order(self, manifest: Manifest, fn: Function) -> Manifest:
-        """The manifest of a program whose results are the same to the last bit from run to run."""
+    def _depends_on_order(self, fn: Function) -> bool:
+        """Return whether the results of a program differ from run to run unless its threads run one after the other.
+
+        On a GPU they cannot, which is an error.
+        """
         # In the emitted form, in which updates may have become sums over a whole block or launch.
         lowered = run(self._target.lowering(self._settings(None)), clone_function(fn), PLAIN)
-        found = ordered_update(lowered, sums_in_order=not self._target.simt)
-        if found is None:
-            return manifest
-        if self._target.simt:
+        exact = exact_sums(lowered) if self._target.adds_exactly else None
+        found = ordered_update(lowered, sums_in_order=not self._target.simt, exact=exact)
+        if found is not None and self._target.simt:
+            other = "" if self._target.adds_exactly else 'take compiler="llvm", '
             raise CompileError(
                 f"kernel {self.primal.name!r} is deterministic, and what it computes depends on the order in which the "
                 "threads of a GPU come to this update",
                 loc=found.loc,
-                remedy="run it on the CPU, let each thread write an element of its own, or leave deterministic out",
+                remedy=f"{other}run it on the CPU, let each thread write an element of its own, or leave deterministic "
+                "out",
             )
-        # No cost means that the run time does not split the launch over the threads of the CPU, so their order is that
-        # of indices.
-        return replace(manifest, cost=0.0)
+        return found is not None
 
     def _of_blocks(self, manifest: Manifest, fixed: int | None) -> Manifest:
         """The manifest with what it says of blocks of threads."""
@@ -348,6 +355,7 @@ class Compilation:
             private_copies=options.private_copies is not False,
             block_dim=variant.block_dim,
             products=ProductLibrary(obtain, variant.library == "required") if variant.library and obtain else None,
+            exact_sums=variant.deterministic,
         )
 
     @_checked

@@ -585,6 +585,8 @@ class Manifest:
         The most threads of a block, and the fewest blocks of a multiprocessor.
     sites
         Number of uniform addresses that are accumulated to.
+    exact
+        Parameters in the argument block whose elements a GPU adds up exactly, in memory that a launch has to bring.
     updates
         Whether its threads update elements atomically, on the CPU: it can be told that they need not.
     lane_counts
@@ -644,6 +646,7 @@ class Manifest:
     block_dim_fixed: bool = False
     launch_bounds: tuple[int, int] | None = None
     sites: int = 0
+    exact: tuple[int, ...] = ()
     updates: bool = False
     lane_counts: tuple[int, ...] = ()
     gpu: GpuResources | None = None

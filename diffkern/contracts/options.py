@@ -103,8 +103,8 @@ class KernelOptions:
     deterministic: bool | None = _option(
         "True or False", _is_bool,
         "Whether results are the same to the last bit from run to run: where they depend on the order of threads, "
-        "these run one after the other, and a program for a GPU is refused; by default what "
-        "``dk.set_module_options`` says for its module, or else ``dk.config.deterministic``.",
+        "these run one after the other on the CPU, while a GPU adds up floats exactly and refuses what else depends on "
+        "it; by default what ``dk.set_module_options`` says for its module, or else ``dk.config.deterministic``.",
         "kernel", "module", in_key=False,
     )  # fmt: skip
     enable_mathdx_gemm: bool | None = _option(

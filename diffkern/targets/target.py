@@ -75,6 +75,8 @@ class Settings:
         The number of threads of every block, if matrix products of tiles are to be a library's.
     products : ProductLibrary, optional
         The source of the code of matrix products; without one, products are loops.
+    exact_sums : bool
+        Whether floats that threads of a GPU add to elements are added up exactly, so that their order has no say.
     """
 
     fast_math: bool = False
@@ -89,6 +91,7 @@ class Settings:
     private_copies: bool = True
     block_dim: int | None = None
     products: ProductLibrary | None = None
+    exact_sums: bool = False
 
     @property
     def context(self) -> PassOptions:
@@ -137,6 +140,8 @@ class CompiledKernel:
         The factor by which a thread's work shrinks because several run in a vector register.
     lane_counts : tuple of int
         The numbers of threads that run in vector registers, larger ones first; empty if they run one by one.
+    exact : tuple of int
+        Parameters whose elements are added up exactly (:mod:`diffkern.contracts.exact_sums`).
     """
 
     code: bytes
@@ -155,6 +160,7 @@ class CompiledKernel:
     added: tuple[int, ...] = ()
     faster: float = 1.0
     lane_counts: tuple[int, ...] = ()
+    exact: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -169,10 +175,13 @@ class Target(ABC):
         Whether the threads of a block run at one time. Else a block is a loop, or where it works on tiles one thread.
     shared_bytes : int or None
         Bytes of shared memory that a kernel has without asking; None without a limit.
+    adds_exactly : bool
+        Whether it has exact sums.
     """
 
     name: str
     simt: ClassVar[bool]
+    adds_exactly: ClassVar[bool] = False
     shared_bytes: ClassVar[int | None]
 
     @abstractmethod

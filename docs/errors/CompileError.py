@@ -3,21 +3,21 @@ import diffkern as dk
 
 # wrong
 @dk.kernel(deterministic=True)
-def deposit(place: dk.array(dtype=int), value: dk.array(dtype=float), total: dk.array(dtype=float)):
+def positive(value: dk.array(dtype=float), count: dk.array(dtype=int), found: dk.array(dtype=int)):
     i = dk.tid()
-    dk.atomic_add(total, place[i], value[i])
+    if value[i] > 0.0:
+        found[dk.atomic_add(count, 0, 1)] = i
 
 
-dk.compile(deposit, target="sm_90")
+dk.compile(positive, target="sm_90")
 
 
 # instead
 @dk.kernel(deterministic=True)
-def deposit(place: dk.array(dtype=int), value: dk.array(dtype=float), total: dk.array(dtype=float)):
-    k = dk.tid()  # a thread for each total, which adds in order
-    for i in range(place.shape[0]):
-        if place[i] == k:
-            total[k] += value[i]
+def positive(value: dk.array(dtype=float), place: dk.array(dtype=int), found: dk.array(dtype=int)):
+    i = dk.tid()
+    if value[i] > 0.0:
+        found[place[i]] = i  # place: how many values before it are positive, from dk.utils.array_scan
 
 
-dk.compile(deposit, target="sm_90")
+dk.compile(positive, target="sm_90")

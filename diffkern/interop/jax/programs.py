@@ -231,6 +231,11 @@ def _check_device(manifest: Manifest, specialization: Specialization) -> None:
             f"{name!r} works in blocks of threads, which calls from JAX have on the CPU alone",
             remedy="launch it with dk.launch, write it without blocks, or compute with JAX on the CPU",
         )
+    if manifest.exact:
+        raise LaunchError(
+            f"{name!r} is deterministic, and calls from JAX on a GPU have no memory for its exact sums",
+            remedy="launch it with dk.launch, compute with JAX on the CPU, or leave deterministic out",
+        )
     needed, registers = manifest.resources.shared_bytes, manifest.resources.registers
     if needed > _STATIC_SHARED:
         raise LaunchError(

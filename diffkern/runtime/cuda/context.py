@@ -70,6 +70,7 @@ class CudaDevice(AllocatingDevice):
         self._context = 0
         self._null: CudaStream | None = None
         self._functions: dict[str, int] = {}
+        self._modules: dict[str, int] = {}
         self._peers: set[int] = set()
         # Names of the last launches, for the message of an error that a later call reports.
         self.recent: deque[str] = deque(maxlen=4)
@@ -296,15 +297,21 @@ class CudaDevice(AllocatingDevice):
 
     # -- programs and peers ------------------------------------------------------------------------------------------
 
-    def function(self, entry: StoredArtifact) -> int:
-        """Return the function of a program, loaded once for each symbol; symbols are named from the program's key."""
-        symbol = entry.symbols[0]
+    def function(self, entry: StoredArtifact, symbol: str = "") -> int:
+        """Return the function of a program, or another one of its module, loaded once for each symbol.
+
+        Symbols are named from the program's key.
+        """
+        first = entry.symbols[0]
+        symbol = symbol or first
         found = self._functions.get(symbol)
         if found is None:
             with _lock, self.active:
                 found = self._functions.get(symbol)
                 if found is None:
-                    found = self._functions[symbol] = self.driver.function(self._load(entry), symbol)
+                    if first not in self._modules:
+                        self._modules[first] = self._load(entry)
+                    found = self._functions[symbol] = self.driver.function(self._modules[first], symbol)
         return found
 
     def _load(self, entry: StoredArtifact) -> int:

@@ -18,6 +18,7 @@ from diffkern.contracts.argument_block import header, with_status
 from diffkern.errors import CudaError, LaunchError
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
+from diffkern.runtime.cuda.exact_sums import ExactSums, KernelLaunch
 from diffkern.runtime.cuda.memory import allocate
 from diffkern.runtime.cuda.preconditions import ArrayRules
 from diffkern.runtime.cuda.stream import current_stream
@@ -64,8 +65,8 @@ class CudaExecutable(Executable):
     """
 
     __slots__ = (
-        "_adds_up", "_careful", "_choices", "_elements", "_grids", "_needed", "_resident", "_rules", "_shared",
-        "_threads", "gpu", "tiled", "title",
+        "_adds_up", "_careful", "_choices", "_elements", "_exact", "_grids", "_needed", "_resident", "_rules",
+        "_shared", "_threads", "gpu", "tiled", "title",
     )  # fmt: skip
 
     def __init__(
@@ -87,6 +88,7 @@ class CudaExecutable(Executable):
                 if self._needed > _STATIC_SHARED:
                     self._allow_shared()
                 limit = device.driver.function_attribute(function, FunctionAttribute.MAX_THREADS_PER_BLOCK)
+            self._exact = ExactSums(device, entry, self.layout, self.title) if manifest.exact else None
         except CudaError as error:
             raise error.under(self.title) from None
         # The compiler may have been promised a limit that is lower than the function's own.
@@ -233,18 +235,28 @@ class CudaExecutable(Executable):
             )
         device = self.gpu
         device.recent.append(self.title)
-        stream, port = current_stream(device), device.port
-        if port is not None:
-            port.launch((self.address, grid.count, threads, self._shared, stream.cuda_stream), bytes(block), self.title)
-        else:
-            try:
-                with device.active:
-                    driver = device.driver
-                    driver.launch(self.address, grid.count, threads, self._shared, stream.cuda_stream, bytes(block))
-            except CudaError as error:
-                raise error.under(self.title) from None
+        launches = [KernelLaunch(self.address, grid.count, threads, self._shared, bytes(block))]
+        rows = None
+        if self._exact is not None:
+            launches, rows = self._exact.around(*launches)
+        stream = current_stream(device)
+        for launch in launches:
+            self._submit(launch, stream.cuda_stream)
+        del rows  # what frees it comes behind these launches
         if device.followers:
             device.follow(stream)
+
+    def _submit(self, launch: KernelLaunch, stream: int) -> None:
+        function, blocks, threads, shared, block = launch
+        port = self.gpu.port
+        if port is not None:
+            port.launch((function, blocks, threads, shared, stream), block, self.title)
+            return
+        try:
+            with self.gpu.active:
+                self.gpu.driver.launch(function, blocks, threads, shared, stream, block)
+        except CudaError as error:
+            raise error.under(self.title) from None
 
     def run_blocks(self, grid: Grid, arguments: list[bytes], colours: int) -> None:
         """Run with one argument block."""
@@ -253,7 +265,8 @@ class CudaExecutable(Executable):
 
     def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return the launch in native code, None where the driver is called from Python."""
-        if self.gpu.port is None:
+        # The memory of exact sums is a launch's own.
+        if self.gpu.port is None or self._exact is not None:
             return None
         return self.chosen(arguments)._step(grid, self.block(grid, arguments)) if grid.n else []
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 from llvmlite import ir
 
 from diffkern.ir.nodes import Op, Value
+from diffkern.ir.ops.memory import EXTREMA
 from diffkern.ir.ops.scalar import BOUNDS, LOGIC, SUMS
 from diffkern.ir.types import (
     BFLOAT16,
@@ -32,6 +33,7 @@ from diffkern.ir.types import (
 )
 from diffkern.ir.views import Access
 from diffkern.targets.cuda.elements import HeldElement
+from diffkern.targets.cuda.exact_sums import Rows, add_exactly
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.registers import (
     WARP,
@@ -47,7 +49,15 @@ from diffkern.targets.cuda.registers import (
     word_of_half,
 )
 from diffkern.targets.emit.function import BodyEmitter
-from diffkern.targets.emit.memory import ArrayRef, address, atomic_element, component, element_size
+from diffkern.targets.emit.memory import (
+    ArrayRef,
+    address,
+    atomic_element,
+    component,
+    element_size,
+    extreme_element,
+    is_neutral,
+)
 from diffkern.targets.emit.types import F32, F64, I1, I8, I32, I64, VOID, Builder, i32, i64, memory_type, to_memory
 
 SHARED_MEMORY = 3
@@ -75,6 +85,10 @@ class CudaBody(BodyEmitter):
         The architecture.
     memory_space
         The global address space.
+    in_any_order
+        Whether updates leave the same bits in any order of the threads.
+    rows
+        The rows of the arrays that are added up exactly.
     """
 
     quiet: frozenset[int] = frozenset()
@@ -84,6 +98,8 @@ class CudaBody(BodyEmitter):
     held: dict[Value, HeldElement] = field(default_factory=dict)
     arch: str = "sm_90"
     memory_space: int = 1
+    in_any_order: bool = False
+    rows: Mapping[Value, Rows] = field(default_factory=dict)
 
     def op(self, op: Op) -> None:
         if self.lines is not None and op.loc is not None:
@@ -108,8 +124,11 @@ class CudaBody(BodyEmitter):
             held.put(self.builder, self.values[Access(op).value], op.attrs.get("only"))
 
     def accumulate(self, op: Op) -> None:
-        held = self.held.get(Access(op).array)
-        if held is None:
+        array = Access(op).array
+        held = self.held.get(array)
+        if array in self.rows:
+            self.add_exactly(op, "add")
+        elif held is None:
             BodyEmitter.accumulate(self, op)
         else:
             held.add(self.builder, self.values[Access(op).value], self.scalars.flags)
@@ -158,8 +177,26 @@ class CudaBody(BodyEmitter):
                 data = b.select(b.icmp_signed("<", index, i64(0)), end, data)
         return address(b, dataclasses.replace(array, data=data), indices, [False] * len(indices))
 
+    def atomic(self, op: Op) -> None:
+        if Access(op).array not in self.rows:
+            BodyEmitter.atomic(self, op)
+            return
+        self.values[op.result] = self.values[Access(op).value]  # never used
+        self.add_exactly(op, op.attrs["kind"])
+
+    def add_exactly(self, op: Op, kind: str) -> None:
+        """Add to the rows of an element, or take away from them."""
+        b, access = self.builder, Access(op)
+        array, indices = self.arrays[access.array], [self.index(v) for v in access.index]
+        for k, part in enumerate(self.values[access.value]):
+            if not is_neutral(kind, part):
+                row = self.rows[access.array].place(b, array, indices, access.wrap, k)
+                add_exactly(b, scalar_of(array.type), row, b.fneg(part) if kind == "sub" else part)
+
     def update(self, op: Op, t: Element, pointer: Any, kind: str, parts: Sequence[Any]) -> list[Any]:
         array = Access(op).array.type
+        if self.in_any_order and kind in EXTREMA and scalar_of(t).is_float:
+            return extreme_element(self.builder, t, pointer, kind, parts)
         if isinstance(array, Array) and array.layout == SHARED:
             # Only global memory has the quiet forms emitted here.
             return atomic(self.builder, t, pointer, kind, parts)

@@ -46,6 +46,8 @@ _LIBRARY = re.compile(rf'declare [^@]*@"?({PREFIX}\w+)')
 class CudaTarget(CudaArchitecture):
     """An architecture of NVIDIA's GPUs, by LLVM."""
 
+    adds_exactly = True
+
     def pointed(self, fn: Function) -> Function:
         return arrays_at_addresses(fn)
 
@@ -78,7 +80,7 @@ class CudaTarget(CudaArchitecture):
         library = tuple(sorted(set(_LIBRARY.findall(kernel.text))))
 
         def optimised() -> Any:
-            return toolchain.optimise(kernel.text, arch, library, (symbol,))
+            return toolchain.optimise(kernel.text, arch, library, kernel.symbols)
 
         # Both in one interruptible step: the PTX that is kept must be the one the cubin comes from.
         def machine_code() -> tuple[str, bytes]:
@@ -99,6 +101,7 @@ class CudaTarget(CudaArchitecture):
             gpu=taken(cubin, ptx, kernel.symbols[0], kernel.dynamic_shared_bytes, elements=kernel.elements),
             files={"kernel.ptx": ptx.encode()},
             outputs=kernel.outputs,
+            exact=kernel.exact,
         )
 
 

@@ -18,7 +18,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,13 +26,16 @@ from llvmlite import ir
 
 from diffkern.analysis.blocks import blockwise_op, shared_bytes
 from diffkern.analysis.cuda_plan import UpdateWay, update_of
+from diffkern.analysis.exact_sums import exact_sums
 from diffkern.contracts import abi
+from diffkern.contracts.exact_sums import TAIL_BYTES
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import ELEMENT_WRITES
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.targets.cuda.body import CudaBody, add_element
 from diffkern.targets.cuda.elements import NOTHING, WIDEST, HeldElement, elements_of
+from diffkern.targets.cuda.exact_sums import Rows, finish_kernel
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.math import CudaScalars
 from diffkern.targets.cuda.registers import WARP, shuffle_down, special, synchronize
@@ -87,6 +90,8 @@ class CudaModule(KernelModule):
         The only number of threads in a block for which the code is right; None if any is.
     elements : int
         How many threads of the launch one of the grid is worth: the elements that it takes at once.
+    exact : tuple of int
+        The parameters whose elements are added up exactly.
     """
 
     module: ir.Module
@@ -94,6 +99,7 @@ class CudaModule(KernelModule):
     dynamic_shared_bytes: int
     block_dim: int | None
     elements: int
+    exact: tuple[int, ...] = ()
 
 
 _TYPED = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
@@ -127,15 +133,17 @@ def emit_kernel(
         The number of threads of every block, if that is known.
     """
     module = TargetModule(symbol, isa)
-    kernel = _Kernel(
-        module, fn, symbol, float_flags(fn, fast_math=settings.fast_math, fuse=settings.fuse_fp), arch, block_dim
-    )
+    exact = exact_sums(fn) if settings.exact_sums else {}
+    flags = float_flags(fn, fast_math=settings.fast_math, fuse=settings.fuse_fp)
+    kernel = _Kernel(module, fn, symbol, flags, arch, block_dim, exact)
+    kernel.in_any_order = settings.exact_sums
     if settings.lineinfo and fn.loc is not None:
         kernel.lines = Lines(module, kernel.function, fn.loc)
     if not settings.may_alias:
         # Without aliasing, loads of arrays that the kernel does not write may go through the read-only cache.
         kernel.separate()
-        if settings.checking is Checking.NONE and not kernel.together and not kernel.tiled:
+        # What is added up exactly lies in rows of digits, and not in elements that a thread could hold.
+        if settings.checking is Checking.NONE and not (kernel.together or kernel.tiled or exact):
             kernel.elements = elements_of(fn, kernel.facts)
     kernel.emit(settings.checking)
     if settings.launch_bounds is not None:
@@ -145,9 +153,11 @@ def emit_kernel(
         _annotate(module, kernel.function, [("maxnreg", settings.max_registers)])
     sites = len(kernel.facts.reduced)
     dynamic = shared_bytes(fn) if fn.dynamic_shared else 0
+    added = dict.fromkeys(scalar_of(p.type) for p in exact)
+    symbols = symbol, *(finish_kernel(module, symbol, s) for s in added)
     text, (found, stamped) = _text(module), kernel.checked
-    facts = module, kernel.shared_bytes, dynamic, block_dim, kernel.elements.count
-    return CudaModule(text, (symbol,), sites, found, stamped, *facts, outputs=kernel.printed)
+    facts = module, kernel.shared_bytes, dynamic, block_dim, kernel.elements.count, tuple(map(fn.params.index, exact))
+    return CudaModule(text, symbols, sites, found, stamped, *facts, outputs=kernel.printed)
 
 
 def _annotate(module: ir.Module, function: Any, facts: Iterable[tuple[str, int]]) -> None:
@@ -181,13 +191,14 @@ class _Kernel(KernelFrame):
         flags: tuple[str, ...],
         arch: str,
         block_dim: int | None,
+        exact: Collection[Value] = (),
     ) -> None:
         self.arch, self.block_dim = arch, block_dim
         used = used_values(fn)
         # Updates whose old value is unused can be reductions, for which no thread waits.
         self.quiet = frozenset(id(op) for op in walk(fn.body) if update_of(op, used) is UpdateWay.RED)
         _, size = abi.layout([p.type for p in fn.params])
-        block_type = ir.PointerType(ir.ArrayType(I64, size // 8))
+        block_type = ir.PointerType(ir.ArrayType(I64, (size + TAIL_BYTES * len(exact)) // 8))
         self.function = ir.Function(module, ir.FunctionType(VOID, [block_type]), symbol)
         self.function.calling_convention = "ptx_kernel"
         self.function.attributes.add("nounwind")
@@ -196,9 +207,15 @@ class _Kernel(KernelFrame):
         block.add_attribute("byval")
         block.attributes.align = 8
         builder = ir.IRBuilder(self.function.append_basic_block("entry"))
-        super().__init__(module, fn, analyse(fn), builder, block, CudaScalars(builder, module, flags), GLOBAL)
+        facts = analyse(fn)
+        # What a block would add up in an order of its own goes to the exact sums as well.
+        facts.reduced = [op for op in facts.reduced if Access(op).array not in exact]
+        super().__init__(module, fn, facts, builder, block, CudaScalars(builder, module, flags), GLOBAL)
         self.arrays = {p: dataclasses.replace(a, align=alignment(a.type)) for p, a in self.arrays.items()}
+        tails = enumerate(exact)
+        self.summed_rows = {p: Rows(builder, block, size + TAIL_BYTES * k, scalar_of(p.type)) for k, p in tails}
         self.lines: Lines | None = None
+        self.in_any_order = False
         self.together = blockwise_op(fn) is not None
         self.tiled = fn.tiled
         self.shared_bytes = shared_bytes(fn)
@@ -209,7 +226,7 @@ class _Kernel(KernelFrame):
         body = CudaBody(self.builder, self.scalars, self.facts, self.arrays, dict(self.values))
         body.quiet, body.lines, body.extent_along = self.quiet, self.lines, self.extent
         body.constant_space = 1
-        body.arch = self.arch
+        body.arch, body.rows, body.in_any_order = self.arch, self.summed_rows, self.in_any_order
         return body
 
     def separate(self) -> None:

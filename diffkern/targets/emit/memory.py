@@ -206,6 +206,34 @@ def update_element(
     return _merged(b, ways)
 
 
+def extreme_element(b: Builder, t: Element, pointer: Any, kind: str, values: Sequence[Any]) -> list[Any]:
+    """Take extrema of floats atomically, which are the same to the last bit in any order of threads.
+
+    -0 is less than 0, and a NaN that is passed on is one of the same bits always.
+    """
+    s = scalar_of(t)
+    combine = _extremum_in_any_order(s, kind)
+    return [_compare_and_swap(b, s, component(b, s, pointer, k), kind, v, combine) for k, v in enumerate(values)]
+
+
+def _extremum_in_any_order(t: Scalar, kind: str) -> Callable[[Builder, Any, Any], Any]:
+    smaller, skips = kind in ("min", "fmin"), kind in ("fmin", "fmax")
+
+    def combined(b: Builder, old: Any, value: Any) -> Any:
+        bits = I64 if t == FLOAT64 else ir.IntType(32)  # narrower floats are computed with 32 bits
+        raw = b.bitcast(old, bits), b.bitcast(value, bits)
+        # Of two equal numbers only zeros differ, by their sign.
+        equal = b.bitcast(b.or_(*raw) if smaller else b.and_(*raw), old.type)
+        goes_first = b.fcmp_ordered("<" if smaller else ">", value, old)
+        other = b.select(b.fcmp_ordered("==", value, old), equal, old)
+        if skips:
+            return b.select(b.or_(goes_first, b.fcmp_unordered("uno", old, old)), value, other)
+        nan = b.bitcast(ir.Constant(bits, _NAN[FLOAT64 if t == FLOAT64 else FLOAT32]), old.type)
+        return b.select(b.fcmp_unordered("uno", old, value), nan, b.select(goes_first, value, other))
+
+    return combined
+
+
 def _plain(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
     old = from_memory(b, t, b.load(pointer, typ=memory_type(t)))
     b.store(to_memory(b, t, combination(t, kind)(b, old, value)), pointer)
@@ -379,10 +407,18 @@ def _exchanged(b: Builder, old: Any, pair: Any) -> Any:
     return b.select(same, value, old)
 
 
-def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
+def _compare_and_swap(
+    b: Builder,
+    t: Scalar,
+    pointer: Any,
+    kind: str,
+    value: Any,
+    combine: Callable[[Builder, Any, Any], Any] | None = None,
+) -> Any:
     """The general atomic update: retry until no other thread wrote between read and write.
 
-    Most extrema and comparisons that fail leave the element as it is: those end without writing.
+    Most extrema and comparisons that fail leave the element as it is: those end without writing. `combine` stands in
+    for the usual function of a kind.
     """
     bits = ir.IntType(t.itemsize * 8)
     memory = memory_type(t)
@@ -403,7 +439,7 @@ def _compare_and_swap(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any
     seen.add_incoming(first, before)
     raw = part.get(seen) if part else seen
     old = from_memory(b, t, raw if memory == bits else b.bitcast(raw, memory))
-    wanted = as_bits(to_memory(b, t, combination(t, kind)(b, old, value)))
+    wanted = as_bits(to_memory(b, t, (combine or combination(t, kind))(b, old, value)))
     if kind in _OFTEN_UNCHANGED:
         exchange = b.append_basic_block("cas.exchange")
         # An update that would write the same bits again needs no exchange.

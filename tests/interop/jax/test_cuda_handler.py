@@ -415,6 +415,16 @@ def test_what_cannot_be_launched_is_refused_while_tracing(machine, monkeypatch):
     lowered(dk.jax_kernel(dk.kernel(block_dim=512)(k.wave.func)), *given)
 
 
+def test_exact_sums_are_refused_while_tracing(machine):
+    @dk.kernel(deterministic=True)
+    def scatter(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i // 2] += x[i]
+
+    with pytest.raises(dk.LaunchError, match=r"'.*scatter' is deterministic.*exact sums(?s:.+)leave deterministic out"):
+        lowered(dk.jax_kernel(scatter), jnp.ones(4))
+
+
 def test_programs_rely_on_arrays_that_are_apart(machine, monkeypatch):
     made, entry = [], programs.load_entry
 
