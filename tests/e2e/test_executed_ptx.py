@@ -16,7 +16,7 @@ from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
 from support.fake_driver.driver import fake_cuda
-from support.ptx import PtxFault
+from support.ptx import PtxFault, RaceFault
 from support.ptx.programs import PtxProgram, execute, vjp_of
 
 import diffkern as dk
@@ -202,6 +202,9 @@ def test_a_missing_barrier_is_noticed():
     for barrier in (True, False):
         if not barrier:
             made.text = made.text.replace("bar.sync", "bar.warp.sync -1; //")
+            with pytest.raises(RaceFault, match=r"(reads|writes) byte \d+ of shared memory"):
+                made.run(x.shape, [x, np.zeros_like(x)])
+            made.races = False
         for made.seed in range(8):
             y = np.zeros_like(x)
             made.run(x.shape, [x, y])
@@ -219,7 +222,7 @@ def counted(x: dk.array(dtype=float), sums: dk.array(dtype=float)):
 def test_a_plain_sum_in_the_place_of_an_atomic_one_is_noticed():
     fn = Compilation(counted.func, counted.argument_types(), TARGET).forward
     x = np.ones(96, np.float32)
-    made = PtxProgram(fn, block_dim=32)
+    made = PtxProgram(fn, block_dim=32, lineinfo=True)
     (line,) = [line.strip() for line in made.text.splitlines() if "red.relaxed" in line]
     place, value = line.split(None, 1)[1].rstrip(";").split(", ")
     plain = (
@@ -227,6 +230,10 @@ def test_a_plain_sum_in_the_place_of_an_atomic_one_is_noticed():
     )
     for text, is_right in ((made.text, True), (made.text.replace(line, plain), False)):
         made.text = text
+        if not is_right:
+            with pytest.raises(RaceFault, match=r"byte \d of sums, .*\n.*:\d+: (ld|st)\.global"):
+                made.run(x.shape, [x, np.zeros(3, np.float32)])
+            made.races = False
         for made.seed in range(4):
             sums = np.zeros(3, np.float32)
             made.run(x.shape, [x, sums])

@@ -10,8 +10,8 @@ It follows the PTX ISA. What no compiler has been seen to make is not there: suc
 :class:`PtxFault` and is a row away. Approximate instructions give what is nearest to the exact result.
 """
 
-from .faults import PtxFault
+from .faults import PtxFault, RaceFault
 from .grid import Launch, launch
 from .parse import parse
 
-__all__ = ["Launch", "PtxFault", "launch", "parse"]
+__all__ = ["Launch", "PtxFault", "RaceFault", "launch", "parse"]

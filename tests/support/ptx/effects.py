@@ -17,6 +17,7 @@ from .memory import WINDOWS
 from .opcode import Effect, Opcode
 from .operands import Reader, address, reader, writer
 from .parse import Address, Instruction, Operand, Pair, Several, Symbol
+from .races import Access
 from .types import BITS, LANES, Lanes, Type, decoded, encoded, type_named
 
 if TYPE_CHECKING:
@@ -102,6 +103,20 @@ def _parameter(operand: Operand) -> tuple[str, int]:
     return operand.base.name, operand.offset
 
 
+def _access(op: Opcode, i: Instruction, program: Program, does: str) -> Access:
+    """What a memory access is for those who look for races."""
+    orders = {"volatile", "relaxed", "acquire", "release", "acq_rel", "sc"} & set(op.parts)
+    return Access(
+        program.image.site(i, program.function.name),
+        does,
+        strong=bool(orders) or does == "updates",
+        acquires=bool(orders & {"acquire", "acq_rel", "sc"}),
+        releases=bool(orders & {"release", "acq_rel", "sc"}),
+        constant="nc" in op.parts or op.name == "ldu",
+        around=does == "updates" and ("cas" in op.parts or op.type.packed),
+    )
+
+
 def _load(op: Opcode, i: Instruction, program: Program) -> Execute:
     size, count = op.type.size, op.count
     writes = [writer(one, op.type) for one in _each(i.operands[0])]
@@ -109,10 +124,10 @@ def _load(op: Opcode, i: Instruction, program: Program) -> Execute:
         raise PtxFault(f"{count} elements for {len(writes)} registers")
     read = _read_parameter(i.operands[1], size, count) if op.space == "param" else None
     if read is None:
-        where = address(i.operands[1], program)
+        where, access = address(i.operands[1], program), _access(op, i, program, "reads")
 
         def read(frame: Frame, path: Path) -> list[Lanes]:
-            return memory.load(frame.memory, op.space, where(frame), path.lanes, size, count)
+            return memory.load(frame.memory, op.space, where(frame), path.lanes, size, count, access)
 
     def execute(frame: Frame, path: Path) -> None:
         for write, values in zip(writes, read(frame, path), strict=True):
@@ -140,11 +155,11 @@ def _store(op: Opcode, i: Instruction, program: Program) -> Execute:
         raise PtxFault(f"{op.count} elements of {len(reads)} registers")
     if op.space == "param":
         return _write_parameter(op, i.operands[0], reads)
-    where = address(i.operands[0], program)
+    where, access = address(i.operands[0], program), _access(op, i, program, "writes")
 
     def execute(frame: Frame, path: Path) -> None:
         values = [encoded(op.type, read(frame)) for read in reads]
-        memory.store(frame.memory, op.space, where(frame), path.lanes, values)
+        memory.store(frame.memory, op.space, where(frame), path.lanes, values, access)
 
     return execute
 
@@ -173,7 +188,7 @@ def _atomic(op: Opcode, i: Instruction, program: Program) -> Execute:
     old = writer(i.operands[0], op.type) if op.name == "atom" else None
     place, *given = i.operands[1:] if op.name == "atom" else i.operands
     where, reads = address(place, program), [reader(one, op.type, program) for one in given]
-    change = _change(op)
+    change, access = _change(op), _access(op, i, program, "updates")
 
     def execute(frame: Frame, path: Path) -> None:
         values = [read(frame) for read in reads]
@@ -181,7 +196,7 @@ def _atomic(op: Opcode, i: Instruction, program: Program) -> Execute:
         def changed(found: Lanes, lanes: Any) -> Lanes:
             return encoded(op.type, change(decoded(op.type, found), *(v[lanes] for v in values)))
 
-        found = memory.update(frame.memory, op.space, where(frame), path.lanes, op.type.size, changed)
+        found = memory.update(frame.memory, op.space, where(frame), path.lanes, op.type.size, changed, access)
         if old is not None:
             old(frame, path, decoded(op.type, found))
 
@@ -296,8 +311,32 @@ def _barrier(op: Opcode, i: Instruction, program: Program) -> Execute:
     return execute
 
 
+def _meeting(op: Opcode, i: Instruction, program: Program) -> Execute:
+    """Wait for other lanes: what the lanes of a mask have done is before what each of them does."""
+    read = reader(i.operands[-1], _U32, program)
+
+    def execute(frame: Frame, path: Path) -> None:
+        watch = frame.memory.watch
+        if watch is not None:
+            masks = read(frame)[path.lanes]
+            for mask in np.unique(masks):
+                watch.meet(path.lanes[masks == mask])
+
+    return execute
+
+
+def _fence(op: Opcode, i: Instruction, program: Program) -> Execute:
+    """Order memory: here each access is seen by all at once, so that only those who look for races know of it."""
+
+    def execute(frame: Frame, path: Path) -> None:
+        if frame.memory.watch is not None:
+            frame.memory.watch.fence(path.lanes)
+
+    return execute
+
+
 def _nothing(op: Opcode, i: Instruction, program: Program) -> Execute:
-    """What orders memory: here each access is seen by all at once."""
+    """What says how, not what."""
     return lambda frame, path: None
 
 
@@ -372,9 +411,9 @@ ROWS = [
     Effect("shfl.sync.(up|down|bfly|idx).b32", _shuffle, meets="mask"),
     Effect("vote.sync.((all|any|uni).pred|ballot.b32)", _vote, meets="mask"),
     Effect("activemask.b32", _active),
-    Effect("bar.warp.sync", _nothing, meets="mask"),
+    Effect("bar.warp.sync", _meeting, meets="mask"),
     Effect("(bar.sync|barrier{.cta}.sync{.aligned})", _barrier, meets="warp"),
-    Effect("(membar.(cta|gl|sys)|fence{.(acq_rel|sc|acquire|release)}.<scope>)", _nothing),
+    Effect("(membar.(cta|gl|sys)|fence{.(acq_rel|sc|acquire|release)}.<scope>)", _fence),
     Effect("(griddepcontrol.(wait|launch_dependents)|nanosleep.u32|prefetch{.(global|local)}.(L1|L2))", _nothing),
     Effect("bra{.uni}", _branch),
     Effect("brx.idx{.uni}", _branch_by_table),

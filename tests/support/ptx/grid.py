@@ -7,13 +7,14 @@ memory, changed. The same seed gives the same order.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from .faults import PtxFault
 from .image import Image, Program
 from .memory import Allocations, Memory, Shared
+from .races import BlockWatch, LaunchWatch
 from .types import LANES
 from .warp import Warp
 
@@ -39,6 +40,10 @@ class Launch:
         What decides on turns.
     resident
         How many blocks take turns at once.
+    races
+        Whether a race is a fault.
+    names
+        For messages, arrays that it is given: their first bytes, those behind them, and their names.
     """
 
     blocks: int
@@ -47,20 +52,25 @@ class Launch:
     shared_bytes: int = 0
     seed: int = 0
     resident: int = _RESIDENT
+    races: bool = True
+    names: tuple[tuple[int, int, str], ...] = ()
 
 
 class Block:
     """A block of threads that runs."""
 
-    def __init__(self, program: Program, number: int, asked: Launch, memory: Memory) -> None:
+    def __init__(self, program: Program, number: int, asked: Launch, memory: Memory, watch: LaunchWatch | None) -> None:
         ones = {f"%{name}.{axis}": 1 for name in ("ntid", "nctaid") for axis in "xyz"}
         zeros = {f"%{name}.{axis}": 0 for name in ("tid", "ctaid") for axis in "xyz"}
         given = {"%ntid.x": asked.threads, "%nctaid.x": asked.blocks, "%ctaid.x": number}
         values = _parameters(program, asked.parameters)
         self.warps = []
-        for first in range(0, asked.threads, LANES):
-            registers = {**ones, **zeros, **given, "%warpid": first // LANES}
-            warp = Warp(program, first, asked.threads, registers, memory)
+        firsts = range(0, asked.threads, LANES)
+        self._watch = BlockWatch(watch, number, len(firsts)) if watch is not None else None
+        for k, first in enumerate(firsts):
+            registers = {**ones, **zeros, **given, "%warpid": k}
+            own = replace(memory, watch=self._watch.warps[k]) if self._watch is not None else memory
+            warp = Warp(program, first, asked.threads, registers, own)
             warp.frames[0].parameters.update(values)
             self.warps.append(warp)
 
@@ -88,6 +98,8 @@ class Block:
                 raise PtxFault(f"barrier {number} is used with different numbers of threads: {counts}")
             if _threads(warps, whole=None not in counts) >= (counts.pop() or _threads(self.warps)):
                 opened += warps
+                if self._watch is not None:
+                    self._watch.join(self.warps.index(warp) for warp in warps)
         for warp in opened:
             warp.waits_at = None
         return opened
@@ -128,8 +140,8 @@ def launch(image: Image, name: str, asked: Launch, allocations: Allocations) -> 
     most = program.function.limits.get("maxntid")
     if most is not None and asked.threads > most:
         raise PtxFault(f"a block of {asked.threads} threads, where {name} allows {most}")
-    for span in image.spans:
-        allocations.add(span)
+    allocations.begin(image.spans, asked.races)
+    watch = LaunchWatch(image.sites, asked.names) if asked.races else None
     waiting = list(range(asked.blocks))
     chance.shuffle(waiting)
     running: list[Block] = []
@@ -137,8 +149,8 @@ def launch(image: Image, name: str, asked: Launch, allocations: Allocations) -> 
     with np.errstate(all="ignore"):
         while waiting or running:
             while waiting and len(running) < asked.resident:
-                shared = Shared(image.shared_bytes + asked.shared_bytes)
-                running.append(Block(program, waiting.pop(), asked, Memory(allocations, shared, chance)))
+                shared = Shared(image.shared_bytes + asked.shared_bytes, asked.races)
+                running.append(Block(program, waiting.pop(), asked, Memory(allocations, shared, chance), watch))
             place = chance.randrange(len(running))
             block = running[place]
             ready = block.ready()

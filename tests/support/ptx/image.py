@@ -6,7 +6,8 @@ import numpy as np
 
 from .faults import PtxFault
 from .memory import Span
-from .parse import Function, Module, Variable, parse
+from .parse import Function, Instruction, Module, Variable, parse
+from .races import Site
 from .table import Step, step_of
 
 __all__ = ["Image", "Program", "load_image"]
@@ -23,10 +24,13 @@ class Image:
         The memory of its constants and of its global variables, which stay as long as it does.
     shared_bytes
         Shared memory of a block, without what a launch asks for.
+    sites
+        The instructions so far that reach memory.
     """
 
     def __init__(self, module: Module) -> None:
         self.spans: list[Span] = []
+        self.sites: list[Site] = []
         self._addresses: dict[str, int] = {}
         self.shared_bytes = 0
         for variable in module.variables:
@@ -47,7 +51,7 @@ class Image:
             return
         data = _aligned_bytes(variable.size)
         data[: len(variable.content)] = np.frombuffer(variable.content, np.uint8)
-        self.spans.append(Span(data.ctypes.data, data))
+        self.spans.append(Span(data.ctypes.data, data, variable.space))
         self._addresses[variable.name] = data.ctypes.data
 
     def program(self, name: str) -> Program:
@@ -61,6 +65,11 @@ class Image:
         if name not in self._programs:
             raise PtxFault(f"the function {name} is not defined")
         return self._programs[name]
+
+    def site(self, i: Instruction, function: str) -> int:
+        """Return the number of an instruction that reaches memory."""
+        self.sites.append(Site(function, i.text, i.line, i.source))
+        return len(self.sites) - 1
 
     def address_of(self, name: str) -> int:
         """Return the address of a variable in its space."""

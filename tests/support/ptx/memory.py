@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import bisect
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
 from .faults import PtxFault
+from .races import Access, Shadow, WarpWatch
 from .types import BITS, LANES, Lanes
 
 __all__ = ["WINDOWS", "Allocations", "Local", "Memory", "Shared", "Span", "load", "store", "update"]
@@ -28,10 +29,11 @@ _LOCAL_ALIGNMENT = 16
 
 
 class Span:
-    """Consecutive bytes: the address of the first, and an array of all of them."""
+    """Consecutive bytes: the address of the first, an array of all of them, and who was where, if that is watched."""
 
-    def __init__(self, start: int, data: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
-        self.start, self.end, self.data = start, start + len(data), data
+    def __init__(self, start: int, data: np.ndarray[Any, np.dtype[np.uint8]], kind: str = "global") -> None:
+        self.start, self.end, self.data, self.kind = start, start + len(data), data, kind
+        self.shadow: Shadow | None = None
         self._views: dict[int, tuple[Lanes, int]] = {}
 
     def view(self, size: int) -> tuple[Lanes, int]:
@@ -44,6 +46,10 @@ class Span:
             found = self._views[size] = elements, self.start + skew
         return found
 
+    def begin(self, watched: bool) -> None:
+        """Begin a launch, before which nobody was here."""
+        self.shadow = Shadow(self.start, len(self.data)) if watched and self.kind in ("global", "shared") else None
+
 
 @dataclass(frozen=True)
 class Part:
@@ -52,6 +58,10 @@ class Part:
     lanes: np.ndarray[Any, np.dtype[np.intp]]
     span: Span
     addresses: np.ndarray[Any, np.dtype[np.int64]]
+
+    def of(self, chosen: Any) -> Part:
+        """Those of its lanes that are chosen."""
+        return Part(self.lanes[chosen], self.span, self.addresses[chosen])
 
 
 class Space(Protocol):
@@ -74,11 +84,20 @@ class Allocations:
         self._find = find
         self._starts: list[int] = []
         self._spans: dict[int, Span] = {}
+        self._watched = False
 
-    def add(self, span: Span) -> None:
-        """Let a span be a part of global memory."""
+    def begin(self, spans: Iterable[Span], watched: bool) -> None:
+        """Begin a launch, in which these spans are part of global memory and races are looked for, or not."""
+        self._watched = watched
+        for span in self._spans.values():
+            span.begin(watched)
+        for span in spans:
+            self._add(span)
+
+    def _add(self, span: Span) -> None:
         bisect.insort(self._starts, span.start)
         self._spans[span.start] = span
+        span.begin(self._watched)
 
     def _known(self, address: int) -> Span | None:
         place = bisect.bisect_right(self._starts, address) - 1
@@ -92,7 +111,7 @@ class Allocations:
             if found is None:
                 raise PtxFault(f"the global address {address:#x} lies in no allocation")
             span = Span(found[0], _bytes_at(*found))
-            self.add(span)
+            self._add(span)
         return span
 
     def parts(self, addresses: Lanes, lanes: Any, nbytes: int) -> Iterator[Part]:
@@ -122,8 +141,9 @@ def _part(lanes: Any, span: Span, addresses: Lanes, nbytes: int, what: str) -> P
 class Shared:
     """The shared memory of a block. It begins as garbage."""
 
-    def __init__(self, nbytes: int) -> None:
-        self._span = Span(0, np.full(nbytes, _SHARED_GARBAGE, np.uint8))
+    def __init__(self, nbytes: int, watched: bool = False) -> None:
+        self._span = Span(0, np.full(nbytes, _SHARED_GARBAGE, np.uint8), "shared")
+        self._span.begin(watched)
 
     def parts(self, addresses: Lanes, lanes: Any, nbytes: int) -> Iterator[Part]:
         yield _part(lanes, self._span, addresses, nbytes, "a block's shared memory")
@@ -135,7 +155,7 @@ class Local:
     def __init__(self, nbytes: int) -> None:
         self._nbytes = nbytes
         self._stride = -(-nbytes // _LOCAL_ALIGNMENT) * _LOCAL_ALIGNMENT
-        self._span = Span(0, np.full(LANES * self._stride, _LOCAL_GARBAGE, np.uint8))
+        self._span = Span(0, np.full(LANES * self._stride, _LOCAL_GARBAGE, np.uint8), "local")
 
     def parts(self, addresses: Lanes, lanes: Any, nbytes: int) -> Iterator[Part]:
         if int(addresses.max()) + nbytes > self._nbytes:
@@ -151,11 +171,14 @@ class Memory:
     ----------
     order
         Decides which of several lanes that write to one address is the last.
+    watch
+        Looks for races; None: nobody does.
     """
 
     allocations: Allocations
     shared: Shared
     order: random.Random
+    watch: WarpWatch | None = None
     local: Local = field(default_factory=lambda: Local(0))
 
     def parts(self, space: str, addresses: Lanes, lanes: Any, nbytes: int) -> Iterator[Part]:
@@ -183,10 +206,17 @@ class Memory:
         return {"shared": self.shared, "local": self.local}.get(name, self.allocations)
 
 
-def load(memory: Memory, space: str, addresses: Lanes, lanes: Any, size: int, count: int = 1) -> list[Lanes]:
+def load(
+    memory: Memory, space: str, addresses: Lanes, lanes: Any, size: int, count: int, access: Access
+) -> list[Lanes]:
     """Read `count` consecutive elements of a size for each lane named; the others have 0."""
     out = [np.zeros(LANES, BITS[size]) for _ in range(count)]
     for part in memory.parts(space, addresses, lanes, size * count):
+        if part.span.shadow is not None and memory.watch is not None:
+            if access.strong:
+                memory.watch.pass_on(part, access, writes=False)
+            else:
+                memory.watch.read(part, size * count, access)
         elements, first = part.span.view(size)
         places = (part.addresses - first) // size
         for k, values in enumerate(out):
@@ -194,7 +224,7 @@ def load(memory: Memory, space: str, addresses: Lanes, lanes: Any, size: int, co
     return out
 
 
-def store(memory: Memory, space: str, addresses: Lanes, lanes: Any, values: list[Lanes]) -> None:
+def store(memory: Memory, space: str, addresses: Lanes, lanes: Any, values: list[Lanes], access: Access) -> None:
     """Write consecutive elements for each lane named; of lanes with the same address any may be the last."""
     size = values[0].itemsize
     if memory.order.random() < 0.5:
@@ -202,12 +232,47 @@ def store(memory: Memory, space: str, addresses: Lanes, lanes: Any, values: list
     for part in memory.parts(space, addresses, lanes, size * len(values)):
         elements, first = part.span.view(size)
         places = (part.addresses - first) // size
+        watched = part.span.shadow is not None and memory.watch is not None
+        if watched:
+            same = _holds(elements, places, values, part.lanes)
+            _note_store(memory.watch, part, same, size * len(values), access)
         for k, each in enumerate(values):
             elements[places + k] = each[part.lanes]
+        if watched and not access.strong:
+            kept = _holds(elements, places, values, part.lanes)
+            if not kept.all():
+                memory.watch.collide(part, int(np.argmin(kept)), access)
+
+
+def _holds(elements: Lanes, places: Any, values: list[Lanes], lanes: Any) -> Any:
+    """Whether what each lane writes is there."""
+    held = elements[places] == values[0][lanes]
+    for k, each in enumerate(values[1:], 1):
+        held &= elements[places + k] == each[lanes]
+    return held
+
+
+def _note_store(watch: WarpWatch, part: Part, same: Any, nbytes: int, access: Access) -> None:
+    if access.strong:
+        watch.read(part, nbytes, access)
+        watch.pass_on(part, access, writes=True)
+    elif not same.any():
+        watch.write(part, nbytes, access)
+    elif same.all():
+        watch.read(part, nbytes, access, constantly=True)
+    else:
+        watch.read(part.of(same), nbytes, access, constantly=True)
+        watch.write(part.of(~same), nbytes, access)
 
 
 def update(
-    memory: Memory, space: str, addresses: Lanes, lanes: Any, size: int, change: Callable[[Lanes, Any], Lanes]
+    memory: Memory,
+    space: str,
+    addresses: Lanes,
+    lanes: Any,
+    size: int,
+    change: Callable[[Lanes, Any], Lanes],
+    access: Access,
 ) -> Lanes:
     """Change an element for each lane named, one lane of each address after the other, in any order.
 
@@ -222,6 +287,7 @@ def update(
         What each lane found.
     """
     out = np.zeros(LANES, BITS[size])
+    left = out.copy()
     order = np.array(memory.order.sample(range(len(lanes)), len(lanes)), np.intp)
     for part in memory.parts(space, addresses, lanes[order], size):
         elements, first = part.span.view(size)
@@ -230,6 +296,9 @@ def update(
             where, turn = np.unique(places[waiting], return_index=True)
             now = part.lanes[waiting[turn]]
             out[now] = elements[where]
-            elements[where] = change(out[now], now)
+            left[now] = elements[where] = change(out[now], now)
             waiting = np.delete(waiting, turn)
+        if part.span.shadow is not None and memory.watch is not None:
+            memory.watch.read(part, size, access, touched=out[part.lanes] ^ left[part.lanes])
+            memory.watch.pass_on(part, access, writes=True)
     return out

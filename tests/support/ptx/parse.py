@@ -6,10 +6,11 @@ its own, so that the temporaries of inline assembly, which share their names, do
 
 from __future__ import annotations
 
+import bisect
 import re
 from collections import ChainMap
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from .faults import PtxFault
 from .types import Type, type_named
@@ -87,13 +88,23 @@ Operand = Register | Number | Symbol | Address | Several | Pair
 
 @dataclass(frozen=True)
 class Instruction:
-    """An instruction: ``@guard opcode operands``."""
+    """An instruction: ``@guard opcode operands``.
+
+    Attributes
+    ----------
+    line
+        Where it stands in the module, from 1.
+    source
+        The file and the line it was made of, empty where the module does not say.
+    """
 
     opcode: str
     operands: tuple[Operand, ...]
     guard: Register | None
     text: str
     targets: tuple[str, ...] = ()
+    line: int = 0
+    source: str = ""
 
 
 @dataclass(frozen=True)
@@ -155,6 +166,8 @@ class Module:
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _PRAGMA = re.compile(r"\.pragma\s+\"[^\"]*\"\s*;")
 _HEADING = re.compile(r"^\s*\.(?:version|target|address_size|file|loc)\b[^\n]*$", re.MULTILINE)
+_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+"([^"]*)"', re.MULTILINE)
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 _TOKEN = re.compile(r"[{};]|[^{};]+")
 _LABEL = re.compile(r"\s*([\w$.]+)\s*:(?!:)")
 _LINKING = r"(?:\.(?:visible|extern|weak|common)\s+)*"
@@ -182,12 +195,14 @@ def parse(text: str) -> Module:
     PtxFault
         If there is something in it that the interpreter does not know.
     """
-    text = _HEADING.sub("", _PRAGMA.sub("", _COMMENT.sub("", text.rstrip("\0"))))
+    lines = _Lines(text)
+    for left_out in (_COMMENT, _PRAGMA, _HEADING):
+        text = left_out.sub(lambda found: "\n" * found[0].count("\n"), text.rstrip("\0"))
     module = Module()
     reader: _Body | None = None
-    for kind, part in _statements(text):
+    for kind, part, line in _statements(text):
         if kind == "open" and part:
-            reader = _Body(module, _heading(part))
+            reader = _Body(module, _heading(part), lines)
         elif reader is None:
             _declare(module, part)
         elif kind == "open":
@@ -195,33 +210,55 @@ def parse(text: str) -> Module:
         elif kind == "close":
             reader = reader.close()
         else:
-            reader.statement(part)
+            reader.statement(part, line)
     return module
 
 
-def _statements(text: str) -> Iterator[tuple[str, str]]:
-    """Yield ``("statement", text)``, and the braces of scopes as ``("open", heading)`` and ``("close", "")``."""
+class _Lines:
+    """Where ``.loc`` says that instructions come from."""
+
+    def __init__(self, text: str) -> None:
+        files = dict(_FILE.findall(text)) if ".loc" in text else {}
+        self._begins: list[int] = []
+        self._places: list[str] = []
+        for number, line in enumerate(text.split("\n"), 1) if files else ():
+            if found := _LOC.match(line):
+                self._begins.append(number)
+                self._places.append(f"{files.get(found[1], found[1])}:{found[2]}")
+
+    def source(self, line: int) -> str:
+        """The file and the line of the last ``.loc`` before a line of the module."""
+        k = bisect.bisect_right(self._begins, line) - 1
+        return self._places[k] if k >= 0 else ""
+
+
+def _statements(text: str) -> Iterator[tuple[str, str, int]]:
+    """Yield statements as ``("statement", text, line)``; braces as ``("open", heading, line)``, ``("close", "", line)``."""
     current, depth = "", 0
+    line = begin = 1
     for token in _TOKEN.findall(text):
+        if not current.strip():
+            begin = line + token[: len(token) - len(token.lstrip())].count("\n")
+        line += token.count("\n")
         if token == "{":
             head = current.strip()
             if depth == 0 and (not head or _LABEL.fullmatch(head) or _FUNCTION.match(head)):
                 if _LABEL.fullmatch(head):
-                    yield "statement", head
+                    yield "statement", head, begin
                     head = ""
-                yield "open", head
+                yield "open", head, begin
                 current = ""
                 continue
             depth += 1
         elif token == "}":
             if depth == 0:
-                yield "close", ""
+                yield "close", "", line
                 current = ""
                 continue
             depth -= 1
         elif token == ";" and depth == 0:
             if current.strip():
-                yield "statement", current.strip()
+                yield "statement", current.strip(), begin
             current = ""
             continue
         current += token
@@ -290,8 +327,8 @@ def _number(text: str) -> Number:
 class _Body:
     """Reads the statements of a function."""
 
-    def __init__(self, module: Module, fn: Function) -> None:
-        self.module, self.fn = module, fn
+    def __init__(self, module: Module, fn: Function, lines: _Lines) -> None:
+        self.module, self.fn, self.lines = module, fn, lines
         self.scopes: ChainMap[str, int] = ChainMap()
         self.tables: dict[str, tuple[str, ...]] = {}
         self.label = ""
@@ -314,17 +351,19 @@ class _Body:
             return i
         table = i.operands[1]
         assert isinstance(table, Symbol)
-        return Instruction(i.opcode, i.operands, i.guard, i.text, self.tables[table.name])
+        return replace(i, targets=self.tables[table.name])
 
-    def statement(self, text: str) -> None:
+    def statement(self, text: str, line: int) -> None:
         while found := _LABEL.match(text):
             self.label = found[1]
             self.fn.labels[self.label] = len(self.fn.code)
-            text = text[found.end() :].strip()
+            rest = text[found.end() :].strip()
+            line += text[: len(text) - len(rest)].count("\n")
+            text = rest
         if text.startswith("."):
             self._directive(text)
         elif text:
-            self.fn.code.append(self._instruction(text))
+            self.fn.code.append(self._instruction(text, line))
 
     def _directive(self, text: str) -> None:
         kind, _, rest = text.partition(" " if " " in text else "\t")
@@ -352,7 +391,7 @@ class _Body:
                 self.scopes[one] = len(self.fn.registers)
                 self.fn.registers.append(t)
 
-    def _instruction(self, text: str) -> Instruction:
+    def _instruction(self, text: str, line: int) -> Instruction:
         guard, rest = None, text
         if found := _GUARD.match(text):
             guard, rest = self._register(found[2], negated=bool(found[1])), found[3]
@@ -360,7 +399,10 @@ class _Body:
         if found is None:
             raise PtxFault(f"an unknown statement: {text}")
         operands = tuple(self._operand(part) for part in _split(found[2]))
-        return Instruction(found[1].replace("::", "__"), operands, guard, " ".join(text.split()))
+        written = " ".join(text.split())
+        return Instruction(
+            found[1].replace("::", "__"), operands, guard, written, line=line, source=self.lines.source(line)
+        )
 
     def _register(self, name: str, negated: bool = False) -> Register:
         slot = self.scopes[name]

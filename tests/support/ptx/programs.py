@@ -95,6 +95,8 @@ class PtxProgram:
         The grid; by default as many blocks as the launch needs.
     seed
         What decides on the order of warps; by default each run has another one.
+    races
+        Whether a race is a fault.
     settings
         Of the program, as of :class:`diffkern.targets.target.Settings`. Arrays are taken not to overlap.
     """
@@ -107,9 +109,11 @@ class PtxProgram:
         block_dim: int = 64,
         blocks: int | None = None,
         seed: int | None = None,
+        races: bool = True,
         **settings: Any,
     ) -> None:
         self.types = tuple(p.type for p in fn.params)
+        self.names, self.races = tuple(p.name for p in fn.params), races
         self.block_dim, self.blocks, self.seed = block_dim, blocks, seed
         self._together, self._tiled = is_simt(fn), fn.tiled
         self.text, self._shared_bytes = ptx_of(fn, compiler, arch, **settings)
@@ -127,7 +131,14 @@ class PtxProgram:
         header = struct.pack(abi.HEADER_FORMAT, 0, *dims, 0, 0)
         block = header + b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True))
         seed = next(_seeds) if self.seed is None else self.seed
-        asked = Launch(self.blocks or needed, self.block_dim, block, self._shared_bytes, seed)
+        names = tuple(
+            (*np.lib.array_utils.byte_bounds(a), name)
+            for name, a in zip(self.names, args, strict=True)
+            if isinstance(a, np.ndarray)
+        )
+        asked = Launch(
+            self.blocks or needed, self.block_dim, block, self._shared_bytes, seed, races=self.races, names=names
+        )
         arrays = [a for a in (*args, *memory) if isinstance(a, np.ndarray)]
         self.steps += launch(_image(self.text), "kernel", asked, allocations_of(arrays))
 

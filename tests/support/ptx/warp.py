@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .effects import mask_of
-from .faults import PtxFault
+from .faults import PtxFault, RaceFault
 from .memory import Local, Memory
 from .types import BITS, LANES, Lanes, Type
 
@@ -176,6 +176,8 @@ class Frame:
                 on = Path(path.place, chosen)
         try:
             step.execute(self, on)
+        except RaceFault:
+            raise
         except PtxFault as fault:
             raise PtxFault(f"{fault}: {step.text}, in {self.program.function.name}") from None
 

@@ -26,6 +26,7 @@ def run(
     shared: int = 0,
     outside: str = "",
     limits: str = "",
+    races: bool = True,
 ) -> int:
     """Run a kernel whose body finds the addresses of arrays in %a0, …, and the thread's number in %t."""
     parameters = ", ".join(f".param .u64 kernel_param_{k}" for k in range(len(arrays)))
@@ -35,7 +36,7 @@ def run(
         f".reg .b32 %t;\n{loads}\nmov.u32 %t, %tid.x;\n{body}\nret;\n}}\n"
     )
     packed = struct.pack(f"{len(arrays)}q", *(a.ctypes.data for a in arrays))
-    asked = Launch(blocks, threads, packed, shared, seed)
+    asked = Launch(blocks, threads, packed, shared, seed, races=races)
     return launch(load_image(text), "kernel", asked, allocations_of(arrays))
 
 
