@@ -233,7 +233,7 @@ class _Lines:
 
 
 def _statements(text: str) -> Iterator[tuple[str, str, int]]:
-    """Yield statements as ``("statement", text, line)``; braces as ``("open", heading, line)``, ``("close", "", line)``."""
+    """Yield the kind, the text and the line of each statement, and of the braces of scopes (``open``, ``close``)."""
     current, depth = "", 0
     line = begin = 1
     for token in _TOKEN.findall(text):

@@ -49,7 +49,8 @@ RIGHT = {
     "fences and a counter": flagged(),
     "a counter that is a fence": flagged("", "", "atom.release.gpu.global.add.u32 %r6, [%a0+4], 1;",
                                          "ld.acquire.gpu.global.u32 %r9, [%a0+4];"),
-    "a flag with an order": flagged(hand="st.volatile.global.u32 [%a0+4], 1;", find="ld.volatile.global.u32 %r9, [%a0+4];"),
+    "a flag with an order": flagged(hand="st.volatile.global.u32 [%a0+4], 1;",
+                                    find="ld.volatile.global.u32 %r9, [%a0+4];"),
     "bytes of one word": PLACE + "cvt.u64.u32 %w5, %r8; add.u64 %w6, %a0, %w5; st.global.u8 [%w6], %t;",
     "an exchange around a half": PLACE + """
         setp.ne.u32 %p0, %r8, 0; @%p0 bra REST; st.global.u16 [%a0+2], 9; bra END;
@@ -74,7 +75,9 @@ WRONG = {
     "no fence behind": (flagged(after=""), "reads byte 0"),
     "what is constant": (PLACE + "st.global.u32 [%w1], 7; ld.global.nc.u32 %r9, [%w1];", "takes to be constant"),
     "what was constant": (PLACE + "ld.global.nc.u32 %r9, [%w1]; st.global.u32 [%w1], 7;", "takes to be constant"),
-    "a byte of a word": ("setp.eq.u32 %p0, %t, 40; @%p0 st.global.u32 [%a0], 9; @!%p0 ld.global.u8 %r9, [%a0];", "read"),
+    "a byte of a word": (
+        "setp.eq.u32 %p0, %t, 40; @%p0 st.global.u32 [%a0], 9; @!%p0 ld.global.u8 %r9, [%a0];", "read",
+    ),
 }  # fmt: skip
 
 
