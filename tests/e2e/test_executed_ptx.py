@@ -12,6 +12,7 @@ import pytest
 from block_corpus import BLOCKS
 from conftest import require
 from device_checks import check_case
+from golden import executed_counts
 from grad.build import lower, values
 from grad.cases import Case
 from grad.corpus import CASES
@@ -44,6 +45,12 @@ CHOSEN = """
     own_arrays.changed_by_a_func tiles.broadcasts tiles.extrema tiles.sums_along_axes
 """.split()
 """Cases that a run without ``--full`` has: together they have most of the instructions that occur."""
+COUNTED = """
+    branches.return_in_loop composites.n_body composites.rigid_spin device.convolve device.double_loss
+    device.four_at_once device.option_price device.softmax_loss loops.nested_state loops.product
+    memory.gather memory.matmul_atomic memory.scatter_add memory.uniform_loss tiles.sums_along_axes
+""".split()
+"""Of these the instructions that a warp executes are recorded: ``tests/golden/executed.json``."""
 BY_NUMBA = ["device.softmax_loss", "loops.product", "memory.scatter_max", "tiles.broadcasts"]
 INTERLEAVED = ["device.softmax_loss", "memory.matmul_atomic", "memory.scatter_max", "memory.uniform_loss"]
 TOO_LARGE = {"tiles.large_tiles"}  # for the shared memory of a block
@@ -51,8 +58,8 @@ TOO_LONG = {"loops.long_contraction"}
 EVERY = sorted(set(CASES) - TOO_LARGE - TOO_LONG)
 
 
-def check(case: Case, **given: object) -> None:
-    """Compare what a kernel and its adjoint leave with what the CPU's do."""
+def check(case: Case, **given: object) -> dict[str, float]:
+    """Compare what a kernel and its adjoint leave with what the CPU's do; return what a warp executes of each."""
     here = Vjp(lower(case), **case.options)
     there = vjp_of(lower(case), **case.options, **given)
     point = here.arguments(values(case))
@@ -65,6 +72,8 @@ def check(case: Case, **given: object) -> None:
     expected = here.gradients(case.dim, point, weights)
     for i, gradient in there.gradients(case.dim, point, weights).items():
         agrees(f"the gradient of {here.names[i]}", gradient, expected[i], case.rtol32)
+    made = {"forward": there.primal_program, "adjoint": there.adjoint_program}
+    return {f"{case.name} {way}": round(program.steps / program.warps, 1) for way, program in made.items()}
 
 
 def agrees(what: str, found: object, expected: object, rtol: float) -> None:
@@ -78,7 +87,9 @@ def agrees(what: str, found: object, expected: object, rtol: float) -> None:
 
 @pytest.mark.parametrize("name", CHOSEN)
 def test_a_case(name):
-    check(CASES[name], seed=1)
+    found = check(CASES[name], seed=1)
+    if name in COUNTED:
+        executed_counts.check(found)
 
 
 @pytest.mark.parametrize("name", INTERLEAVED)

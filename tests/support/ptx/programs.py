@@ -34,6 +34,7 @@ from diffkern.testing.programs import _pack, as_argument
 from .grid import Launch, launch
 from .image import Image, load_image
 from .memory import Allocations
+from .types import LANES
 
 __all__ = ["PtxProgram", "allocations_of", "execute", "ptx_of", "vjp_of"]
 
@@ -81,6 +82,8 @@ def _image(text: str) -> Image:
 class PtxProgram:
     """A function of the IR, compiled for a GPU and interpreted.
 
+    ``steps`` counts the instructions that its warps have executed, ``warps`` the warps.
+
     Parameters
     ----------
     fn
@@ -117,7 +120,7 @@ class PtxProgram:
         self.block_dim, self.blocks, self.seed = block_dim, blocks, seed
         self._together, self._tiled = is_simt(fn), fn.tiled
         self.text, self._shared_bytes = ptx_of(fn, compiler, arch, **settings)
-        self.steps = 0
+        self.steps = self.warps = 0
 
     def run(
         self, dim: Sequence[int], args: Sequence[Any], chunk: int | None = None, memory: Sequence[Any] = ()
@@ -141,6 +144,7 @@ class PtxProgram:
         )
         arrays = [a for a in (*args, *memory) if isinstance(a, np.ndarray)]
         self.steps += launch(_image(self.text), "kernel", asked, allocations_of(arrays))
+        self.warps += asked.blocks * -(-asked.threads // LANES)
 
 
 def execute(
