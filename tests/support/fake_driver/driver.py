@@ -65,6 +65,8 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
     run : {"cpu", "ptx"}, optional
         With ``"ptx"`` the devices are of `target`, ``sm_90`` by default; the driver takes PTX alone, and launches
         interpret it (:mod:`support.ptx`).
+    races : bool, optional
+        Whether a race in an interpreted launch is a fault.
 
     Attributes
     ----------
@@ -85,12 +87,13 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         native: bool = True,
         version: int = 13000,
         run: Run = "cpu",
+        races: bool = True,
     ) -> None:
         if run == "ptx":
             target, version = _PTX_TARGET if target == "native" else target, max(version, _PTX_VERSION)
         super().__init__(devices, target, conditional, seed, version)
         FakeEntries.__init__(self, native)
-        self._interprets = run == "ptx"
+        self._interprets, self._races = run == "ptx", races
         self._kept: dict[int, int] = {}
         self._most: dict[int, int] = {}
         self._launch_seeds = itertools.count(seed or 0)
@@ -219,7 +222,7 @@ class FakeDriver(FakeStreams, FakeMemory, FakeEntries):
         run: Callable[[Launched], None] | None = None
         if self._interprets:
             seed = partial(next, self._launch_seeds)
-            run = ptx_executor(self._modules[module], name, self._allocation_at, seed)
+            run = ptx_executor(self._modules[module], name, self._allocation_at, seed, self._races)
         elif self._target == "native":
             execute = executor(self._modules[module], name)
 
@@ -274,9 +277,10 @@ def fake_cuda(
     native: bool = True,
     version: int = 13000,
     run: Run = "cpu",
+    races: bool = True,
 ) -> Iterator[FakeDriver]:
     """Run the block with a fake driver; the one before is back afterwards."""
-    driver = FakeDriver(devices, target, conditional, seed, native, version, run)
+    driver = FakeDriver(devices, target, conditional, seed, native, version, run, races)
     before = use_driver(driver)
     try:
         yield driver

@@ -55,7 +55,11 @@ def executor(image: bytes, name: str) -> Callable[[bytes], None]:
 
 
 def ptx_executor(
-    text: bytes, name: str, find: Callable[[int], tuple[int, int] | None], seed: Callable[[], int]
+    text: bytes,
+    name: str,
+    find: Callable[[int], tuple[int, int] | None],
+    seed: Callable[[], int],
+    races: bool = True,
 ) -> Callable[[Launched], None]:
     """Return what interprets a kernel of a PTX module for a launch.
 
@@ -65,11 +69,13 @@ def ptx_executor(
         Returns the allocation that an address lies in, as its start and its size, or None.
     seed
         Returns what decides on the order of a launch's warps.
+    races
+        Whether a race is a fault.
     """
     image = _image(text.decode())
 
     def run(launched: Launched) -> None:
-        asked = Launch(launched.blocks, launched.threads, launched.block, launched.shared, seed())
+        asked = Launch(launched.blocks, launched.threads, launched.block, launched.shared, seed(), races=races)
         launch(image, name, asked, Allocations(find))
 
     return run
