@@ -1,8 +1,8 @@
 """Everything that a developer can run on a commit, in pieces that can be resumed: ``.ci/nightly SECONDS``.
 
-The pieces are the files of tests with the cases marked ``full``, random programs and wrong programs drawn from the
-commit, the suite with lanes forced on and off, published benchmarks of which ``DIFFKERN_OUTSIDE`` has checkouts, and a
-part of the suite with the least versions of all dependencies.
+The pieces are the files of tests with the cases marked ``full``, the tests for a GPU on executed PTX by both compilers,
+random programs and wrong programs drawn from the commit, the suite with lanes forced on and off, published benchmarks
+of which ``DIFFKERN_OUTSIDE`` has checkouts, and a part of the suite with the least versions of all dependencies.
 What a piece found stays in ``.nightly/COMMIT``; the next call on the same tree goes on with the pieces that are left.
 The exit status is 1 if anything has failed so far.
 """
@@ -45,6 +45,7 @@ class Piece:
 
     name: str
     command: tuple[str, ...]
+    settings: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
@@ -70,6 +71,7 @@ def test_files() -> list[str]:
 def pieces(seed: int) -> Iterator[Piece]:
     """All pieces, those of which a failure says most first."""
     yield from _suite("full", [f for f in test_files() if f != _FAULTS], "--full")
+    yield from _executed()
     for k in range(_PARTS_OF_FAULTS):
         yield Piece(f"faults-{k:03}", _tests("--full", "--part", f"{k}/{_PARTS_OF_FAULTS}", _FAULTS))
     for name, module, total in (
@@ -83,6 +85,16 @@ def pieces(seed: int) -> Iterator[Piece]:
         yield from _suite(f"lanes-{way}", [f for f in test_files() if f.startswith(_LANES)], "--lanes", way)
     yield from _outside()
     yield Piece("minimum-000", (sys.executable, "-m", "tox", "-q", "-e", "minimum"))
+
+
+def _executed() -> Iterator[Piece]:
+    """The tests for a GPU where PTX is interpreted, each file by each compiler."""
+    for compiler in ("llvm", "numba"):
+        settings = (("DIFFKERN_FAKE_GPU", "ptx"), ("DIFFKERN_CUDA_COMPILER", compiler))
+        for file in test_files():
+            if file.startswith("tests/gpu/"):
+                name = Path(file).stem.removeprefix("test_")
+                yield Piece(f"executed-{compiler}-{name}", _tests("-m", "gpu", file), settings)
 
 
 def _outside() -> Iterator[Piece]:
@@ -120,7 +132,7 @@ def run(piece: Piece, seed: int) -> Result:
     """Run a piece."""
     begin = time.monotonic()
     env = {**os.environ, "DIFFKERN_FUZZ_SEED": str(seed), "DIFFKERN_FUZZ_EXAMPLES": str(_EXAMPLES)}
-    env |= {"DIFFKERN_REQUIRE_ALL": "1", "MPLBACKEND": "agg"}
+    env |= {"DIFFKERN_REQUIRE_ALL": "1", "MPLBACKEND": "agg", **dict(piece.settings)}
     try:
         done = subprocess.run(
             piece.command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,

@@ -37,6 +37,15 @@ def test_each_part_of_the_seeded_faults_is_a_piece(nightly):
     assert parts == [f"{k}/{len(parts)}" for k in range(len(parts))]
 
 
+def test_the_tests_for_a_gpu_run_on_executed_ptx(nightly):
+    executed = [p for p in nightly.pieces(1) if p.name.startswith("executed-")]
+    files = sorted(str(f.relative_to(ROOT)) for f in (ROOT / "tests" / "gpu").glob("test_*.py"))
+    for compiler in ("llvm", "numba"):
+        own = [p for p in executed if dict(p.settings)["DIFFKERN_CUDA_COMPILER"] == compiler]
+        assert sorted(p.command[-1] for p in own) == files
+    assert {dict(p.settings)["DIFFKERN_FAKE_GPU"] for p in executed} == {"ptx"}
+
+
 def test_random_programs_of_pieces_differ(nightly):
     random = [p.command for p in nightly.pieces(7) if p.name.startswith("random-")]
     seeds = {command[command.index("--seed") + 1] for command in random}

@@ -1,7 +1,7 @@
 """The handler for CUDA, called with a frame as XLA would make it, over a driver that works in the host's memory.
 
 Programs are compiled to real cubins for sm_90; what the fake driver launches in their place is the same program for the
-CPU, on the very argument block that the driver would copy: both targets have one ABI.
+CPU, on the very argument block that the driver would copy: both targets have one ABI. Batches run as PTX as well.
 """
 
 from __future__ import annotations
@@ -14,6 +14,10 @@ import jax_kernels as k
 import numpy as np
 import pytest
 from conftest import require
+from support.ptx import Launch
+from support.ptx import launch as interpret
+from support.ptx.image import load_image
+from support.ptx.programs import allocations_of, ptx_of
 
 require("jax", "cuda.core")
 
@@ -40,7 +44,8 @@ class FakeDriver:
     def __init__(self):
         self.loaded, self.launches, self.clears, self.copies, self.functions = {}, [], [], [], []
         self.refuse = 0
-        self.cpu = {}
+        self.cpu, self.ptx = {}, {}
+        self.allocations = None
         u32 = ctypes.c_uint32
         self.callbacks = (
             ctypes.CFUNCTYPE(I32, I64, u32, u32, u32, u32, u32, u32, u32, I64, I64, I64)(self.launch),
@@ -71,6 +76,10 @@ class FakeDriver:
         dims = struct.unpack_from("4q", content, abi.DIMS)
         n = int(np.prod(dims))
         self.launches.append((gx, bx, shared, dims))
+        if self.allocations is not None:
+            text, room = ptx_of(self.ptx[self.loaded[kernel]])
+            interpret(load_image(text), "kernel", Launch(gx, bx, bytes(content), room, seed=1), self.allocations)
+            return 0
         # What the CPU's program wants besides: one chunk, and room for its sums.
         sums = np.zeros(max(1, executable.sites), np.int64)
         struct.pack_into("2q", content, abi.CHUNK, n, sums.ctypes.data)
@@ -153,7 +162,9 @@ class Machine:
         self.handler = ctypes.CFUNCTYPE(P, P)(addresses[HANDLER])
         self.calls = []
 
-    def run(self, name, operands, results, dims, **more):
+    def run(self, name, operands, results, dims, executed=False, **more):
+        if executed:
+            self.driver.allocations = allocations_of([*operands, *results])
         words = [*key_words(name), more.pop("batched", 0), more.pop("flags", 0)]
         for d in dims:
             words += [*d, 1, 1, 1][:4]
@@ -174,6 +185,7 @@ def machine(monkeypatch):
         symbol = made.driver.loaded[program.code.kernel]
         # The CPU's form of the same program.
         made.driver.cpu[symbol] = load(specialization)
+        made.driver.ptx[symbol] = specialization.for_arrays_apart().compilation("sm_90").fn
         return program
 
     kept = programs.keep
@@ -264,10 +276,11 @@ def test_a_batch_of_arrays_and_numbers_is_one_launch(machine):
     scales = scales.astype(np.float32)
     lowered(jax.vmap(lambda x, y, a: f(x, y, a)[0], (0, None, 0)), xs, y, scales)
     name, _ = machine.calls[-1]
-    out = np.empty_like(xs)
-    assert machine.run(name, [xs, y, scales], [out], [(5, 12)]) is None
-    assert [dims for *_, dims in machine.driver.launches] == [(5, 12, 1, 1)]
-    np.testing.assert_allclose(out, np.sin(scales[:, None] * xs), rtol=1e-5, atol=1e-6)
+    for executed in (False, True):
+        out = np.empty_like(xs)
+        assert machine.run(name, [xs, y, scales], [out], [(5, 12)], executed) is None
+        np.testing.assert_allclose(out, np.sin(scales[:, None] * xs), rtol=1e-5, atol=1e-6)
+    assert [dims for *_, dims in machine.driver.launches] == [(5, 12, 1, 1)] * 2
 
 
 def test_a_batch_of_gradients_is_one_launch(machine):
@@ -275,16 +288,17 @@ def test_a_batch_of_gradients_is_one_launch(machine):
     name, call = machine.calls[-1]
     assert call.name == "adjoint of smooth"
     xs, ct = np.cos(np.arange(60, dtype=np.float32)).reshape(5, 12), np.ones((5, 12), np.float32)
-    results = [np.zeros((5, 12), np.float32) for _ in call.results]
     operands = [xs if i == 0 else ct for i in range(len(call.operands))]
-    assert machine.run(name, operands, results, [(5, 12)]) is None
-    assert [dims for *_, dims in machine.driver.launches] == [(5, 12, 1, 1)]
 
     def total(x):
         at = jnp.arange(12)
         return ((x[jnp.maximum(at - 1, 0)] * x + x[jnp.minimum(at + 1, 11)]) / 12).sum()
 
-    np.testing.assert_allclose(results[0], jax.vmap(jax.grad(total))(xs), rtol=1e-4, atol=1e-5)
+    for executed in (False, True):
+        results = [np.zeros((5, 12), np.float32) for _ in call.results]
+        assert machine.run(name, operands, results, [(5, 12)], executed) is None
+        np.testing.assert_allclose(results[0], jax.vmap(jax.grad(total))(xs), rtol=1e-4, atol=1e-5)
+    assert [dims for *_, dims in machine.driver.launches] == [(5, 12, 1, 1)] * 2
 
 
 def test_in_out_is_copied_unless_aliased(machine):
