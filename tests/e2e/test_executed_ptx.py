@@ -94,13 +94,13 @@ def test_a_case(name):
 
 @pytest.mark.parametrize("name", INTERLEAVED)
 def test_interleaved_blocks_of_three(name):
-    check(CASES[name], block_dim=3, seed=2)
+    check(CASES[name], arch="sm_80", block_dim=3, seed=2)
 
 
 @pytest.mark.parametrize("name", BY_NUMBA)
 def test_a_case_by_numba_cuda(name):
     require("numba.cuda")
-    check(CASES[name], compiler="numba", seed=3)
+    check(CASES[name], compiler="numba", block_dim=256, seed=3)
 
 
 @pytest.mark.full
@@ -112,10 +112,10 @@ def test_every_case(name):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("arch", ["sm_75", "sm_120"])
+@pytest.mark.parametrize(("arch", "block_dim"), [("sm_75", 64), ("sm_80", 256), ("sm_120", 64)])
 @pytest.mark.parametrize("name", EVERY)
-def test_every_case_on_other_architectures(name, arch):
-    check(CASES[name], arch=arch)
+def test_every_case_on_other_architectures(name, arch, block_dim):
+    check(CASES[name], arch=arch, block_dim=block_dim)
 
 
 @pytest.mark.full
