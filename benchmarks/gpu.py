@@ -1,17 +1,20 @@
 """Compare kernels, adjoints and the cost of launches on a GPU with NVIDIA Warp's, and one kernel with PyTorch's.
 
-In: nothing but the command line, a CUDA GPU, and of the peers what is installed. Out: a table of ratios, a table of how
-much of the GPU's memory bandwidth each case reaches, and a JSON file if asked for. All run in one process on the same
-float32 inputs; results are compared before anything is timed, readings alternate, and every reading ends with a wait
-for the GPU.
+In: nothing but the command line, a CUDA GPU, and of the peers what is installed. Out: a table of ratios, a table of the
+times of the host and of the GPU with the part of the memory's bandwidth that each case reaches, and a JSON file if
+asked for. All run in one process on the same float32 inputs; results are compared before anything is timed, readings
+alternate, and every reading ends with a wait for the GPU. For the second table the launches of a reading are a graph,
+whose time is that between two events; the host's is that of enqueueing them one by one. Bytes are those that the memory
+of the GPU has to move at least: each array once for a read and once for a write.
 """
 
 from __future__ import annotations
 
 import importlib
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import gpu_kernels
@@ -60,11 +63,17 @@ class Case:
         Launches in a reading.
     nbytes
         Bytes that one launch has to move at least, 0 where that is not what limits it.
+    enqueue
+        The launches of a reading, without the wait.
+    is_graph
+        Whether they are the launch of a graph already.
     """
 
     work: Work
-    rounds: int = 1
-    nbytes: int = 0
+    rounds: int
+    nbytes: int
+    enqueue: Callable[[], Any]
+    is_graph: bool = False
 
 
 class Side:
@@ -84,10 +93,44 @@ class Side:
         """Wait for the device."""
         self.w.synchronize_device(self.device)
 
+    def apart(self, case: Case, readings: int) -> tuple[float, float]:
+        """Return the seconds of the host and of the GPU for one launch of a case, the least of some readings."""
+        w, run = self.w, case.enqueue
+        if not case.is_graph:
+            with w.ScopedCapture(device=self.device) as capture:
+                case.enqueue()
+
+            def run() -> None:
+                w.capture_launch(capture.graph)
+
+        host, device = [], []
+        for _ in range(readings):
+            case.work.prepare()
+            self.wait()
+            began = time.perf_counter()
+            case.enqueue()
+            host.append(time.perf_counter() - began)
+            case.work.prepare()
+            self.wait()
+            first, last = (w.Event(self.device, enable_timing=True) for _ in range(2))
+            stream = w.get_stream(self.device)
+            stream.record_event(first)
+            run()
+            stream.record_event(last)
+            device.append(w.get_event_elapsed_time(first, last) / 1e3)
+        return min(host) / case.rounds, min(device) / case.rounds
+
     def both(
-        self, label: str, kernel: str, dim: Any, inputs: list[Any], outputs: list[Any], nbytes: int, rounds: int = 1
+        self,
+        label: str,
+        kernel: str,
+        dim: Any,
+        inputs: list[Any],
+        outputs: list[Any],
+        nbytes: tuple[int, int],
+        rounds: int = 1,
     ) -> Iterator[tuple[str, Case]]:
-        """Yield the forward and the adjoint of a launch whose outputs begin at zero."""
+        """Yield the forward and the adjoint of a launch whose outputs begin at zero, with the bytes of each."""
         w, launched = self.w, self.kernels[kernel]
 
         def zero(arrays: Sequence[Any]) -> None:
@@ -95,28 +138,18 @@ class Side:
                 a.zero_()
             self.wait()
 
-        def repeated(run: Callable[[], Any]) -> Callable[[], None]:
-            def work() -> None:
-                for _ in range(rounds):
-                    run()
-                self.wait()
-
-            return work
-
         def results(label: str, arrays: Sequence[Any]) -> Results:
             return {f"{label} {k}": a.numpy().copy() for k, a in enumerate(arrays)}
 
         def forward() -> None:
             w.launch(launched, dim=dim, inputs=inputs, outputs=outputs, device=self.device)
 
-        yield (
-            f"{label}, forward",
-            Case(
-                Work(self.name, repeated(forward), lambda: zero(outputs), lambda: results("out", outputs)),
-                rounds,
-                nbytes,
-            ),
-        )
+        def many() -> None:
+            for _ in range(rounds):
+                forward()
+
+        found = Work(self.name, self.waiting(many), lambda: zero(outputs), lambda: results("out", outputs))
+        yield f"{label}, forward", Case(found, rounds, nbytes[0], many)
         own = [self._gradient(a) for a in inputs]
         cotangents = [self._gradient(a) for a in outputs]
         active = [a for a in own if a is not None]
@@ -136,12 +169,17 @@ class Side:
             )  # fmt: skip
 
         # One launch for each reading: it consumes the gradients of the outputs.
-        def once() -> None:
-            adjoint()
+        found = Work(self.name, self.waiting(adjoint), prepare, lambda: results("gradient", active))
+        yield f"{label}, adjoint", Case(found, 1, nbytes[1], adjoint)
+
+    def waiting(self, run: Callable[[], Any]) -> Callable[[], None]:
+        """Return a function that runs another one and waits for the device."""
+
+        def whole() -> None:
+            run()
             self.wait()
 
-        found = Work(self.name, once, prepare, lambda: results("gradient", active))
-        yield f"{label}, adjoint", Case(found, 1, 2 * nbytes)
+        return whole
 
     def _gradient(self, value: Any) -> Any:
         if not hasattr(value, "numpy") or value.numpy().dtype.kind != "f":
@@ -154,7 +192,8 @@ def wave(side: Side, sizes: Sizes) -> Iterator[tuple[str, Case]]:
     rng = np.random.default_rng(1)
     x, y = (side.array(rng.normal(size=sizes.wave).astype(np.float32)) for _ in range(2))
     z = side.array(np.zeros(sizes.wave, np.float32))
-    yield from side.both("wave", "wave", sizes.wave, [x, y, 1.7], [z], 12 * sizes.wave, 10)
+    # The adjoint reads x and y, takes the gradient of z and leaves zero, and adds to the gradients of both.
+    yield from side.both("wave", "wave", sizes.wave, [x, y, 1.7], [z], (12 * sizes.wave, 32 * sizes.wave), 10)
 
 
 def nbody(side: Side, sizes: Sizes) -> Iterator[tuple[str, Case]]:
@@ -164,7 +203,7 @@ def nbody(side: Side, sizes: Sizes) -> Iterator[tuple[str, Case]]:
     position = side.array(rng.normal(size=(n, 3)).astype(np.float32), side.w.vec3)
     mass = side.array(rng.uniform(0.5, 1.5, n).astype(np.float32))
     out = side.array(np.zeros((n, 3), np.float32), side.w.vec3)
-    yield from side.both("n-body", "nbody", n, [position, mass, n], [out], 0)
+    yield from side.both("n-body", "nbody", n, [position, mass, n], [out], (0, 0))
 
 
 def mesh(side: Side, sizes: Sizes) -> Iterator[tuple[str, Case]]:
@@ -176,7 +215,9 @@ def mesh(side: Side, sizes: Sizes) -> Iterator[tuple[str, Case]]:
     x = side.array(np.random.default_rng(3).normal(size=(n * n, 3)).astype(np.float32), side.w.vec3)
     force = side.array(np.zeros((n * n, 3), np.float32), side.w.vec3)
     edges = side.w.array(edge, dtype=int, ndim=2, device=side.device)
-    yield from side.both("mesh Laplacian", "laplacian", len(edge), [x, edges], [force], 8 * len(edge) + 24 * n * n)
+    # Either way vectors of all points are read once, and others are read and written.
+    nbytes = 8 * len(edge) + 36 * n * n
+    yield from side.both("mesh Laplacian", "laplacian", len(edge), [x, edges], [force], (nbytes, nbytes))
 
 
 def rollout(side: Side, sizes: Sizes) -> Iterator[tuple[str, Case]]:
@@ -196,24 +237,21 @@ def rollout(side: Side, sizes: Sizes) -> Iterator[tuple[str, Case]]:
             grid.assign(start)
         side.wait()
 
-    def plain() -> None:
-        steps()
-        side.wait()
-
     def results() -> Results:
         return {"u": grids[sizes.steps % 2].numpy().copy()}
 
     nbytes = 8 * n * n
-    yield "roll-out, launches", Case(Work(side.name, plain, prepare, results), sizes.steps, nbytes)
+    plain = Work(side.name, side.waiting(steps), prepare, results)
+    yield "roll-out, launches", Case(plain, sizes.steps, nbytes, steps)
     with w.ScopedCapture(device=side.device) as capture:
         steps()
 
     def graph() -> None:
         w.capture_launch(capture.graph)
-        side.wait()
 
-    yield "roll-out, graph", Case(Work(side.name, graph, prepare, results), sizes.steps, nbytes)
-    both = side.both("stencil step", "heat", (n, n), [grids[0], n, n, 0.2], [grids[1]], nbytes)
+    whole = Work(side.name, side.waiting(graph), prepare, results)
+    yield "roll-out, graph", Case(whole, sizes.steps, nbytes, graph, is_graph=True)
+    both = side.both("stencil step", "heat", (n, n), [grids[0], n, n, 0.2], [grids[1]], (nbytes, 2 * nbytes))
     yield from (entry for entry in both if entry[0].endswith("adjoint"))
 
 
@@ -230,7 +268,6 @@ def launches(side: Side, sizes: Sizes) -> Iterator[tuple[str, Case]]:
         def work() -> None:
             for _ in range(LAUNCHES):
                 run()
-            side.wait()
 
         return work
 
@@ -244,29 +281,32 @@ def launches(side: Side, sizes: Sizes) -> Iterator[tuple[str, Case]]:
 
     def graph() -> None:
         w.capture_launch(capture.graph)
-        side.wait()
 
-    yield "launch, plain", Case(Work(side.name, many(launch), results=results), LAUNCHES)
-    yield "launch, record", Case(Work(side.name, many(record.launch), results=results), LAUNCHES)
-    yield "launch, graph", Case(Work(side.name, graph, results=results), LAUNCHES)
+    for name, run in (("plain", many(launch)), ("record", many(record.launch)), ("graph", graph)):
+        work = Work(side.name, side.waiting(run), results=results)
+        yield f"launch, {name}", Case(work, LAUNCHES, 0, run, is_graph=name == "graph")
 
 
 GROUPS = (launches, wave, nbody, mesh, rollout)
 
 
 def torch_wave(torch: Any, sizes: Sizes) -> Case:
-    """Return the elementwise kernel in PyTorch, compiled by it."""
+    """Return the elementwise kernel in PyTorch, compiled by it; each result takes the memory of the last one."""
     rng = np.random.default_rng(1)
     x, y = (torch.tensor(rng.normal(size=sizes.wave).astype(np.float32), device="cuda") for _ in range(2))
-    z = torch.zeros_like(x)
+    made: list[Any] = []
     function = torch.compile(lambda x, y: torch.sin(1.7 * x) + y * torch.exp(-x * x))
 
-    def run() -> None:
+    def enqueue() -> None:
         for _ in range(10):
-            z.copy_(function(x, y))
+            made.clear()
+            made.append(function(x, y))
+
+    def run() -> None:
+        enqueue()
         torch.cuda.synchronize()
 
-    return Case(Work("torch", run, results=lambda: {"out 0": z.cpu().numpy()}), 10, 12 * sizes.wave)
+    return Case(Work("torch", run, results=lambda: {"out 0": made[0].cpu().numpy()}), 10, 12 * sizes.wave, enqueue)
 
 
 def optional(name: str) -> Any:
@@ -275,6 +315,26 @@ def optional(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         return None
+
+
+@dataclass(frozen=True)
+class Apart:
+    """A case's times for one launch, of the host and of the GPU, in seconds, and the bytes it moves."""
+
+    name: str
+    library: str
+    host_s: float
+    device_s: float
+    nbytes: int
+
+
+def times_apart(sides: Sequence[Side], sizes: Sizes, only: str, readings: int) -> Iterator[Apart]:
+    """Yield the times of all cases by each library."""
+    for group in GROUPS:
+        for side in sides:
+            for name, case in group(side, sizes):
+                if only in name:
+                    yield Apart(name, side.name, *side.apart(case, readings), case.nbytes)
 
 
 def rows_of(own: Side, peers: Sequence[Any], sizes: Sizes, only: str, pairs: int) -> Iterator[tuple[Row, Case]]:
@@ -299,14 +359,14 @@ def _empty(name: str) -> Row:
     return Row(name=name, top="-", bottom="-", top_s=nan, pairs=0, target=NO_TARGET)
 
 
-def print_bandwidth(measured: Sequence[tuple[Row, Case]], bandwidth: float) -> None:
-    """Print how much of the memory's bandwidth each case of diffkern reaches."""
+def print_apart(measured: Sequence[Apart], bandwidth: float) -> None:
+    """Print the times of the host and of the GPU, and how much of the memory's bandwidth the latter comes to."""
     print(f"\nmemory bandwidth of this GPU: {bandwidth / 1e9:.0f} GB/s (clock times width)")
-    for row, case in measured:
-        if row.bottom == "-" and case.nbytes:
-            seconds = row.top_s / case.rounds
-            reached = case.nbytes / seconds
-            print(f"{row.name:28s} {seconds * 1e6:10.1f} us  {reached / 1e9:8.0f} GB/s  {reached / bandwidth:6.1%}")
+    print(f"{'one launch':28s} {'library':10s} {'host, us':>10s} {'GPU, us':>10s}")
+    for one in measured:
+        line = f"{one.name:28s} {one.library:10s} {one.host_s * 1e6:10.2f} {one.device_s * 1e6:10.2f}"
+        reached = one.nbytes / one.device_s if one.device_s else 0.0
+        print(line + (f"  {reached / 1e9:8.0f} GB/s  {reached / bandwidth:6.1%}" if reached else ""))
 
 
 def main() -> int:
@@ -322,18 +382,19 @@ def main() -> int:
     facts = {**machine(), "gpu": gpu.name, "target": gpu.target}
     print_machine(facts)
     pairs = 3 if arguments.quick else 15
-    measured = list(rows_of(Side("diffkern", dk, "cuda:0"), peers, sizes, arguments.only or "", pairs))
+    own, only = Side("diffkern", dk, "cuda:0"), arguments.only or ""
+    measured = list(rows_of(own, peers, sizes, only, pairs))
     torch = optional("torch")
-    if torch is not None and torch.cuda.is_available() and (arguments.only or "") in "wave, forward":
-        case = dict(wave(Side("diffkern", dk, "cuda:0"), sizes))["wave, forward"]
-        measured.append(
-            (measure_pair("wave, forward", torch_wave(torch, sizes).work, case.work, NO_TARGET, pairs), case)
-        )
+    if torch is not None and torch.cuda.is_available() and only in "wave, forward":
+        case, theirs = dict(wave(own, sizes))["wave, forward"], torch_wave(torch, sizes)
+        check_agreement(theirs.work, case.work, rtol=2e-3)
+        measured.append((measure_pair("wave, forward", theirs.work, case.work, NO_TARGET, pairs), case))
     rows = [row for row, _ in measured]
     print_table(rows)
-    print_bandwidth(measured, gpu.memory_bandwidth)
+    apart = list(times_apart([own, *peers], sizes, only, pairs))
+    print_apart(apart, gpu.memory_bandwidth)
     if arguments.json:
-        save_json(arguments.json, facts, rows)
+        save_json(arguments.json, facts, rows, apart=[asdict(one) for one in apart])
     return exit_status(rows, arguments.strict)
 
 
