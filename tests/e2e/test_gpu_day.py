@@ -75,11 +75,31 @@ def test_the_day_is_rehearsed(tmp_path: Path) -> None:
     checked = [step for name, step in steps.items() if name.startswith("sanitizer")]
     assert len(checked) == 5
     assert all(step["results"]["passed"] >= 1 and step["results"]["failed"] == {} for step in checked)
+    assert steps["host"]["results"]["rows"]
+    assert steps["suite"]["results"]["skipped"].keys() >= {"needs a real GPU"}
     for name in ("gpu", "tiles_gpu"):
         assert steps[f"benchmark {name}"]["results"]["rows"]
     # What ran is what was unpacked.
     assert str(there) in steps["benchmark gpu"]["command"][1]
     assert not list((there / "diffkern").rglob("*.pyo"))
+
+
+PROFILE = """==PROF== Connected to process 7
+"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
+"0","wave_forward_1","gpu__time_duration.sum","nsecond","5,120"
+"0","wave_forward_1","launch__registers_per_thread","register/thread","24"
+"1","wave_forward_1","gpu__time_duration.sum","nsecond","5,088"
+"""
+
+
+def test_what_the_profiler_counts_is_read(tool: Any, tmp_path: Path) -> None:
+    (tmp_path / "profile0.csv").write_text(PROFILE)
+    made = tool.steps.steps("profile", tmp_path, tool.steps.Wish())
+    assert [step.name for step in made] == ["profile wave", "profile laplacian", "profile nbody"]
+    times = {"gpu__time_duration.sum": ["5,120 nsecond", "5,088 nsecond"]}
+    assert made[0].read() == {"wave_forward_1": {**times, "launch__registers_per_thread": ["24 register/thread"]}}
+    assert made[1].read() is None
+    assert all(step.missing for step in tool.steps.steps("profile", tmp_path, tool.steps.Wish(fake=True)))
 
 
 def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ and what reads its results.
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shutil
@@ -18,7 +19,7 @@ from typing import Any
 
 __all__ = ["NAMES", "Step", "Wish", "steps"]
 
-NAMES = ("machine", "suite", "numba", "values", "random", "sanitizer", "benchmarks")
+NAMES = ("machine", "suite", "numba", "values", "random", "sanitizer", "benchmarks", "host", "profile")
 """The groups of steps, in their order."""
 
 _VALUES = (
@@ -40,6 +41,13 @@ _SAMPLES = (
 _BENCHMARKS = ("gpu", "tiles_gpu")
 _SMALL = {"gpu": ("--only", "launch"), "tiles_gpu": ("--size", "64")}
 """Of each benchmark what a processor can do in seconds."""
+_PROFILED = (("wave", "wave"), ("laplacian", "mesh Laplacian"), ("nbody", "n-body"))
+"""Kernels whose launches are profiled, by the beginning of their names, and the cases of ``benchmarks/gpu.py``."""
+_METRICS = (
+    "gpu__time_duration.sum", "dram__bytes.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed", "smsp__inst_executed.sum", "launch__registers_per_thread",
+)  # fmt: skip
+_PROFILED_LAUNCHES = 8
 _HERE = Path(__file__).parent
 
 
@@ -114,6 +122,13 @@ def steps(name: str, work: Path, wish: Wish) -> list[Step]:
         return [_random(wish, work / "random.json")]
     if name == "sanitizer":
         return [_sanitizer(*sample, wish.tests, work / f"sanitizer{k}.xml") for k, sample in enumerate(_SAMPLES)]
+    if name == "host":
+        # Its driver costs nothing, so that it is the same with a GPU and without one.
+        out = work / "host.json"
+        command = (sys.executable, "benchmarks/cuda_hosts.py", "--quick", "--json", str(out))
+        return [Step("host", command, 5, lambda: _json(out))]
+    if name == "profile":
+        return [_profile(*row, python, wish.fake, work / f"profile{k}.csv") for k, row in enumerate(_PROFILED)]
     return [_benchmark(one, python, wish, work / f"{one}.json") for one in _BENCHMARKS]
 
 
@@ -156,10 +171,39 @@ def _sanitizer(tool: str, file: str, choice: str, tests: str, out: Path) -> Step
     return made if place else replace(made, missing="compute-sanitizer was not found; set CUDA_HOME to a toolkit")
 
 
+def _profile(kernel: str, case: str, python: Sequence[str], fake: bool, out: Path) -> Step:
+    """Count what some launches of a kernel do, forward and adjoint, of diffkern and of Warp where it is installed."""
+    place = _toolkit_program("ncu", "nsight-compute")
+    profiler = (place or "ncu", "--csv", "--log-file", str(out), "--metrics", ",".join(_METRICS))
+    chosen = ("--kernel-name", f"regex:^{kernel}_", "--launch-count", str(_PROFILED_LAUNCHES))
+    program = (*python, "benchmarks/gpu.py", "--quick", "--only", case)
+    missing = "" if place else "ncu was not found; set CUDA_HOME to a toolkit"
+    if fake and place:
+        missing = "the fake driver has nothing to profile"
+    return Step(f"profile {kernel}", (*profiler, *chosen, *program), 5, lambda: _metrics(out), missing)
+
+
+def _metrics(path: Path) -> dict[str, dict[str, list[str]]] | None:
+    """Return the values of each metric by kernel, one for each launch."""
+    if not path.exists():
+        return None
+    rows = csv.DictReader(line for line in path.read_text().splitlines() if line.startswith('"'))
+    found: dict[str, dict[str, list[str]]] = {}
+    for row in rows:
+        values = found.setdefault(row["Kernel Name"], {}).setdefault(row["Metric Name"], [])
+        values.append(f"{row['Metric Value']} {row['Metric Unit']}".strip())
+    return found
+
+
 def _checker() -> str | None:
+    return _toolkit_program("compute-sanitizer", "compute-sanitizer")
+
+
+def _toolkit_program(name: str, folder: str) -> str | None:
+    """Where a program of NVIDIA's toolkit is, which may have a folder of its own there."""
     roots = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ] + ["/usr/local/cuda"]
-    folders = [os.environ.get("PATH", ""), *(f"{root}/{sub}" for root in roots for sub in ("bin", "compute-sanitizer"))]
-    return shutil.which("compute-sanitizer", path=os.pathsep.join(folders))
+    folders = [os.environ.get("PATH", ""), *(f"{root}/{sub}" for root in roots for sub in ("bin", folder))]
+    return shutil.which(name, path=os.pathsep.join(folders))
 
 
 def _benchmark(name: str, python: Sequence[str], wish: Wish, out: Path) -> Step:
