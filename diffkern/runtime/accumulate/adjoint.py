@@ -38,7 +38,7 @@ from diffkern.runtime.launch.race_checks import Gathering
 from diffkern.runtime.launch.resources import check_no_stores, check_not_given
 from diffkern.runtime.launch.schedule import WITHOUT_BLOCKS, Grid
 from diffkern.runtime.launch.stamps import with_one_writer
-from diffkern.runtime.memory.device import CPU, Device
+from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.state import runs_at_once, will_replay
 from diffkern.runtime.memory.stream import Stream
@@ -153,32 +153,39 @@ class AdjointLaunch(Operation):
         self.executable.check(self._passed)
         self._note_fit(program, shared)
 
-    def _packed_of_usual(self, program: Executable) -> bytes | None:
-        """Return the packed arguments if they decide all that there is to find out; None if more does."""
+    def _deciding(self, program: Executable) -> tuple[object, ...] | None:
+        """Return the bytes that decide all that there is to find out; None if more does."""
         launch, behind = self.launch, program.layout.cotangents
         if behind is None or not (launch.is_apart and launch.executable.is_usual) or self.saved or self.contents:
             return None
         if program.gathering is not None or program.granted is not None or program.sorts or self.in_elements:
             return None
-        return b"".join(launch.parts + [self.cotangents[k]._packed for k in behind])
+        own = launch.executable.deciding(launch.parts) if program.races is None else (*launch.parts,)
+        return own, *[self.cotangents[k]._packed for k in behind]
 
     def _has_fitted(self, program: Executable) -> bool:
-        """Return whether an adjoint with these very bytes has passed all checks, and take what was chosen for it."""
-        packed = self._packed_of_usual(program) if program.fits else None
-        grid, chosen = program.fits.get(packed, _UNKNOWN)
-        if packed is None or grid is not self.launch.grid or self.launch.blocks not in WITHOUT_BLOCKS:
+        """Return whether an adjoint of these very arrays has passed all checks, and take what was chosen for it."""
+        deciding = self._deciding(program) if program.fits else None
+        grid, chosen = program.fits.get(deciding, _UNKNOWN)
+        if deciding is None or grid is not self.launch.grid or self.launch.blocks not in WITHOUT_BLOCKS:
             return False
         self._are_shared, self._strided = False, _NO_LEAVES
         self.accumulation, self.executable, self.grid = chosen, chosen.executable, chosen.grid
-        self._checked = [*self.launch.parts], packed
+        self._checked = None
         return True
 
+    @property
+    def is_told(self) -> bool:
+        """True if the bytes of its arrays and gradients decide all that there was to find out about it."""
+        is_usual = not self._are_shared and not self._strided and self.launch.blocks in WITHOUT_BLOCKS
+        return is_usual and self._deciding(self.executable) is not None
+
     def _note_fit(self, program: Executable, shared: bool) -> None:
-        """Note what was chosen, for the next adjoint with the same bytes."""
-        is_told = not shared and not self._strided and program.device is CPU and self.launch.blocks in WITHOUT_BLOCKS
-        packed = self._packed_of_usual(program) if is_told else None
-        if packed is not None and isinstance(self.accumulation, (Plain, Atomic, Coloured, Private)):
-            program.fit(packed, (self.launch.grid, self.accumulation))
+        """Note what was chosen, for the next adjoint of the same arrays."""
+        is_told = not shared and not self._strided and self.launch.blocks in WITHOUT_BLOCKS
+        deciding = self._deciding(program) if is_told else None
+        if deciding is not None and isinstance(self.accumulation, (Plain, Atomic, Coloured, Private)):
+            program.fit(deciding, (self.launch.grid, self.accumulation))
 
     @property
     def label(self) -> str:

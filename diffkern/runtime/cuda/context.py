@@ -39,6 +39,12 @@ _OUT_OF_MEMORY = 2
 _lock = free_in_child(threading.RLock())
 
 
+class _Following(threading.local):
+    """Streams of other libraries that wait for a thread's next launch."""
+
+    streams: Sequence[CudaStream] = ()
+
+
 class CudaDevice(AllocatingDevice):
     """A GPU.
 
@@ -75,7 +81,7 @@ class CudaDevice(AllocatingDevice):
         # Names of the last launches, for the message of an error that a later call reports.
         self.recent: deque[str] = deque(maxlen=4)
         # Streams of other libraries that wait for the next launch.
-        self._following = threading.local()
+        self._following = _Following()
         self._port: Port | None = None
 
     def _attribute(self, attribute: Attribute) -> int:
@@ -206,8 +212,7 @@ class CudaDevice(AllocatingDevice):
     @property
     def followers(self) -> Sequence[CudaStream]:
         """Streams of other libraries that are to wait for this thread's next launch."""
-        found: Sequence[CudaStream] = getattr(self._following, "streams", ())
-        return found
+        return self._following.streams
 
     def let_follow(self, stream: CudaStream) -> None:
         """Make a stream of another library wait for this thread's next launch."""

@@ -129,10 +129,11 @@ class CudaExecutable(Executable):
             if len(self._grids) >= 256:
                 self._grids.clear()
             self._grids[key] = found
-        if type(dim) is int and blocks in WITHOUT_BLOCKS and not self.tiled:
+        # As on the CPU, by what the checks have made of the dimensions: an integer, or a tuple of them.
+        if blocks in WITHOUT_BLOCKS and not self.tiled:
             if len(self.grids) >= 256:
                 self.grids.clear()
-            self.grids[dim] = found
+            self.grids[dim if type(dim) is int else dims] = found
         return found
 
     def _check_blocks(self, dims: tuple[int, ...], blocks: Blocks) -> None:
@@ -224,6 +225,11 @@ class CudaExecutable(Executable):
         program = self.chosen(arguments)
         if grid.n:
             program.enqueue(grid, grid.header + arguments)
+
+    def run_chosen(self, grid: Grid, arguments: bytes) -> None:
+        """Submit a launch on arguments that this program was chosen for."""
+        if grid.n:
+            self.enqueue(grid, grid.header + arguments)
 
     def enqueue(self, grid: Grid, block: bytes | bytearray) -> None:
         """Submit a launch to the current stream of the device; the driver copies the block."""
@@ -332,6 +338,10 @@ class ReportingCudaExecutable(CudaExecutable):
             show(self.manifest, download(device, printed[0]))
         if found[abi.RECORD_CODE]:
             raise error_of(self.manifest, [int(field) for field in found], grid.dims)
+
+    def run_chosen(self, grid: Grid, arguments: bytes) -> None:
+        """Run with a fresh record, and wait, as :meth:`run`."""
+        self.run(grid, arguments)
 
     def _buffer(self) -> tuple[Any, Any]:
         """Return an empty buffer for what threads print."""

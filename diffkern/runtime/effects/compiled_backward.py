@@ -7,15 +7,14 @@ them again with other seeds, as long as nothing has changed since: no contents, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Operation, memories
-from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.scope import Scope
 from diffkern.runtime.memory.stream import Stream, drain
-from diffkern.runtime.native.replay import Plan, Step, Steps
+from diffkern.runtime.native.replay import Plan, Steps
 
 __all__ = ["Collector", "Repeat", "Seed"]
 
@@ -27,8 +26,11 @@ class Seed(Assign):
     """The gradient that a sweep starts from."""
 
     def steps(self) -> Steps | None:
-        """Return a copy from ``values``, whatever they are at present: they change between sweeps."""
-        return self.as_copy()
+        """Return a copy from ``values``, whatever they are at present: they change between sweeps.
+
+        On a GPU they are part of the steps, and of the key of a sweep that is known.
+        """
+        return self.as_copy() if self.goal._memory.is_host else super().steps()
 
 
 class Collector(Scope):
@@ -62,7 +64,7 @@ class Collector(Scope):
 class _Body:
     """The plan of a sweep and what it points to."""
 
-    def __init__(self, operations: Sequence[Operation], steps: Sequence[Step]) -> None:
+    def __init__(self, operations: Sequence[Operation], steps: Steps) -> None:
         self.operations = operations
         written = memories(a for operation in operations for a in operation.writes())
         self.plan = Plan(steps, [memory.counter for memory in written], 0)
@@ -98,7 +100,7 @@ class Repeat:
     def __init__(
         self,
         operations: Sequence[Operation],
-        steps: Sequence[Step],
+        steps: Steps,
         targets: Sequence[array],
         versions: Mapping[Memory, int],
         grads: Sequence[tuple[array, array | None]],
@@ -111,12 +113,21 @@ class Repeat:
         self._call = body.plan.call(body.run)
 
     @staticmethod
-    def compiled(operations: Sequence[Operation]) -> list[Step] | None:
-        """Return the native form of a sweep, None if it has none or its temporary arrays are large."""
-        steps: list[Step] = []
+    def compiled(operations: Sequence[Operation]) -> Steps | None:
+        """Return the native form of a sweep on one device, None if it has none or its temporary arrays are large."""
+        forms = Repeat.forms(operations)
+        if forms is None:
+            return None
+        steps: list[Any] = [step for form in forms for step in form]
+        return steps
+
+    @staticmethod
+    def forms(operations: Sequence[Operation]) -> list[Steps] | None:
+        """Return the native form of each operation, under the same conditions."""
+        forms: list[Steps] = []
         size = 0
         for operation in operations:
-            if operation.device is not CPU:
+            if operation.device is not operations[0].device:
                 return None
             own = operation.steps()
             # Temporary cotangents start with a fill, so that the fills bound the memory that the compiled sweep holds
@@ -125,8 +136,8 @@ class Repeat:
                 size += operation.goal._data.nbytes
             if own is None or size > _LARGEST:
                 return None
-            steps += cast("list[Step]", own)
-        return steps
+            forms.append(own)
+        return forms
 
     def fits(self, targets: Sequence[tuple[array, Any]]) -> bool:
         """Return whether a sweep from these arrays is this one."""

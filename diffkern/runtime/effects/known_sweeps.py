@@ -21,6 +21,7 @@ from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Operation, memories
 from diffkern.runtime.effects.compiled_backward import Repeat, Seed
+from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.native.replay import Plan
@@ -28,10 +29,11 @@ from diffkern.runtime.native.replay import Plan
 if TYPE_CHECKING:
     from diffkern.runtime.effects.seeds import Seeds
     from diffkern.runtime.effects.step import TapeStep
+    from diffkern.runtime.launch.packed import PackedLaunch
     from diffkern.runtime.launch.program import Executable
-    from diffkern.runtime.native.replay import Step
+    from diffkern.runtime.native.replay import Steps
 
-__all__ = ["KnownSweep", "KnownSweeps", "Told", "known_sweeps", "told_by"]
+__all__ = ["KnownSweep", "KnownSweeps", "Submission", "Told", "known_sweeps", "told_by"]
 
 _MOST_STEPS = 1 << 14
 """Native steps of all sweeps that are kept, unless one alone has more."""
@@ -54,6 +56,10 @@ class Told(NamedTuple):
         The memory of all arrays on the tape.
     resting
         Those of the gradients that are zero before and get a cotangent: of what the tape wrote and no seed sets.
+    launches
+        The launches whose numbers are not in the key: a sweep is given those of each time.
+    sources
+        The memory of seeds on a GPU.
     """
 
     key: _Key
@@ -61,11 +67,18 @@ class Told(NamedTuple):
     gradients: Sequence[Memory]
     met: Sequence[Memory]
     resting: Sequence[Memory]
+    launches: Sequence[PackedLaunch] = ()
+    sources: Sequence[Memory] = ()
+
+    @property
+    def numbers(self) -> list[bytes]:
+        """The numbers of these launches."""
+        return [launch.parts[k] for launch in self.launches for k in launch.executable.values]
 
     @property
     def objects(self) -> list[Any]:
         """The objects whose ids are in the key."""
-        return [*self.met, *self.gradients, *self.programs]
+        return [*self.met, *self.gradients, *self.programs, *self.sources]
 
 
 def told_by(
@@ -92,23 +105,35 @@ def told_by(
     """
     key: list[object] = []
     programs: list[Executable] = []
+    launches: list[PackedLaunch] = []
     for step in steps:
         found = step.told_by(owners)
         if found is None:
             return None
         key += found[0]
         programs += found[1]
+        if (launch := step.free) is not None:
+            launches.append(launch)
     whole: set[Memory] = set()
+    sources: list[Memory] = []
     for goal, values in seeds:
         ct, owner = goal._grad, owners.get(goal._memory)
         # One without a gradient of its own has a temporary one, if it is no part of another array.
-        if isinstance(values, array) or owner is not (None if ct is None else goal):
+        if owner is not (None if ct is None else goal):
             return None
         if ct is None and goal._parent is not None:
             return None
         if ct is not None and ct._type.layout == "C" and ct._data.nbytes == ct._memory.nbytes:
             whole.add(ct._memory)
         key += (id(goal._memory), goal._packed, goal._key)
+        if isinstance(values, array):
+            # On a GPU they are copied from where they are; that must be no memory of which another one knows.
+            if values._memory.is_host or values._memory.foreign or goal._memory.is_host:
+                return None
+            sources.append(values._memory)
+            key += (id(values._memory), values._packed, values._key)
+        elif not goal._memory.is_host:
+            key.append(goal._stored(values).tobytes())  # they are part of the native steps
     gradients: list[Memory] = []
     resting: list[Memory] = []
     for memory, owner in owners.items():
@@ -123,9 +148,40 @@ def told_by(
             resting.append(own)
     met = list(met)
     # A gradient that the tape has met as an array changes with the sweep.
-    if not set(gradients).isdisjoint(met):
+    if not set(gradients).isdisjoint([*met, *sources]):
         return None
-    return Told((*key, *map(id, met)), programs, gradients, met, resting)
+    return Told((*key, *map(id, met)), programs, gradients, met, resting, launches, sources)
+
+
+class Submission:
+    """Operations of one device as one native call.
+
+    Parameters
+    ----------
+    steps : sequence
+        Their native form.
+    written : iterable of Memory
+        What they write.
+    device : Device
+        The device, whose current stream is the default one.
+    """
+
+    def __init__(self, steps: Any, written: Iterable[Memory], device: Device) -> None:
+        self._counters, self._device = [memory.counter for memory in written], device
+        self._plan = Plan(steps, self._counters, 0)
+        self.call = self._plan.call(self._run)
+
+    @property
+    def is_native(self) -> bool:
+        """True if there is native code to run it."""
+        return self._plan.is_native
+
+    def _run(self) -> None:
+        """Run from Python, where other threads have tapes or streams."""
+        drain()
+        for counter in self._counters:
+            counter.value += 1
+        self._device.replay(self._plan, self._device.stream)
 
 
 class KnownSweep:
@@ -135,55 +191,81 @@ class KnownSweep:
     ----------
     operations : sequence of Operation
         All operations of the sweep.
-    steps : sequence of Step
-        Their native form.
+    forms : sequence
+        The native form of each.
     told : Told
         What they follow from.
     """
 
-    def __init__(self, operations: Sequence[Operation], steps: Sequence[Step], told: Told) -> None:
+    def __init__(self, operations: Sequence[Operation], forms: Sequence[Steps], told: Told) -> None:
+        steps: Any = [step for form in forms for step in form]
         self.weight = len(steps)
+        self._places = _places_of_numbers(operations, forms, told)
         self._seeds = [operation.values for operation in operations if isinstance(operation, Seed)]
-        theirs = {*told.met, *told.gradients}
+        theirs = {*told.met, *told.gradients, *told.sources}
         used = (a for operation in operations for a in (*operation.reads(), *operation.writes()))
         self._own = [a for a in used if a._memory not in theirs]
         self._values = [operation.values for operation in operations if isinstance(operation, Assign)]
-        written = memories(a for operation in operations for a in operation.writes())
-        self._counters = [memory.counter for memory in written]
         zero = _zero_behind(operations)
         self._zero = [k for k, memory in enumerate(told.gradients) if memory in zero]
-        self._plan = Plan(steps, self._counters, 0)
-        self._call = self._plan.call(self._run)
+        written = memories(a for operation in operations for a in operation.writes())
+        self._submission = Submission(steps, written, operations[0].device if operations else CPU)
+        self._call = self._submission.call
         # Two threads with tapes over the same arrays: one of them takes the usual way.
         self._lock = free_in_child(threading.Lock())
 
     @property
     def is_native(self) -> bool:
         """True if there is native code to run it."""
-        return self._plan.is_native
+        return self._submission.is_native
+
+    @property
+    def seeds(self) -> int:
+        """The number of its seeds."""
+        return len(self._seeds)
 
     def run(self, seeds: Seeds, told: Told) -> bool:
         """Run the sweep with these seeds; return False, and do nothing, if another thread is running it."""
+        # Those on a GPU are in the steps.
+        given = [goal._stored(values) for goal, values in seeds if not isinstance(values, array)]
+        return self.run_with(given, told.numbers, told.gradients)
+
+    def run_with(self, values: Sequence[Any], numbers: Sequence[bytes], gradients: Sequence[Memory]) -> bool:
+        """Do the same with the values of the seeds, the numbers of launches, and the memory of gradients."""
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            for buffer, (goal, values) in zip(self._seeds, seeds, strict=True):
+            for buffer, value in zip(self._seeds, values, strict=True):
                 # Written into the same buffer, whose address is in the plan.
-                buffer[...] = goal._stored(values)
+                buffer[...] = value
+            for k, block, place in self._places:
+                block[place] = numbers[k]
             self._call()
             for k in self._zero:
-                memory = told.gradients[k]
+                memory = gradients[k]
                 memory.zero_version = memory.now
         finally:
             self._lock.release()
         return True
 
-    def _run(self) -> None:
-        """Run from Python, where other threads have tapes or streams."""
-        drain()
-        for counter in self._counters:
-            counter.value += 1
-        self._plan.run()
+
+def _places_of_numbers(
+    operations: Sequence[Operation], forms: Sequence[Steps], told: Told
+) -> list[tuple[int, bytearray, slice]]:
+    """Return the places in argument blocks of the numbers that a sweep is given, each with its position among them."""
+    first, count = {}, 0
+    for launch in told.launches:
+        first[id(launch)] = count
+        count += len(launch.executable.values)
+    places: list[tuple[int, bytearray, slice]] = []
+    for operation, form in zip(operations, forms, strict=True):
+        if not isinstance(operation, AdjointLaunch) or id(operation.launch) not in first or not form:
+            continue
+        launch, offsets = operation.launch, operation.executable.layout.offsets
+        for k, leaf in enumerate(launch.executable.values, first[id(launch)]):
+            if (start := offsets.get(leaf)) is not None:
+                places.append((k, form[0].block, slice(start, start + len(launch.parts[leaf]))))
+    return places
 
 
 def _zero_behind(operations: Sequence[Operation]) -> set[Memory]:
@@ -256,10 +338,11 @@ class KnownSweeps:
     @staticmethod
     def compiled(operations: Sequence[Operation], told: Told) -> KnownSweep | None:
         """Return the compiled form of a sweep; None if it has none."""
-        steps = Repeat.compiled(operations)
-        if steps is None:
+        forms = Repeat.forms(operations)
+        # A library that counts the changes of its memory on a GPU has to be told of each of them, which takes Python.
+        if forms is None or any(a._memory.is_counted and not a._memory.is_host for o in operations for a in o.writes()):
             return None
-        made = KnownSweep(operations, steps, told)
+        made = KnownSweep(operations, forms, told)
         return made if made.is_native else None
 
 

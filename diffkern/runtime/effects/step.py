@@ -74,6 +74,11 @@ class TapeStep(ABC):
         """
         return None
 
+    @property
+    def free(self) -> PackedLaunch | None:
+        """The launch whose numbers decide nothing about the operations that reverse it, None where they do."""
+        return None
+
     @abstractmethod
     def prepare(self, cotangents: Cotangents) -> Sequence[Operation]:
         """Return the operations that reverse the step: none if no cotangent reaches it."""

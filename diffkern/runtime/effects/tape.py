@@ -23,10 +23,11 @@ from diffkern.runtime.effects.cotangents import Cotangents, may_differ_from_zero
 from diffkern.runtime.effects.gradients import Gradients, gradient_of, keeping
 from diffkern.runtime.effects.inside import Inside
 from diffkern.runtime.effects.known_sweeps import known_sweeps, told_by
+from diffkern.runtime.effects.noted_launches import NotedLaunches
 from diffkern.runtime.effects.seeds import Seeds, check_disjoint, seeds_of
 from diffkern.runtime.effects.snapshots import copied
-from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.effects.tape_steps import FuncStep, LaunchStep, carry_out
+from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
@@ -43,7 +44,7 @@ __all__ = ["Tape"]
 _AS_IT_IS = contextlib.nullcontext()
 
 
-class Tape(TapeRecording, Scope, Uncopied):
+class Tape(NotedLaunches, Scope, Uncopied):
     """Records the operations in its ``with`` block, for gradients.
 
     Arrays without ``requires_grad`` that stand between the arrays that have it and the loss need no gradient of their
@@ -57,8 +58,8 @@ class Tape(TapeRecording, Scope, Uncopied):
 
         def __enter__(self) -> Self: ...
 
-    def _clear(self) -> None:
-        super()._clear()
+    def _reset_state(self) -> None:
+        super()._reset_state()
         self.scopes: list[tuple[int, str | None, Mapping[str, Any] | None]] = []
         # A sweep that ran, and its compiled form; whether it has one.
         self._swept: tuple[int, int, list[int]] | None = None
@@ -66,14 +67,15 @@ class Tape(TapeRecording, Scope, Uncopied):
         self._repeats = True
 
     def _begin(self) -> tuple[str, Tape, Tape]:
-        if isinstance(handler := handler_now(), Inside):
+        handler = handler_now()
+        if handler is None:
+            return "tape", self, self
+        if isinstance(handler, Inside):
             raise LaunchError(
                 f"a dk.Tape is entered in {handler.name}, which a derivative is taken of",
                 remedy="take the gradient with dk.grad or dk.vjp there",
             )
-        if handler is not None:
-            raise RuntimeError("a tape is recording already; leave its block before entering another")
-        return "tape", self, self
+        raise RuntimeError("a tape is recording already; leave its block before entering another")
 
     # -- the user's side ---------------------------------------------------------------------------------------------
 
@@ -102,6 +104,8 @@ class Tape(TapeRecording, Scope, Uncopied):
             If a kernel on the way cannot be differentiated.
         """
         try:
+            if self._run_back(loss, grads):
+                return
             if self._unfinished is not None:
                 raise _interrupted(*self._unfinished)
             # Before the versions and digests are compared: pending work still writes.
@@ -128,6 +132,8 @@ class Tape(TapeRecording, Scope, Uncopied):
 
     def zero(self) -> None:
         """Set the gradients of all recorded arrays to zero."""
+        if self._zero_noted():
+            return
         with under(None) if is_handled() else _AS_IT_IS:
             if self._followed:
                 self._follow(False)
@@ -363,6 +369,9 @@ class Tape(TapeRecording, Scope, Uncopied):
         # Everything here is a reason why operations must be performed one by one: to be recorded, queued or observed.
         if seeds is None or will_replay() or current.stream is not None or watched.observers:
             return False
+        # On a GPU: what is on a stream of its own, or captured, keeps what it works with.
+        if current.streams or any(_is_captured(goal) for goal, _ in seeds):
+            return False
         retained = [id(memory) for memory in self._owners if memory.retains]
         # Ids are enough for a first comparison; `fits` compares the arrays themselves.
         state = (len(self._steps), self._launches, [*(id(goal) for goal, _ in seeds), *retained])
@@ -371,8 +380,10 @@ class Tape(TapeRecording, Scope, Uncopied):
             self._swept, self._again = state, None
             return self._run_known(seeds)
         if self._again is None:
-            # A GPU's launches have no native form here; a graph does for them what this would.
-            if not self._repeats or not all(goal._memory.is_host for goal, _ in seeds):
+            # Steps on a GPU hold the values of the seeds, which are part of what is known there.
+            if not all(goal._memory.is_host for goal, _ in seeds):
+                return self._run_known(seeds)
+            if not self._repeats:
                 return False
             self._again = self._compiled(seeds)
             self._repeats = self._again is not None
@@ -404,7 +415,10 @@ class Tape(TapeRecording, Scope, Uncopied):
                 memory.zero_version = memory.now  # nothing has run
             sweep = known_sweeps.compiled(collector.operations, told)
             known_sweeps.keep(told, sweep)
-        return sweep is not None and sweep.run(seeds, told)
+        if sweep is None or not sweep.run(seeds, told):
+            return False
+        self._note_sweep(seeds, told, sweep)
+        return True
 
     def _compiled(self, seeds: Seeds) -> Repeat | None:
         if not all(step.can_repeat for step in self._steps):
@@ -500,7 +514,10 @@ class Tape(TapeRecording, Scope, Uncopied):
 def _is_captured(a: array) -> bool:
     """Return whether operations on an array are captured, by diffkern or by another library."""
     device = a._memory.device
-    return device is not CPU and bool(device.stream.is_capturing)
+    # Nothing can be captured on the default stream of a device that captures nothing itself.
+    if device is CPU or (device.stream.is_default and not device.is_capturing):
+        return False
+    return bool(device.stream.is_capturing)
 
 
 def _beginning(ct: array, values: Any, changed: Sequence[Memory]) -> Copy | Seed:
@@ -512,11 +529,12 @@ def _beginning(ct: array, values: Any, changed: Sequence[Memory]) -> Copy | Seed
     return Copy(ct, copied(values) if is_changed else values)
 
 
-def _interrupted(what: PackedLaunch | str, launches: int) -> LaunchError:
+def _interrupted(what: PackedLaunch | KernelProtocol | str, launches: int) -> LaunchError:
     if isinstance(what, str):
         place = f"{what} behind launch {launches} on the tape"
     else:
-        place = f"launch {launches} on the tape (kernel {what.kernel.name!r})"
+        kernel = what.kernel if isinstance(what, PackedLaunch) else what
+        place = f"launch {launches} on the tape (kernel {kernel.name!r})"
     return LaunchError(
         f"{place} did not come to its end (Ctrl-C?), so the tape does not know what has run",
         remedy="record again on a new tape, or after tape.reset()",

@@ -19,6 +19,7 @@ from diffkern.runtime.arrays.recast import check_passes, is_opaque
 from diffkern.runtime.effects.custom_operations_met import CustomOperationsMet
 from diffkern.runtime.effects.residuals import Needs
 from diffkern.runtime.effects.step import Barrier, TapeStep
+from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import Device
 from diffkern.runtime.memory.memory import Memory, watch
@@ -47,7 +48,7 @@ class TapeMemory(CustomOperationsMet):
         self._launches = 0
         # What is being recorded, and behind how many launches: an interrupt leaves it here, and what the tape knows is
         # incomplete then.
-        self._unfinished: tuple[PackedLaunch | str, int] | None = None
+        self._unfinished: tuple[PackedLaunch | KernelProtocol | str, int] | None = None
         # Per memory: its version after the tape's last look; unchanged contents that adjoints may need.
         self._versions: dict[Memory, int] = {}
         self._needs: dict[Memory, Needs] = {}

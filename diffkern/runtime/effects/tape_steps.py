@@ -23,7 +23,6 @@ from diffkern.runtime.launch.regions import Region, joined
 from diffkern.runtime.launch.resources import Key, PutBack, Use, used
 from diffkern.runtime.launch.schedule import WITHOUT_BLOCKS
 from diffkern.runtime.launch.stamps import checked_by_stamps, with_one_writer
-from diffkern.runtime.memory.device import CPU
 from diffkern.runtime.memory.memory import Memory
 
 __all__ = ["FuncStep", "LaunchStep", "carry_out"]
@@ -93,6 +92,11 @@ class LaunchStep(TapeStep):
     def expect(self, program: Executable | None) -> None:
         """Take an adjoint that is known to be that of the launch, None for none."""
         self._program = program
+
+    @property
+    def is_known(self) -> bool:
+        """True if the adjoint is at hand."""
+        return self._program is not None
 
     def _proved(self) -> Executable | None:
         """Return the adjoint program; None if the launch was exchanged for one that is known not to race."""
@@ -216,7 +220,7 @@ class LaunchStep(TapeStep):
             return None
         if launch.log is not None or launch.stamped or launch.blocks not in WITHOUT_BLOCKS:
             return None
-        if executable.device is not CPU or executable.by_id or executable.writes_elements:
+        if executable.by_id or executable.writes_elements:
             return None
         for held in launch.arrays:
             if held is not None and owners.get(held._memory) is not held and not is_told(held, owners):
@@ -224,7 +228,16 @@ class LaunchStep(TapeStep):
         # The adjoint follows from these, if there may be one; it need not be there for a sweep that does not reach it.
         if self._program is None and not launch.kernel.enable_backward:
             return None
-        return (self.active, id(executable), launch.grid.header, *launch.parts), (executable,)
+        own = launch.parts if self.free is None else executable.deciding(launch.parts)
+        return (self.active, id(executable), launch.grid.header, *own), (executable,)
+
+    @property
+    def free(self) -> PackedLaunch | None:
+        program, launch = self._program, self.launch
+        if program is None or not launch.executable.is_usual or not launch.executable.values:
+            return None
+        are_free = program.races is None and program.gathering is None and program.granted is None
+        return launch if are_free and len(launch.arrays) == len(launch.keys) else None
 
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         launch, live = self.launch, cotangents.live

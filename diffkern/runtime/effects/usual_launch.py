@@ -8,6 +8,8 @@ for little overhead; everything else takes the general path of
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from diffkern.contracts.options import PLAIN
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.effects.influence import Influence
@@ -18,7 +20,7 @@ from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 
-__all__ = ["KnownPattern", "UsualLaunches", "active_among"]
+__all__ = ["KnownPattern", "UsualLaunches", "active_among", "pattern_of"]
 
 _SMOOTH, _CARRIED = 1, 2
 
@@ -53,9 +55,9 @@ class KnownPattern:
         self.program: Executable | None = None
         self.is_known = not self.active
 
-    def look_up(self, launch: PackedLaunch) -> None:
-        """Take from the adjoint what it reads, if it was made meanwhile."""
-        found = launch.generation.adjoints.get((launch.keys, self.active, PLAIN, ()))
+    def look_up(self, version: KernelVersion, keys: tuple[str, ...]) -> None:
+        """Take from the adjoint of a version of the kernel what it reads, if it was made meanwhile."""
+        found = version.adjoints.get((keys, self.active, PLAIN, ()))
         if found is not None:
             after = found.derivative.after
             self.needed = tuple([index for index in self.needed if index in after])
@@ -75,6 +77,15 @@ def active_among(executable: Executable, pattern: int) -> frozenset[int]:
     outputs = [index for index in executable.writes if has(index, _SMOOTH) and (active or has(index, _CARRIED))]
     # What is read and reaches no array of numbers has no gradient to pass on.
     return frozenset([*active, *outputs]) if outputs else frozenset()
+
+
+def pattern_of(arrays: Sequence[array | None], carries: Callable[[int], bool]) -> int:
+    """Return the two bits of each leaf of a launch, of which a function tells whether it carries a gradient."""
+    pattern = 0
+    for k, held in enumerate(arrays):
+        if held is not None and held._smooth:
+            pattern |= (_SMOOTH | _CARRIED if carries(k) else _SMOOTH) << 2 * k
+    return pattern
 
 
 class UsualLaunches(TapeNeeds, Influence):
@@ -161,7 +172,7 @@ class UsualLaunches(TapeNeeds, Influence):
         """Note what the adjoint of a launch that has run will read, and what varies from now on."""
         launch = step.launch
         if not taken.is_known:
-            taken.look_up(launch)
+            taken.look_up(launch.generation, launch.keys)
         if taken.program is not None:
             # Asked once for each version of a kernel: the option is that of the time when a tape meets it.
             if launch.generation not in self._differentiable and launch.kernel.enable_backward:

@@ -49,6 +49,7 @@ def set_options(module: str, options: Mapping[str, Any]) -> None:
     known.update(options)
     for name in [name for name, value in known.items() if value is None]:
         del known[name]
+    config._changes += 1
     # Only these options select among programs; kernels read the others where they matter.
     if options.keys() & {"deterministic", "enable_mathdx_gemm", "fuse_fp", "mode"}:
         config.forget_programs()

@@ -112,15 +112,37 @@ class PackedLaunch(Operation):
         if fitting is self.executable and fitting.is_usual:
             self._note_fit()
 
+    @classmethod
+    def passed(
+        cls,
+        kernel: KernelProtocol,
+        dim: Any,
+        of: KernelVersion,
+        keys: tuple[str, ...],
+        parts: list[bytes],
+        arrays: list[array | None],
+        executable: Executable,
+        grid: Grid,
+    ) -> PackedLaunch:
+        """Return a launch, on arrays that are apart, that has passed all checks."""
+        made = object.__new__(cls)
+        made.kernel, made.generation, made.dim, made.blocks = kernel, of, dim, USUAL
+        made.keys, made.parts, made.arrays = keys, parts, arrays
+        made.executable, made.grid, made._leaves = executable, grid, ()
+        made._merged, made._disjoint = _NOTHING, True
+        made.log = made.logged = None
+        made.stamped = False
+        return made
+
     def _has_fitted(self, executable: Executable, dim: Any) -> bool:
-        """Return whether a launch with these very bytes has passed all checks, and take what is known from that."""
+        """Return whether a launch on these very arrays has passed all checks, and take what is known from that."""
         # True and 2.0 are equal to dimensions and are none.
         is_exact = type(dim) is int or (type(dim) is tuple and all(type(extent) is int for extent in dim))
         grid = executable.grids.get(dim) if is_exact else None
-        fitted: object = None if grid is None else executable.fits.get(b"".join(self.parts))
+        fitted: object = None if grid is None else executable.fits.get(executable.deciding(self.parts))
         if grid is None or fitted is not grid:
             return False
-        # Addresses, extents and numbers decide all else.
+        # Addresses and extents decide all else.
         for index in executable.writes:
             if (held := self.arrays[index]) is not None and not held._writable:
                 return False
@@ -129,12 +151,12 @@ class PackedLaunch(Operation):
         return True
 
     def _note_fit(self) -> None:
-        """Note that the launch has passed all checks, for the next one with the same bytes."""
+        """Note that the launch has passed all checks, for the next one on the same arrays."""
         executable = self.executable
         # Without arrays the current device decides where it runs, and structs have more to them than their bytes.
         is_told = len(self.arrays) == len(self.keys) and any(held is not None for held in self.arrays)
-        if executable.device is CPU and is_told and self.is_disjoint:
-            executable.fit(b"".join(self.parts), self.grid)
+        if is_told and self.is_disjoint:
+            executable.fit(executable.deciding(self.parts), self.grid)
 
     def _move_to(self, place: Device, named: bool) -> None:
         """Move the launch to a device, which arrays have to be on if it was named; without arrays it runs there."""

@@ -47,6 +47,9 @@ def run(
     """
     # One word says whether anything in the process may want to see launches.
     if slow_path_flags.word[0] or blocks is not None:
+        is_alone = record_tape and place is None and blocks is None and slow_path_flags.word[0] == 1
+        if is_alone and _is_noted(kernel, dim, args):
+            return
         if not _is_none(kernel, dim):
             dispatch(PackedLaunch(kernel, dim, args, place, blocks or usual), record_tape, stream)
             return
@@ -106,6 +109,17 @@ def run(
                 if held is not None:
                     held._memory.version -= 1
         raise
+
+
+def _is_noted(kernel: KernelProtocol, dim: Any, args: Sequence[Any]) -> bool:
+    """Return whether the tape of this thread, alone in the process, has run and noted a launch that it knows."""
+    tape: Any = current.tape
+    if getattr(tape, "_noted", None) is None:
+        return False
+    version = kernel.current()
+    keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
+    executable = version.programs.get(keys)
+    return executable is not None and tape.note_launch(kernel, version, dim, keys, parts, arrays, executable)
 
 
 def _is_none(kernel: KernelProtocol, dim: Any) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import operator
 from array import array as words
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from diffkern.contracts.argument_block import Layout, Reader, header, with_partials
 from diffkern.contracts.manifest import Manifest
-from diffkern.ir.types import parse_array_type, scalar_of
+from diffkern.ir.types import Array, parse_array_type, parse_type, scalar_of
 from diffkern.runtime.launch.derivative import DerivativePlan
 from diffkern.runtime.launch.grid_checks import Extents, check_alone, check_axes
 from diffkern.runtime.launch.race_checks import Gathering, Races, TakenForGranted
@@ -38,7 +39,7 @@ _BYTES_OFFSET = bytes.__basicsize__ - 1
 _status = ctypes.c_int64(0)
 _STATUS_ADDRESS = ctypes.addressof(_status)
 _CACHED_DIMS = 256
-_FITTING = 1024
+_FITTING = 4096
 
 
 class Executable:
@@ -84,9 +85,15 @@ class Executable:
         Whether it matters that its arrays share memory: one is written, and there is another.
     disjoint : bytes
         The arguments of the last launch that passed the check for that.
+    deciding : callable
+        Returns of the bytes of a launch's leaves those that its checks depend on: of arrays, and not of numbers.
+    values : tuple of int
+        The other leaves.
     fits : dict
-        The grids of launches on apart arrays that have passed all checks, by the bytes of their arguments; of an
-        adjoint what was chosen for them.
+        The grids of launches on apart arrays that have passed all checks, by their deciding bytes; of an adjoint what
+        was chosen for them.
+    by_hand : dict
+        What is known of adjoints that were launched by hand, by deciding bytes, dimensions and gradients.
     is_usual : bool
         Whether all that is known of its launches is known by their arguments, and tapes keep nothing but the launch.
     taken : dict
@@ -138,11 +145,13 @@ class Executable:
         "address",
         "block_dim",
         "blockwise",
+        "by_hand",
         "by_id",
         "changes",
         "code",
         "contiguous_cotangents",
         "cost",
+        "deciding",
         "device",
         "disjoint",
         "distinct",
@@ -170,6 +179,7 @@ class Executable:
         "taken",
         "updates",
         "uses",
+        "values",
         "writes",
         "writes_elements",
     )  # fmt: skip
@@ -223,7 +233,12 @@ class Executable:
             self.by_id or self.writes_elements or self.changes or self.looks_ahead or manifest.searches
             or manifest.pointing or self.regions.are_known
         )  # fmt: skip
+        own = [parse_type(p.type) for p in manifest.params if p.role == "param"]
+        arrays = [k for k, t in enumerate(own) if isinstance(t, Array)]
+        self.deciding: Callable[[list[bytes]], tuple[bytes, ...]] = _picking(arrays)
+        self.values = tuple([k for k in range(len(own)) if k not in arrays])
         self.fits: dict[Any, Any] = {}
+        self.by_hand: dict[Any, Any] = {}
         self.taken: dict[int, Any] = {}
         self.gathering = Gathering(manifest) if manifest.gather is not None else None
         self.sorts = bool(manifest.sums)
@@ -334,7 +349,7 @@ class Executable:
         self.accumulations[key] = found
 
     def fit(self, key: Any, found: object) -> None:
-        """Remember what launches with the same bytes of arguments need not look for."""
+        """Remember what launches with the same deciding bytes need not look for."""
         if len(self.fits) >= _FITTING:
             self.fits.clear()
         self.fits[key] = found
@@ -356,6 +371,10 @@ class Executable:
         # the call.
         block = grid.header + arguments
         pool.entry(self.address, id(block) + self._block_offset, 0, n, grid.size, 0, 1)
+
+    def run_chosen(self, grid: Grid, arguments: bytes) -> None:
+        """Run all threads of a launch on arguments that this program was chosen for."""
+        self.run(grid, arguments)
 
     def steps(self, grid: Grid, arguments: bytes, colours: int = 1) -> Steps | None:
         """Return a run in native code, on one argument block, or None if Python has to watch it."""
@@ -417,3 +436,10 @@ class Executable:
         if partials is not None:
             # One chunk of its own: finish(block, 0, chunks).
             pool.run(self.finish, address, 0, grid.count, grid.count)
+
+
+def _picking(places: list[int]) -> Callable[[list[bytes]], tuple[bytes, ...]]:
+    """Return what picks some of the bytes of a launch's leaves."""
+    if len(places) > 1:
+        return operator.itemgetter(*places)
+    return lambda parts: tuple([parts[k] for k in places])

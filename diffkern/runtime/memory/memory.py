@@ -197,7 +197,8 @@ class Memory(ABC):
     @property
     def is_zero(self) -> bool:
         """True if the contents are known to be zero."""
-        return self.zero_version == self.now and not self.exposed and not self.lent
+        now = self.version if self._counter is None else self.now
+        return self.zero_version == now and not self.exposed and not self.lent
 
     @property
     def is_exposed(self) -> bool:

@@ -142,6 +142,7 @@ class Config:
 
     __slots__ = (
         "_cache_dir",
+        "_changes",
         "_cuda_compiler",
         "_deterministic",
         "_enable_backward",
@@ -156,6 +157,7 @@ class Config:
     )
 
     def __init__(self) -> None:
+        self._changes = 0  # of options that kernels read where they matter, of modules as well
         self.verbose = os.environ.get("DIFFKERN_VERBOSE", "").strip() not in ("", "0")
         wish = os.environ.get("DIFFKERN_ENABLE_BACKWARD", "").strip()
         self._enable_backward: bool | Literal["always"] = "always" if wish == "always" else wish != "0"
@@ -222,6 +224,7 @@ class Config:
         if not isinstance(value, bool) and value != "always":
             raise ValueError(f"enable_backward is True, False or 'always', not {value!r}")
         self._enable_backward = value
+        self._changes += 1
 
     @property
     def enable_mathdx_gemm(self) -> bool | None:

@@ -11,6 +11,7 @@ from diffkern.contracts.extents import several, whole_number
 from diffkern.errors import KernelError, LaunchError, MisuseError
 from diffkern.process.tracebacks import PASSED, brief, fail_launch, shorten
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.by_hand import note_run, run_known
 from diffkern.runtime.accumulate.given_cotangents import match_cotangents, with_default_gradients
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.operation import Copy, submit
@@ -20,6 +21,7 @@ from diffkern.runtime.launch.plain_launch import run
 from diffkern.runtime.launch.schedule import OF_THREADS, Blocks
 from diffkern.runtime.memory.device import Device, get_device
 from diffkern.runtime.memory.stream import Stream
+from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch_record import LaunchRecord
 from diffkern.runtime.records.open_launch import opened
 from diffkern.runtime.records.record import Launch
@@ -99,9 +101,13 @@ def launch(
             _check_lists(kernel, inputs, outputs)
             args = [*inputs, *outputs]
         given = adj_inputs is not _NONE or adj_outputs is not _NONE
-        if given:
+        if given and not (type(adj_inputs) is list and type(adj_outputs) is list):
             _check_lists(kernel, adj_inputs, adj_outputs, "adj_inputs", "adj_outputs")
         if adjoint or record_cmd:
+            is_plain = stream is None and device is None and block_dim is None and max_blocks is _UNLIMITED
+            if is_plain and not record_cmd and not slow_path_flags.word[0]:  # noqa: SIM102 - one question each
+                if run_known(kernel, dim, args, len(inputs), adj_inputs, adj_outputs):
+                    return None
             check_kernel(kernel)
             return _launch_or_record(
                 kernel, dim, args, len(inputs), adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
@@ -270,7 +276,9 @@ def _launch_or_record(
         for index, ct in _left_alone(packed, given):
             cotangents[index] = new(ct.shape, ct._element, False, ct._memory.device)
             submit(Copy(cotangents[index], ct), stream)
-    AdjointLaunch(packed, cotangents, at_once=True).launch_by_hand(stream)
+    run = AdjointLaunch(packed, cotangents, at_once=True)
+    run.launch_by_hand(stream)
+    note_run(run, given)
     return None
 
 

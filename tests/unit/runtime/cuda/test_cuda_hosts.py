@@ -31,7 +31,8 @@ def test_the_benchmark_runs(tmp_path: Path) -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     rows = json.loads(out.read_text())["rows"]
     names = " ".join(row["name"] for row in rows)
-    for case in ("plain launch", "launch on a tape", "record.launch", "sequence of 1000", "graph of 1000 launches"):
+    cases = ("plain launch", "adjoint launch", "launches on a tape", "tape, launch, backward and zero", "record.launch")
+    for case in (*cases, "sequence of 1000", "graph of 1000 launches"):
         assert case in names
     assert all(row["top_s"] > 0 for row in rows)
 

@@ -1,0 +1,438 @@
+"""Tapes that begin as others did: launches that are noted, and looked at only if somebody asks.
+
+A program that trains records the same launches on one tape after another. A tape that follows one of these paths
+notes each launch with the versions of its arrays, and nothing else: what it would keep of them is known. Its reverse
+sweep is the compiled one of :mod:`diffkern.runtime.effects.known_sweeps`. For all else, a launch that is new among the
+first, the tape takes up what was noted as if it had looked at each launch when it ran.
+
+What is compared each time are the objects that stand for arrays and their gradients, the versions of their memory, and
+whether others can write to it.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Sequence
+from operator import is_
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from diffkern.process.forks import free_in_child
+from diffkern.runtime.arrays.array import array
+from diffkern.runtime.effects.known_paths import (
+    FEW,
+    HOST,
+    LOSS,
+    Fill,
+    KnownBackward,
+    KnownPath,
+    Met,
+    beginning_of,
+    root,
+)
+from diffkern.runtime.effects.known_sweeps import KnownSweep, Told, known_sweeps
+from diffkern.runtime.effects.seeds import Seeds
+from diffkern.runtime.effects.tape_recording import TapeRecording
+from diffkern.runtime.effects.tape_steps import LaunchStep
+from diffkern.runtime.effects.usual_launch import KnownPattern, pattern_of
+from diffkern.runtime.launch.kernel_protocol import KernelProtocol
+from diffkern.runtime.launch.kernel_version import KernelVersion
+from diffkern.runtime.launch.packed import PackedLaunch
+from diffkern.runtime.launch.program import Executable
+from diffkern.runtime.memory.memory import Memory, watch
+from diffkern.runtime.native.slow_path import slow_path_flags
+from diffkern.runtime.observe.config import config
+
+__all__ = ["NotedLaunches"]
+
+
+class _Origin(NamedTuple):
+    """The state of a tape when the launches that were noted had been looked at.
+
+    Attributes
+    ----------
+    path
+        Their path.
+    numbered
+        How many of them have numbers that a sweep is given.
+    state
+        The numbers of launches, steps, and arrays with gradients.
+    """
+
+    path: KnownPath
+    numbered: int
+    state: tuple[int, int, int]
+
+
+_Noted = tuple[KnownPath, list[bytes], "list[array | None]", KernelProtocol, KernelVersion, tuple[str, ...], Executable]
+"""A launch that was noted: its path, bytes and arrays; its kernel with the version, types of arguments, program."""
+_lock = free_in_child(threading.RLock())
+
+
+class NotedLaunches(TapeRecording):
+    """The launches of a tape that were noted and not looked at."""
+
+    _index: tuple[int, dict[Memory, Met]] | None = None
+    _origin: _Origin | None = None
+
+    def __init__(self) -> None:
+        self._note_anew()
+        watch(self)
+
+    def _note_anew(self) -> None:
+        # The launches; None once each is looked at. All other state is there from then on.
+        self._noted: list[_Noted] | None = [] if self._takes_usual and known_sweeps.is_on else None
+        self._known = root
+        # The versions of all memory that was met, whoever keeps them.
+        self._met: dict[Memory, int] = {}
+        self._unfinished = None
+        if self._noted is None:
+            self._reset_state()
+            self._met = self._versions
+
+    def _clear(self) -> None:
+        # What an earlier recording has left is taken away: it is made again when it is asked for.
+        own = self.__dict__
+        for name in (*own.pop("_state", ()), "_index", "_origin"):
+            own.pop(name, None)
+        self._note_anew()
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            own = self.__dict__
+            if not name.startswith("__") and "_noted" in own:
+                with _lock:  # another thread may be about it, which gives memory away
+                    if self._noted is not None:
+                        self._take_up()
+                    if name in own:
+                        return own[name]
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+
+    def _take_up(self) -> None:
+        """Look at all launches that were noted, as they were; the lock is held."""
+        noted, unfinished = self._noted or [], self._unfinished
+        before = {*self.__dict__}
+        self._noted = None
+        self._reset_state()
+        self._state = {*self.__dict__} - before
+        self._unfinished = unfinished
+        for each in noted:
+            self._look_behind(each)
+        self._versions = self._met
+        numbered = sum(bool(known.values) for known, *_ in noted)
+        self._origin = _Origin(self._known, numbered, (len(noted), len(self._steps), len(self._owners)))
+
+    def _reset_state(self) -> None:
+        """Make the state of a tape that has recorded nothing."""
+        TapeRecording._clear(self)
+
+    def _look_behind(self, noted: _Noted) -> None:
+        """Keep what a tape keeps of a launch that has run."""
+        known, parts, arrays, kernel, version, keys, executable = noted
+        launch = PackedLaunch.passed(kernel, known.dim, version, keys, parts, arrays, executable, known.grid)
+        for k, grad in known.leaves:
+            held: Any = arrays[k]
+            if held._smooth and grad is None:
+                self._without.setdefault(held._memory, held)
+            elif held._smooth:
+                self._owners[held._memory] = self._arrays[id(held)] = held
+        self._feed(launch)
+        self._written.update(arrays[k]._memory for k in known.writes)  # type: ignore[union-attr]  # as on the path
+        taken: KnownPattern = executable.taken[known.pattern]
+        step = LaunchStep(launch, self._launches, taken.active, False) if taken.active else None
+        self._launches += 1
+        if step is not None:
+            self._differentiable.add(version)
+            self._steps.append(step)
+            self._keep_needs(step, taken)
+
+    # -- launches ----------------------------------------------------------------------------------------------------
+
+    def note_launch(
+        self,
+        kernel: KernelProtocol,
+        version: KernelVersion,
+        dim: Any,
+        keys: tuple[str, ...],
+        parts: list[bytes],
+        arrays: list[array | None],
+        executable: Executable,
+    ) -> bool:
+        """Run a launch that is known here and note it; return False, and do nothing, for any other."""
+        noted, met = self._noted, self._met
+        if noted is None or type(dim) is not int:
+            return False
+        picked = executable.deciding(parts)
+        known = self._known.following.get((picked, dim, id(executable)))
+        if known is None or known.executable() is not executable or not all(map(is_, picked, known.picked)):
+            # Other arrays at the same addresses: perhaps new ones each time, of which there is nothing to learn.
+            if known is not None and not all(map(is_, picked, known.others)):
+                known.others = picked
+                return False
+            known = self._learn(kernel, version, dim, keys, parts, arrays, executable)
+            if known is None:
+                return False
+        if known.changes != config._changes:
+            if not kernel.enable_backward:
+                return False
+            known.changes = config._changes
+        for k, grad in known.leaves:
+            held: Any = arrays[k]
+            memory, own = held._memory, held._grad
+            if own is not None:
+                own = own._packed
+            if own is not grad or memory.exposed or memory.lent:
+                return False
+            now = memory.version if memory._counter is None else memory.now
+            if met.setdefault(memory, now) != now:
+                return False
+        for k in known.writes:
+            if not arrays[k]._writable:  # type: ignore[union-attr]  # as on the path
+                return False
+        self._unfinished = kernel, len(noted)  # an interrupt leaves the mark
+        self._run_noted(known, executable, parts, arrays)
+        made = known, parts, arrays, kernel, version, keys, executable
+        with _lock:
+            if self._noted is noted:
+                noted.append(made)
+                self._known = known
+            else:  # meanwhile another thread has given memory away, for which the launches before were looked at
+                self._look_behind(made)
+        self._unfinished = None
+        return True
+
+    def _run_noted(
+        self, known: KnownPath, executable: Executable, parts: list[bytes], arrays: list[array | None]
+    ) -> None:
+        """Run a launch on what was compared, and note the versions behind it."""
+        written = [arrays[k]._memory for k in known.writes]  # type: ignore[union-attr]  # as on the path
+        for memory in written:
+            memory.version += 1
+        try:
+            program = known.chosen()
+            if program is None:
+                executable.run(known.grid, b"".join(parts))
+            else:
+                program.run_chosen(known.grid, b"".join(parts))
+        except Exception:
+            self._unfinished = None
+            raise
+        met = self._met
+        for memory in written:
+            met[memory] = memory.version if memory._counter is None else memory.now
+
+    def _learn(
+        self,
+        kernel: KernelProtocol,
+        version: KernelVersion,
+        dim: int,
+        keys: tuple[str, ...],
+        parts: list[bytes],
+        arrays: list[array | None],
+        executable: Executable,
+    ) -> KnownPath | None:
+        """Return the path with a launch more; None for one of which more is to be known than a path tells."""
+        picked = executable.deciding(parts)
+        grid = executable.grids.get(dim)
+        if grid is None or not grid.n or not executable.is_usual:
+            return None
+        if not is_(executable.fits.get(picked), grid) or not kernel.enable_backward or len(arrays) != len(keys):
+            return None
+        met = self._met_by(arrays, executable)
+        if met is None:
+            return None
+        leaves, fresh, found = met
+        pattern = pattern_of(arrays, lambda k: found[k].grad is not None or found[k].varies)
+        taken: KnownPattern | None = executable.taken.get(pattern)
+        if taken is None or any(found[k].is_relied_on for k in executable.writes if k in found):
+            return None
+        if not taken.is_known:
+            taken.look_up(version, keys)
+        if taken.program is not None and not _is_free(executable, taken.program):
+            return None
+        made = KnownPath()
+        made.executable, made.dim, made.picked, made.grid = weakref.ref(executable), dim, picked, grid
+        made.leaves, made.fresh, made.writes, made.pattern = leaves, fresh, executable.writes, pattern
+        made.others, made.changes = (None,) * len(picked), -1
+        made.values = () if taken.program is None else executable.values
+        chosen: Executable = executable.chosen(b"".join(parts))
+        made.chosen = weakref.ref(chosen)
+        self._known.follow((picked, dim, id(executable)), made)
+        return made
+
+    def _met_by(
+        self, arrays: Sequence[array | None], executable: Executable
+    ) -> tuple[list[tuple[int, bytes | None]], list[tuple[int, bytes | None]], dict[int, Met]] | None:
+        """Return the arrays of a launch with their gradients, the new ones among them, and what is known of each.
+
+        None if more is to be known of one.
+        """
+        leaves: list[tuple[int, bytes | None]] = []
+        fresh: list[tuple[int, bytes | None]] = []
+        found: dict[int, Met] = {}
+        index = self._looked_up()
+        for k, held in enumerate(arrays):
+            if held is None:
+                if k in executable.values:
+                    continue
+                return None
+            memory, grad = held._memory, held._grad
+            packed = None if grad is None else grad._packed
+            if held._parent is not None or memory.exposed or memory.lent or memory.retains:
+                return None
+            one = index.get(memory)
+            if one is None:
+                one = Met(held, packed)
+                fresh.append((k, packed))
+            if one.held is not held or one.grad is not packed:
+                return None
+            found[k] = one
+            leaves.append((k, packed))
+        is_apart = len({one.held._memory for one in found.values()}) == len(found)
+        return (leaves, fresh, found) if is_apart else None
+
+    def _looked_up(self) -> dict[Memory, Met]:
+        """Return what is known of the memory of all launches that were noted."""
+        count, index = self._index or (0, {})
+        noted = self._noted or []
+        for known, _, arrays, *_, executable in noted[count:]:
+            taken: KnownPattern = executable.taken[known.pattern]
+            for k, grad in known.fresh:
+                held: Any = arrays[k]
+                index[held._memory] = Met(held, grad)
+            for k in taken.needed:
+                index[arrays[k]._memory].is_relied_on = True  # type: ignore[union-attr]  # as on the path
+            for k in taken.active:
+                index[arrays[k]._memory].varies = True  # type: ignore[union-attr]
+        self._index = len(noted), index
+        return index
+
+    def before_exposure(self, memory: Memory) -> None:
+        if memory in self._met:
+            super().before_exposure(memory)
+
+    # -- gradients ---------------------------------------------------------------------------------------------------
+
+    def _run_back(self, loss: Any, grads: Any) -> bool:
+        """Run the reverse sweep that is known for the launches that were noted; return whether there is one."""
+        noted = self._noted
+        if not noted or slow_path_flags.word[0] or self._unfinished is not None:
+            return False
+        is_loss = grads is None and type(loss) is array
+        goal, kind, values = (loss, LOSS, None) if is_loss else beginning_of(loss, grads)
+        known = None if goal is None else self._known.backward.get((goal._packed, kind))
+        sweep = None if known is None else known.sweep()
+        if known is None or sweep is None or known.goal is not goal._packed:
+            return False
+        if kind is LOSS:
+            given: tuple[Any, ...] = (known.seed,)
+        elif kind is HOST:
+            given = (values,)
+        elif known.seed is kind:
+            given = ()
+        else:
+            return False
+        for memory, version in self._met.items():
+            if (memory.version if memory._counter is None else memory.now) != version or memory.retains:
+                return False
+        gradients: list[Memory] = []
+        for each in noted:
+            arrays = each[2]
+            for k, grad in each[0].fresh:
+                own: Any = arrays[k]._grad  # type: ignore[union-attr]  # as on the path
+                if own is not None:
+                    gradients.append(own._memory)
+                    own = own._packed
+                if own is not grad:
+                    return False
+        for k in known.resting:
+            if not gradients[k].is_zero:
+                return False
+        numbers = [each[1][k] for each in noted for k in each[0].values]
+        return sweep.run_with(given, numbers, gradients)
+
+    def _note_sweep(self, seeds: Seeds, told: Told, sweep: KnownSweep) -> None:
+        """Note a sweep that has run for tapes on which the same launches are noted."""
+        origin = self._origin
+        if origin is None or origin.state != (self._launches, len(self._steps), len(self._owners)) or len(seeds) != 1:
+            return
+        ((goal, value),) = seeds
+        if self._read is not None or not self._has_influence(goal):
+            return
+        owners = self._owners
+        if [*owners] != [memory for memory in self._versions if memory in owners]:
+            return
+        kind: object
+        seed: object
+        if type(value) is int:
+            kind, seed = LOSS, goal._stored(value)
+        elif isinstance(value, array):
+            kind = seed = value._packed
+        else:
+            kind, seed = HOST, None
+        if sweep.seeds != (kind is LOSS or kind is HOST) or (kind is HOST and not goal._memory.is_host):
+            return
+        if not self._is_given(told, origin):
+            # What is known of an adjoint that no sweep had reached before: the path is learned once more.
+            root.following.clear()
+            return
+        path = origin.path
+        resting = [told.gradients.index(memory) for memory in told.resting]
+        if len(path.backward) >= FEW:
+            path.backward.clear()
+        path.backward[goal._packed, kind] = KnownBackward(goal._packed, seed, weakref.ref(sweep), resting)
+
+    def _is_given(self, told: Told, origin: _Origin) -> bool:
+        """Return whether a sweep is given the numbers of all launches that it reverses, and a path knows which."""
+        launches = 0
+        for step in self._steps:
+            if step.free is not None:
+                launches += 1
+            elif isinstance(step, LaunchStep) and step.launch.executable.values and step.is_known:
+                return False  # others only if no sweep has reached them yet
+        return launches == len(told.launches) == origin.numbered
+
+    def _zero_noted(self) -> bool:
+        """Set the gradients of launches that were noted to zero; return False if something may observe that."""
+        if self._noted is None or slow_path_flags.word[0]:
+            return False
+        wanted: list[array] = []
+        for each in self._noted:
+            arrays = each[2]
+            for k, grad in each[0].fresh:
+                own = None if grad is None else arrays[k]._grad  # type: ignore[union-attr]  # as on the path
+                if own is not None:
+                    memory = own._memory
+                    now = memory.version if memory._counter is None else memory.now
+                    if memory.zero_version != now or memory.exposed or memory.lent:
+                        wanted.append(own)
+        if not wanted or self._filled(wanted):
+            return True
+        for own in wanted:
+            own.zero_()
+        return True
+
+    def _filled(self, wanted: Sequence[array]) -> bool:
+        """Set gradients on a GPU to zero in one native call; return whether that was possible."""
+        if wanted[0]._memory.device.is_cpu:
+            return False
+        key, fills = tuple([own._packed for own in wanted]), self._known.fills
+        fill = fills.get(key)
+        if fill is None or not all(map(is_, key, fill.key)):
+            fill = Fill.of(wanted, key)
+            if fill is None:
+                return False
+            if len(fills) >= FEW:
+                fills.clear()
+            fills[key] = fill
+        fill.run()
+        for own in wanted:
+            memory = own._memory
+            memory.zero_version = memory.now
+        return True
+
+
+def _is_free(executable: Executable, program: Executable) -> bool:
+    """Return whether the numbers of a launch decide nothing about its adjoint, or there are none."""
+    return not executable.values or (program.races is None and program.gathering is None and program.granted is None)
