@@ -27,6 +27,7 @@ from diffkern.lower.tiles.serial import lower_tiles
 from diffkern.opt.branch_sums import sum_branches
 from diffkern.opt.dce import eliminate
 from diffkern.opt.fold import decide
+from diffkern.opt.trip_loads import load_once
 from diffkern.opt.trip_sums import sum_trips
 from diffkern.printing.python import to_python
 from diffkern.targets.cpu import object_code
@@ -46,13 +47,15 @@ _VECTORS = "vector.body:"
 """LLVM's label of a vectorised loop."""
 
 TRIP_SUMS = Pass("trip-sums", SERIAL, SERIAL, sum_trips)
+TRIP_LOADS = Pass("trip-loads", SERIAL, SERIAL, load_once)  # of what loops still add to
 BRANCH_SUMS = Pass("branch-sums", SERIAL, SERIAL, sum_branches)  # what loops add behind them joins these
+_OF_LAUNCHES = (TRIP_SUMS, TRIP_LOADS, BRANCH_SUMS)
+"""Passes that rely on what a launch ensures of the memory of its arrays."""
 LOWERING = (
     Pass("tiles", PROGRAM, LOOPS, lower_tiles),
     Pass("decided", LOOPS, LOOPS, decide),
     Pass("blocks", LOOPS, SERIAL, to_blocks),
-    TRIP_SUMS,
-    BRANCH_SUMS,
+    *_OF_LAUNCHES,
     Pass("polygammas", SERIAL, SERIAL, expand_polygammas),
     Pass("component-stores", SERIAL, SERIAL, store_components),
     Pass("composites", SERIAL, CPU, expand_composites),
@@ -88,7 +91,7 @@ class CpuTarget(Target):
         if settings.checking is Checking.NONE and settings.launched:
             return LOWERING
         # What is checked is each access where the program makes it.
-        return tuple(p for p in LOWERING if p not in (TRIP_SUMS, BRANCH_SUMS))
+        return tuple(p for p in LOWERING if p not in _OF_LAUNCHES)
 
     def emit(self, fn: Function, symbol: str, settings: Settings = USUAL) -> CpuModule:
         return emit_kernel(self.lowered(fn, settings), symbol, object_code.machine(self.name).isa, settings)

@@ -117,6 +117,7 @@ class Lanes:
         # Rows of a launch with several axes may be so short that all its threads are what another form leaves.
         rolled = self.form.rest and self.chunk.fn.tid_arity == 1
         body.launch, body.alone, body.rolled = one.launch, one.alone, rolled
+        body.at_a_time = 2 * self.form.lanes
         return body
 
     def add_up(self, sums: dict[int, list[Any]]) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -188,10 +188,18 @@ class BodyEmitter:
 
     def region(self, region: Region) -> list[tuple[Any, ...]]:
         """Emit the ops of a region; return its yields."""
-        for op in region.ops:
+        self.ops(region)
+        return [self.values[v] for v in region.yields]
+
+    def ops(self, region: Region) -> None:
+        """Emit the ops of a region."""
+        self.emit_all(region.ops)
+
+    def emit_all(self, ops: Iterable[Op]) -> None:
+        """Emit ops, but those that are emitted elsewhere."""
+        for op in ops:
             if op not in self.moved:
                 self.op(op)
-        return [self.values[v] for v in region.yields]
 
     def op(self, op: Op) -> None:
         if is_scalar_op(op.name):

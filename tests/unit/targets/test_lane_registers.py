@@ -139,7 +139,9 @@ def test_four_as_a_rule(kernel, adjoint, target):
 @pytest.mark.lanes_choice("it reads what the estimate has chosen")
 @pytest.mark.parametrize("target", LEVELS)
 def test_as_many_as_there_are_where_a_loop_adds_to_what_all_lanes_share(target):
-    assert registers(shared, target, adjoint=True) == LEVELS[target] // 4
+    # Where there are few registers the sums of more lanes would not fit.
+    expected = {"x86-64-v3": LEVELS[target] // 4, "x86-64-v4": LEVELS[target] // 2}
+    assert registers(shared, target, adjoint=True) == expected[target]
 
 
 @pytest.mark.parametrize(

@@ -80,14 +80,15 @@ def branching(x, n, y):
 def test_threads_that_are_left_run_under_a_mask_where_registers_have_masks(function, vector_bytes, forms):
     fn = lowered(function, F32, INT32, F32)
     isa = Isa("x86_64-unknown-linux-gnu", "e", None, True, vector_bytes=vector_bytes, vector_registers=32)
-    assert chosen(fn, Settings(lanes=True), isa).forms == tuple(LaneForm(*form) for form in forms)
+    own = vector_bytes // 4
+    assert chosen(fn, Settings(lanes=True), isa).forms == tuple(LaneForm(n, own, *more) for n, *more in forms)
     assert chosen(fn, Settings(lanes=False), isa).forms == ()
 
 
 def test_one_register_has_an_unmasked_loop_besides_where_a_thread_has_none():
     fn = lowered(branching, F32, INT32, F32)
     isa = Isa("x86_64-unknown-linux-gnu", "e", None, True, vector_bytes=256, vector_registers=32)
-    assert chosen(fn, Settings(lanes=True), isa).forms == (LaneForm(64, False, False), LaneForm(64, True, True))
+    assert chosen(fn, Settings(lanes=True), isa).forms == (LaneForm(64, 64, False, False), LaneForm(64, 64, True, True))
 
 
 def test_one_register_where_a_thread_holds_many_numbers_and_there_is_but_one():

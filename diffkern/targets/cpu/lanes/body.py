@@ -21,21 +21,78 @@ from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import scalar_of
 from diffkern.ir.views import For, If, While
 from diffkern.targets.cpu.lanes.accesses import LaneAccesses
-from diffkern.targets.cpu.lanes.builder import is_wide, zeros
+from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
+from diffkern.targets.cpu.lanes.by_register import Stretch, stretches
 from diffkern.targets.cpu.lanes.notes import How
+from diffkern.targets.cpu.lanes.scalars import LaneScalars
 from diffkern.targets.emit.function import RARELY, BodyEmitter
 from diffkern.targets.emit.loops import trip_count
-from diffkern.targets.emit.types import I64, i64
+from diffkern.targets.emit.types import I32, I64, i64
+from diffkern.vecmath import literals
 
 __all__ = ["LaneBody"]
 
+_AHEAD = 2
+"""How many registers' divisions are made before the first one's results are used, in pairs."""
 _CHEAP = 12.0
 """Up to this cost a way is computed for all lanes rather than skipped."""
 
 
 @dataclass(slots=True)
 class LaneBody(LaneAccesses):
-    """Emits the ops of neighbouring threads at the builder's position, under the masks of diverging control flow."""
+    """Emits the ops of neighbouring threads at the builder's position, under the masks of diverging control flow.
+
+    Attributes
+    ----------
+    at_a_time
+        The lanes that are gone on with before others where they divide.
+    """
+
+    at_a_time: int = 0
+
+    def ops(self, region: Region) -> None:
+        if self.b.lanes <= self.at_a_time:
+            BodyEmitter.ops(self, region)
+            return
+        for stretch in stretches(region, self.varying):
+            self.emit_all(stretch.before)
+            self.by_register(stretch)
+            self.emit_all(stretch.after)
+
+    def by_register(self, stretch: Stretch) -> None:
+        """Emit the ops of a stretch that are executed for some registers after others."""
+        assert isinstance(self.scalars, LaneScalars)
+        plain, whole, lanes = self.b.plain, self.b.lanes, self.at_a_time
+        scalars = LaneScalars(LaneBuilder(plain, lanes), self.scalars.module, self.scalars.flags)
+        parts: list[dict[Value, Any]] = [{} for _ in range(whole // lanes)]
+
+        def part(k: int, v: Value) -> Any:
+            found = parts[k].get(v)
+            if found is None:
+                found = self.scalar(v)
+                if is_wide(found):
+                    places = literals.numbers(I32, range(k * lanes, (k + 1) * lanes))
+                    found = plain.shuffle_vector(found, found, places)
+                parts[k][v] = found
+            return found
+
+        # The slow operations of some are made before the others' results are used.
+        order = [(k, stretch.slow) for k in range(_AHEAD)]
+        for k in range(len(parts)):
+            order += [(k + _AHEAD, stretch.slow), (k, stretch.rest)]
+        for k, ops in order:
+            for op in ops if k < len(parts) else ():
+                parts[k][op.result] = scalars.emit(op, [part(k, v) for v in op.operands])
+        for v in stretch.found:
+            self.values[v] = (self.whole([scalars.lanes.spread(own[v]) for own in parts]),)
+
+    def whole(self, parts: Sequence[Any]) -> Any:
+        """Return a vector for all lanes of vectors for some after others."""
+        while len(parts) > 1:
+            both = literals.numbers(I32, range(2 * self.b.lanes // len(parts)))
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [self.b.plain.shuffle_vector(x, y, both) for x, y in pairs]
+        return parts[0]
 
     def branch(self, op: Op) -> None:
         condition = self.scalar(If(op).condition)

@@ -197,6 +197,8 @@ class LaneForm:
     ----------
     threads : int
         The number of threads that run together.
+    lanes : int
+        How many of them run in one vector register.
     masked : bool
         Whether fewer do as well, under a mask, so that none remains.
     rest : bool
@@ -204,6 +206,7 @@ class LaneForm:
     """
 
     threads: int
+    lanes: int
     masked: bool
     rest: bool
 
@@ -253,11 +256,11 @@ class Choice:
         """The loops over threads in lanes, one after the other."""
         # Without masks the last threads run one by one.
         if not self.masked:
-            return tuple(LaneForm(n, masked=False, rest=k > 0) for k, n in enumerate(self.groups))
+            return tuple(LaneForm(n, self.lanes, masked=False, rest=k > 0) for k, n in enumerate(self.groups))
         if self.always:
-            return (LaneForm(self.registers * self.lanes, masked=True, rest=False),)
-        whole = LaneForm(self.registers * self.lanes, masked=False, rest=False)
-        return whole, LaneForm(self.lanes, masked=True, rest=True)
+            return (LaneForm(self.registers * self.lanes, self.lanes, masked=True, rest=False),)
+        whole = LaneForm(self.registers * self.lanes, self.lanes, masked=False, rest=False)
+        return whole, LaneForm(self.lanes, self.lanes, masked=True, rest=True)
 
     def __str__(self) -> str:
         if self.lanes == 1:
@@ -318,6 +321,9 @@ def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bo
         return len(ops) > _BRIEF or any(map(work.pieces, ops)) or any(map(is_loop, ops))
     if len(ops) > _TWO_FORMS:
         return True
+    # Where trips add up over lanes, each sum is of numbers that are 0 in lanes that are off.
+    if any(map(work.adds_in_trips, ops)):
+        return False
     # Short code may as well exist twice: a fast form for whole groups and a masked one for the rest.
     few = _TWICE * registers.bit_length()
     if work.fn.tid_arity > 1 or isa.vector_registers < _MASK_REGISTERS or len(ops) <= few:
@@ -364,9 +370,12 @@ def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
         return 1
     if not any(map(is_loop, ops)) and any(map(work.pieces, ops)):
         return 1
-    # A quarter of the registers, so that accumulators, operands and addresses fit as well.
+    # A part of the registers, so that accumulators, operands and addresses fit as well.
     adds = any(map(work.adds_in_trips, ops))
-    count = min(isa.vector_registers // 4 if adds else _SIDE_BY_SIDE, max(1, _MOST_BYTES // isa.vector_bytes))
+    many = isa.vector_registers >= _MASK_REGISTERS
+    count = isa.vector_registers // (2 if many else 4) if adds else _SIDE_BY_SIDE
+    most = _MOST_BYTES * 2 if adds and many else _MOST_BYTES
+    count = min(count, max(1, most // isa.vector_bytes))
     alive = most_alive(work.fn, work.varying.__contains__) / isa.vector_registers
     if alive > _SEVERAL or len(ops) > _BRIEF:
         count = max(1, min(count // 2, 2)) if alive <= _TWO else 1
