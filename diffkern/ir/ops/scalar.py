@@ -612,6 +612,8 @@ DIFFERENCES = _all(lambda row: row.affine and row.linear and row.arity == 2 and 
 AFFINE_PAIRS = _all(lambda row: row.affine and row.arity == 2)
 """Sums, differences and products."""
 DIVISIONS = _all(lambda row: row.divides)
+UNPIPELINED = frozenset({"div", "sqrt", "rsqrt"})
+"""Operations on floats of which a processor does not begin one in each cycle."""
 FLOORED = _all(lambda row: row.divides and row.built_in is not None)
 """Python's quotient and remainder of whole numbers; the others are those of C."""
 WHOLE_QUOTIENTS = _all(lambda row: row.divides and row.diff is Diff.ZERO)

@@ -1,4 +1,4 @@
-"""What every trip loads from one element is loaded once, in front of the loop, if there is a trip: the same bits."""
+"""An element that every trip loads is loaded once, in front of the loop, if there is a trip: the same bits."""
 
 from __future__ import annotations
 

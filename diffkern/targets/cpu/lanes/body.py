@@ -22,7 +22,7 @@ from diffkern.ir.types import scalar_of
 from diffkern.ir.views import For, If, While
 from diffkern.targets.cpu.lanes.accesses import LaneAccesses
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
-from diffkern.targets.cpu.lanes.by_register import Stretch, stretches
+from diffkern.targets.cpu.lanes.by_register import RegisterOrder, stretches
 from diffkern.targets.cpu.lanes.notes import How
 from diffkern.targets.cpu.lanes.scalars import LaneScalars
 from diffkern.targets.emit.function import RARELY, BodyEmitter
@@ -59,7 +59,7 @@ class LaneBody(LaneAccesses):
             self.by_register(stretch)
             self.emit_all(stretch.after)
 
-    def by_register(self, stretch: Stretch) -> None:
+    def by_register(self, stretch: RegisterOrder) -> None:
         """Emit the ops of a stretch that are executed for some registers after others."""
         assert isinstance(self.scalars, LaneScalars)
         plain, whole, lanes = self.b.plain, self.b.lanes, self.at_a_time

@@ -14,20 +14,19 @@ from dataclasses import dataclass, field
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.ops.composite import PARTS
 from diffkern.ir.ops.memory import ELEMENT_ACCUMULATES, ELEMENT_LOADS
+from diffkern.ir.ops.scalar import UNPIPELINED
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, Scalar
 from diffkern.targets.cpu.lanes.scalars import is_by_lane
 
-__all__ = ["Stretch", "stretches"]
+__all__ = ["RegisterOrder", "stretches"]
 
-_SLOW = frozenset({"div", "sqrt", "rsqrt"})
-"""Operations on floats of which a processor does not begin one in each cycle."""
 _FOLLOWING = 8
 """Operations on the lanes after a slow one, from which on there is enough to do meanwhile."""
 
 
 @dataclass(slots=True)
-class Stretch:
+class RegisterOrder:
     """Ops of a region one after the other, in the order in which they are executed.
 
     Attributes
@@ -49,7 +48,7 @@ class Stretch:
     found: list[Value] = field(default_factory=list)
 
 
-def stretches(region: Region, varying: set[Value]) -> list[Stretch]:
+def stretches(region: Region, varying: set[Value]) -> list[RegisterOrder]:
     """Return the ops of a region in the order in which lanes of several registers execute them.
 
     Parameters
@@ -90,9 +89,9 @@ def _straight(region: Region) -> Iterator[list[Op]]:
     yield ops
 
 
-def _stretch(ops: Sequence[Op], varying: set[Value]) -> Stretch:
+def _stretch(ops: Sequence[Op], varying: set[Value]) -> RegisterOrder:
     """Return the order of ops, of which those that need nothing from others may come first."""
-    found, each = Stretch(), list[Op]()
+    found, each = RegisterOrder(), list[Op]()
     late, own = set[Value](), set[Value]()
     for op in ops:
         if late.isdisjoint(op.operands) and _is_of_lane(op, varying):
@@ -105,11 +104,11 @@ def _stretch(ops: Sequence[Op], varying: set[Value]) -> Stretch:
             late.update(op.results)
     needed = set[Value]()
     for op in reversed(each):
-        if op.name in _SLOW or op.result in needed:
+        if op.name in UNPIPELINED or op.result in needed:
             needed.update((op.result, *op.operands))
     found.slow = [op for op in each if op.result in needed]
     found.rest = [op for op in each if op.result not in needed]
-    return found if found.slow and len(found.rest) >= _FOLLOWING else Stretch(before=list(ops))
+    return found if found.slow and len(found.rest) >= _FOLLOWING else RegisterOrder(before=list(ops))
 
 
 def _is_of_lane(op: Op, varying: set[Value]) -> bool:
@@ -117,7 +116,7 @@ def _is_of_lane(op: Op, varying: set[Value]) -> bool:
     row = lookup(op.name)
     if row.family != "scalar" or varying.isdisjoint(op.results) or is_by_lane(op):
         return False
-    if row.elementary and op.name not in _SLOW:
+    if row.elementary and op.name not in UNPIPELINED:
         return False  # a function for all lanes, which is long enough as it is
     types = [v.type for v in (*op.operands, *op.results)]
     return all(isinstance(t, Scalar) and (t.is_float or t == BOOL) for t in types)
