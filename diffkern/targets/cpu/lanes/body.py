@@ -33,7 +33,7 @@ from diffkern.vecmath import literals
 __all__ = ["LaneBody"]
 
 _AHEAD = 2
-"""How many registers' divisions are made before the first one's results are used, in pairs."""
+"""Pairs of registers that are divided before the results of the first one are used."""
 _CHEAP = 12.0
 """Up to this cost a way is computed for all lanes rather than skipped."""
 
