@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from diffkern.ir.nodes import Function, Op, Value
+from diffkern.ir.ops.composite import PARTS
 from diffkern.ir.ops.memory import (
     ARRAY_EXTENTS,
     ELEMENT_ACCUMULATES,
@@ -40,13 +41,12 @@ _NUMBERS = 48
 _WORK = 48
 """The most operations of a thread on all its elements: one with more computes while others wait."""
 
-_SHAPING = {"construct", "extract"}
 _PLAIN = ELEMENT_LOADS | ELEMENT_STORES | ELEMENT_ACCUMULATES
 
 
 @dataclass(frozen=True, slots=True)
 class OwnElements:
-    """What a thread takes at once.
+    """The elements that a thread takes at once.
 
     Attributes
     ----------
@@ -104,7 +104,7 @@ def _is_plain(op: Op, threads: Container[Value], invariant: Mapping[Value, Op | 
     if op.regions or op.attrs.get("opaque"):
         return False
     if op.name not in _PLAIN:
-        return is_scalar_op(op.name) or op.name in _SHAPING | ARRAY_EXTENTS | THREAD_INDICES
+        return is_scalar_op(op.name) or op.name in PARTS | ARRAY_EXTENTS | THREAD_INDICES
     if op.attrs.get("mode", "plain") != "plain" or "aligned" in op.attrs:
         return False
     array = Access(op).array.type
