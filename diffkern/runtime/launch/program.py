@@ -411,7 +411,8 @@ class Executable:
         if key not in self._grouped:
             if len(self._grouped) >= _CACHED_DIMS:
                 self._grouped.clear()
-            found = cut_groups(grid.dims, self.cost, self.lane_counts, total)
+            threads = math.prod(grid.dims) // grid.n if self.blockwise else 0
+            found = cut_groups(grid.dims, self.cost, self.lane_counts, total, threads)
             self._grouped[key] = None if found is None else self.grid_of(found)
         return self._grouped[key]
 

@@ -190,7 +190,9 @@ def cost_units(cost: float) -> int:
     return round(max(cost, 1.0) * COST_UNIT)
 
 
-def cut_groups(dims: tuple[int, ...], cost: float, lane_counts: tuple[int, ...], copied: int) -> ChunkGrid | None:
+def cut_groups(
+    dims: tuple[int, ...], cost: float, lane_counts: tuple[int, ...], copied: int, block_dim: int = 0
+) -> ChunkGrid | None:
     """Return the chunks of a launch whose threads add to elements anywhere, each with copies; None if these do not pay.
 
     Parameters
@@ -203,8 +205,11 @@ def cut_groups(dims: tuple[int, ...], cost: float, lane_counts: tuple[int, ...],
         Numbers of threads that run in vector registers, the largest first.
     copied : int
         Scalars that a chunk has copies of.
+    block_dim : int, optional
+        The threads of a block, where these work together and chunks are of whole blocks; else 0.
     """
-    plain = cut(dims, cost, lane_counts)
+    plain = cut_blocks(dims, len(dims), block_dim, cost) if block_dim else cut(dims, cost, lane_counts)
+    cost, lane_counts = (cost * block_dim, ()) if block_dim else (cost, lane_counts)
     if not plain.n:
         return None
     grain, work = grain_of(cost, lane_counts), plain.n * cost_units(cost)
