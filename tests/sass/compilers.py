@@ -23,6 +23,7 @@ from diffkern.targets.cuda.cubin import resources
 __all__ = ["Made", "Pair", "compare", "mean"]
 
 _ATOMIC = re.compile(r"\b(atom|red)\.[\w.]*?\.?(shared|global)?[\w.:]*\.(add|min|max|exch|cas|and|or|xor|inc|dec)\.")
+_WIDE = re.compile(r"v([24])\.")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,15 @@ class Made:
 
     @property
     def atomics(self) -> Counter[str]:
-        """How many atomics of each kind: in PTX, where no loop has been unrolled by the assembler."""
-        return Counter(f"{m[1]} {m[3]}" for m in _ATOMIC.finditer(self.ptx))
+        """How many numbers are updated by atomics of each kind: in PTX, where no loop has been unrolled by the assembler.
+
+        Several neighbouring ones may be added by one instruction.
+        """
+        found: Counter[str] = Counter()
+        for m in _ATOMIC.finditer(self.ptx):
+            wide = _WIDE.match(self.ptx, m.end())
+            found[f"{m[1]} {m[3]}"] += int(wide[1]) if wide else 1
+        return found
 
 
 @dataclass(frozen=True)
