@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from diffkern.errors import MisuseError, described
-from diffkern.ir.types import BFLOAT16, BOOL, FLOAT32, FLOAT64, Scalar
+from diffkern.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, Scalar
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import clone, copy
@@ -139,9 +139,14 @@ def _number(value: Any, name: str, element: Scalar) -> Any:
         )
     if element.is_float:
         return float(value)
-    if value != int(value):
+    if not math.isfinite(value) or value != int(value):
         raise MisuseError(
             f"{name}={value} beside elements of {element}", remedy="convert the arrays, as in x.astype(dk.float64)"
+        )
+    if not np.iinfo(element.name).min <= value <= np.iinfo(element.name).max:
+        raise MisuseError(
+            f"{name}={value} does not fit elements of {element}",
+            remedy="take a smaller number, or arrays of a wider type, as in x.astype(dk.int64)",
         )
     return int(value)
 
@@ -195,13 +200,18 @@ def _launched(goal: array, left: array, right: array, factor: Any, adds: bool) -
     step_left, step_right = int(left.ndim > 2), int(right.ndim > 2)
     flat = [_flat(operand, math.prod(batch)) for operand in (left, right, goal)]
     dims = flat[2].shape
-    inputs = [*flat, step_left, step_right, factor]
+    # A number of Python would be a float32 or an int32; products of halves are summed in float32.
+    exact = np.dtype("float32" if goal._element == FLOAT16 else str(goal._element)).type(factor)
+    inputs = [*flat, step_left, step_right, exact]
     if goal._element in (FLOAT32, FLOAT64):
         tiles = [dims[0], *(-(-extent // kernels.TILE) for extent in dims[1:])]
         kernel = kernels.by_tiles_added if adds else kernels.by_tiles
         launch_tiled(kernel, dim=tiles, inputs=inputs, block_dim=kernels.BLOCK)
     else:
         launch(kernels.by_elements_added if adds else kernels.by_elements, dim=dims, inputs=inputs)
+    if flat[2]._memory is not goal._memory:
+        # Axes of a batch whose strides one axis cannot have were copied.
+        copy(goal, flat[2].reshape(goal.shape))
 
 
 def _flat(a: array, count: int) -> array:

@@ -58,7 +58,7 @@ def by_elements(left, right, goal, step_left: int32, step_right: int32, factor):
     total = goal.dtype(0)
     for k in range(left.shape[2]):
         total += left[of * step_left, i, k] * right[of * step_right, k, j]
-    goal[of, i, j] = total * factor
+    goal[of, i, j] = goal.dtype(total * factor)
 
 
 @Kernel
@@ -68,4 +68,4 @@ def by_elements_added(left, right, goal, step_left: int32, step_right: int32, fa
     total = goal.dtype(0)
     for k in range(left.shape[2]):
         total += left[of * step_left, i, k] * right[of * step_right, k, j]
-    goal[of, i, j] = goal[of, i, j] + total * factor
+    goal[of, i, j] = goal.dtype(goal[of, i, j] + total * factor)

@@ -373,7 +373,8 @@ class _Body:
             found = _DECLARED.match(text)
             assert found is not None, text
             parameter = _parameter(*(g or "" for g in found.groups()))
-            self.fn.sizes[parameter.name] = parameter.size
+            # Each call declares its own in braces, and LLVM calls those of all calls alike.
+            self.fn.sizes[parameter.name] = max(parameter.size, self.fn.sizes.get(parameter.name, 0))
         elif kind.startswith(".branchtargets"):
             self.tables[self.label] = tuple(_split(text[len(".branchtargets") :]))
         elif (variable := _variable(text)) is not None:

@@ -122,6 +122,28 @@ def test_a_function_that_calls_itself():
     np.testing.assert_array_equal(found, [0 if t < 9 else factorials[t % 8] for t in range(32)])
 
 
+SQUARES = """
+.func (.param .b32 result) square(.param .b32 given) {
+    .reg .b32 %x<2>; ld.param.b32 %x0, [given]; mul.lo.u32 %x1, %x0, %x0; st.param.b32 [result], %x1; ret;
+}
+.func (.param .b64 result) wide(.param .b64 given) {
+    .reg .b64 %x<2>; ld.param.b64 %x0, [given]; mul.lo.u64 %x1, %x0, %x0; st.param.b64 [result], %x1; ret;
+}
+"""
+
+
+def test_parameters_of_one_name_have_the_sizes_of_their_calls():
+    found = words("""
+        cvt.u64.u32 %w5, %t; shl.b64 %w5, %w5, 17;
+        { .param .b64 param0; .param .b64 retval0;
+        st.param.b64 [param0], %w5; call.uni (retval0), wide, (param0); ld.param.b64 %w6, [retval0]; }
+        { .param .b32 param0; .param .b32 retval0;
+        st.param.b32 [param0], %t; call.uni (retval0), square, (param0); ld.param.b32 %r9, [retval0]; }
+        shr.u64 %w6, %w6, 34; cvt.u32.u64 %r8, %w6; add.u32 %r9, %r9, %r8;
+    """, outside=SQUARES)  # fmt: skip
+    np.testing.assert_array_equal(found, [2 * t * t for t in range(32)])
+
+
 # -- other lanes -------------------------------------------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -222,6 +223,8 @@ def test_recordings_roll_outs_and_streams_take_it() -> None:
     (lambda a, b: dk.zeros((2, 3, 4)) @ dk.zeros((3, 4, 5)), "batches"),
     (lambda a, b: dk.zeros((2, 2), dtype=dk.vec2) @ dk.zeros((2, 2), dtype=dk.vec2), "not multiplied"),
     (lambda a, b: dk.matmul(dk.zeros((2, 2), dtype=int), dk.zeros((2, 2), dtype=int), alpha=0.5), "alpha=0.5"),
+    (lambda a, b: dk.matmul(dk.zeros((2, 2), dtype=int), dk.zeros((2, 2), dtype=int), alpha=np.nan), "alpha=nan"),
+    (lambda a, b: dk.matmul(dk.zeros((2, 2), dtype=int), dk.zeros((2, 2), dtype=int), alpha=2**31), "does not fit"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_an_error(call: Any, says: str) -> None:
     with pytest.raises(MisuseError, match=says):
@@ -263,3 +266,37 @@ def test_kernels_of_a_gpu(dtype: str) -> None:
                 host.backward(grads={on_host: doubles(seed)})
                 np.testing.assert_allclose(x.grad.numpy(), ones[0].grad.numpy(), rtol=1e-4, atol=1e-4)
                 np.testing.assert_allclose(y.grad.numpy(), ones[1].grad.numpy(), rtol=1e-4, atol=1e-4)
+
+
+@pytest.fixture
+def by_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a CPU run the kernels of a GPU."""
+    module = sys.modules[dk.matmul.__module__]
+    monkeypatch.setattr(module, "perform", lambda p: module._launched(p.goal, p.left, p.right, p.factor, p.adds))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "uint16", "uint32", "int64", "uint64"])
+def test_kernels_for_integers_wrap_as_numpys(dtype: str, by_launches: None) -> None:
+    most = np.iinfo(dtype).max
+    a, b, c = (np.full(shape, most - k, dtype) for k, shape in enumerate(((2, 3), (3, 2), (2, 2))))
+    out = dk.array(c)
+    dk.matmul(dk.array(a), dk.array(b), out=out, alpha=most, beta=1)
+    np.testing.assert_array_equal(out.numpy(), (a @ b) * np.array(most, dtype) + c)
+
+
+def test_kernels_take_factors_of_the_elements_type_and_any_strides(by_launches: None) -> None:
+    a, b, w, ct = (numbers(s, k) for k, s in enumerate(((2, 3, 2, 4), (2, 3, 4, 2), (4, 3, 2, 2), (4, 3, 2, 2))))
+    x, y, start = (doubles(v, True) for v in (a, b, w))
+    with dk.Tape() as tape:
+        whole = dk.clone(start)
+        # No one axis has the strides of this batch.
+        dk.matmul(x[:, ::2], y[:, 1:], out=whole[::2, :2], alpha=0.1, beta=0.3)
+    wanted = w.copy()
+    wanted[::2, :2] = 0.1 * (a[:, ::2] @ b[:, 1:]) + 0.3 * w[::2, :2]
+    np.testing.assert_allclose(whole.numpy(), wanted, rtol=1e-13, atol=1e-15)
+    tape.backward(grads={whole: doubles(ct)})
+    by_a, by_w = np.zeros_like(a), ct.copy()
+    by_a[:, ::2] = 0.1 * ct[::2, :2] @ b[:, 1:].swapaxes(2, 3)
+    by_w[::2, :2] *= 0.3
+    np.testing.assert_allclose(x.grad.numpy(), by_a, rtol=1e-13, atol=1e-15)
+    np.testing.assert_allclose(start.grad.numpy(), by_w, rtol=1e-14)
