@@ -51,7 +51,7 @@ class Made:
 
     @property
     def atomics(self) -> Counter[str]:
-        """How many numbers are updated by atomics of each kind: in PTX, where no loop has been unrolled by the assembler.
+        """How many numbers atomics update, by kind: in PTX, where no loop has been unrolled by the assembler.
 
         Several neighbouring ones may be added by one instruction.
         """
