@@ -131,6 +131,7 @@ class NotedLaunches(TapeRecording):
         """Keep what a tape keeps of a launch that has run."""
         known, parts, arrays, kernel, version, keys, executable = noted
         launch = PackedLaunch.passed(kernel, known.dim, version, keys, parts, arrays, executable, known.grid)
+        first: list[tuple[Any, int]] = []
         for k, grad in known.leaves:
             held: Any = arrays[k]
             if held._smooth and grad is None:
@@ -177,6 +178,7 @@ class NotedLaunches(TapeRecording):
             if not kernel.enable_backward:
                 return False
             known.changes = config._changes
+        first: list[tuple[Any, int]] = []
         for k, grad in known.leaves:
             held: Any = arrays[k]
             memory, own = held._memory, held._grad
@@ -185,11 +187,15 @@ class NotedLaunches(TapeRecording):
             if own is not grad or memory.exposed or memory.lent:
                 return False
             now = memory.version if memory._counter is None else memory.now
-            if met.setdefault(memory, now) != now:
+            before = met.get(memory)
+            if before is None:
+                first.append((memory, now))
+            elif before != now:
                 return False
         for k in known.writes:
             if not arrays[k]._writable:  # type: ignore[union-attr]  # as on the path
                 return False
+        met.update(first)  # only now: a launch that is not run is not met
         self._unfinished = kernel, len(noted)  # an interrupt leaves the mark
         self._run_noted(known, executable, parts, arrays)
         made = known, parts, arrays, kernel, version, keys, executable
