@@ -73,13 +73,14 @@ def row(chosen: argparse.Namespace, name: str, folder: Path) -> Row | Exclusion:
         "time to record": found["recording"], "memory": found["memory"],
         "lines of the module": lines_of(Path(inspect.getfile(cls))),
     }  # fmt: skip
+    if cls.scale:
+        notes["scale"] = cls.scale
     script = Path(str(chosen.source)) / "examples" / f"{PROGRAMS.get(name, name)}.py"
     notes["lines of the published program"] = lines_of(script)
     if chosen.taichi:
         driver = str(Path(__file__).with_name("published.py"))
-        failure = on_one_processor(
-            [chosen.taichi, driver, str(script), str(PEER_ITERATIONS), str(peer), *cls.arguments]
-        )
+        arguments = [str(script), str(PEER_ITERATIONS), str(peer), json.dumps(cls.changes), *cls.arguments]
+        failure = on_one_processor([chosen.taichi, driver, *arguments])
         if failure or not peer.exists():
             notes["taichi"] = f"does not run: {failure.splitlines()[-1] if failure else 'no result'}"
         else:

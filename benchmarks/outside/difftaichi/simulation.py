@@ -35,6 +35,10 @@ class Simulation(ABC):
         Time steps of the comparison with differences.
     arguments
         The command line of the published program.
+    changes
+        What is changed in its text, old and new, beside what it shows.
+    scale
+        How a run differs from the published one, on both sides; empty where it does not.
     source
         The folder of the published programs, with their pictures and robots.
     """
@@ -43,6 +47,8 @@ class Simulation(ABC):
     iterations: int
     checked_steps: int
     arguments: tuple[str, ...] = ()
+    changes: ClassVar[dict[str, str]] = {}
+    scale: str = ""
     source: ClassVar[Path]
 
     def __init__(self, real: str = "float32", steps: int = 0) -> None:
@@ -50,6 +56,7 @@ class Simulation(ABC):
         self.scalar = dk.float32 if real == "float32" else dk.float64
         self.vec2 = dk.vec2 if real == "float32" else dk.vec2d
         self.mat22 = dk.mat22 if real == "float32" else dk.mat22d
+        self.vec3, self.mat33 = (dk.vec3, dk.mat33) if real == "float32" else (dk.vec3d, dk.mat33d)
         self.steps = steps or self.published_steps
         self.parameters: dict[str, Any] = {}
         self.loss = dk.zeros(1, dtype=self.scalar, requires_grad=True)
