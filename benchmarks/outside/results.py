@@ -63,6 +63,31 @@ class Exclusion:
 
 
 @dataclass(frozen=True)
+class HorizonRow:
+    """The gradient of one program after a number of steps, as :func:`diffkern.testing.horizon` gives it.
+
+    Attributes
+    ----------
+    program
+        Its name in the benchmark.
+    steps
+        The number of steps.
+    norm
+        Euclidean norm of the gradient.
+    growth
+        Factor per step by which it has grown since the row before; None where there is nothing to compare with.
+    cosine
+        Cosine of the angle to the gradient by differences; None where the gradient is zero.
+    """
+
+    program: str
+    steps: int
+    norm: float
+    growth: float | None
+    cosine: float | None
+
+
+@dataclass(frozen=True)
 class Results:
     """All rows of a benchmark, measured by one command."""
 
@@ -75,6 +100,7 @@ class Results:
     versions: dict[str, str]
     rows: tuple[Row, ...]
     excluded: tuple[Exclusion, ...]
+    horizons: tuple[HorizonRow, ...] = ()
 
 
 def collect(
@@ -113,7 +139,8 @@ def read(benchmark: str, folder: Path = FOLDER) -> Results:
     data = json.loads((folder / f"{benchmark}.json").read_text(encoding="utf-8"))
     rows = tuple(Row(**row) for row in data.pop("rows"))
     excluded = tuple(Exclusion(**each) for each in data.pop("excluded"))
-    return Results(rows=rows, excluded=excluded, **data)
+    horizons = tuple(HorizonRow(**each) for each in data.pop("horizons", ()))
+    return Results(rows=rows, excluded=excluded, horizons=horizons, **data)
 
 
 def benchmarks(folder: Path = FOLDER) -> list[str]:

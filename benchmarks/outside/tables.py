@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import median
 
-from benchmarks.outside.results import Exclusion, Results, Row
+from benchmarks.outside.results import Exclusion, HorizonRow, Results, Row
 
 PUBLISHED = "published "
 """Begins the names of notes with what others published: they have a column of their own, outside the ranking."""
@@ -29,6 +29,8 @@ def section(results: Results) -> str:
         lines += ["Slower than the fastest of the other tools:", "", *_rows(slower, cause=True), ""]
     if others:
         lines += ["All other rows:" if slower else "All rows:", "", *_rows(others, cause=False), ""]
+    if results.horizons:
+        lines += [*_horizons(results.horizons), ""]
     if results.excluded:
         lines += ["Left out:", "", *_excluded(results.excluded), ""]
     return "\n".join(lines)
@@ -102,6 +104,22 @@ def _notes(row: Row, *, published: bool) -> str:
 
 def _shown(value: float | str) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _horizons(rows: Iterable[HorizonRow]) -> list[str]:
+    """Return the table of gradients by the number of steps."""
+    told = (
+        "The gradient by the number of steps (:func:`diffkern.testing.horizon`): its norm, the factor per step by which "
+        "that has grown since the row before, and the cosine of its angle to differences in float64."
+    )
+    cells = (
+        (row.program, str(row.steps), f"{row.norm:.3g}", _four(row.growth), _four(row.cosine)) for row in rows
+    )
+    return [told, "", *list_table(("program", "steps", "norm", "growth", "cosine"), cells, (30, 15, 20, 15, 20))]
+
+
+def _four(number: float | None) -> str:
+    return "" if number is None else f"{number:.4f}"
 
 
 def _excluded(excluded: Iterable[Exclusion]) -> list[str]:

@@ -6,7 +6,7 @@ import numpy as np
 
 import diffkern as dk
 
-from .simulation import Simulation, simulation
+from .simulation import SteppedSimulation, simulation
 
 LAYERS, RADIUS, STEP, ELASTICITY = 4, 0.03, 0.003, 0.8
 
@@ -49,7 +49,7 @@ def miss(x, loss, t: int):
 
 
 @simulation("billiards")
-class Billiards(Simulation):
+class Billiards(SteppedSimulation):
     """The last ball of a triangle is to reach a goal."""
 
     published_steps, iterations, checked_steps = 1024, 200, 900
@@ -64,15 +64,18 @@ class Billiards(Simulation):
         self.init_x = self.parameter("init_x", [[0.1, 0.5]], self.vec2)
         self.init_v = self.parameter("init_v", [[0.3, 0.0]], self.vec2)
 
-    def forward(self):
+    def begin(self):
         self.impulse.zero_()
         self.x_inc.zero_()
-        n = self.x.shape[1]
         dk.launch(put_cue, dim=1, inputs=[self.x, self.v, self.init_x, self.init_v])
-        for t in range(1, self.steps):
-            dk.launch(collide, dim=n, inputs=[self.x, self.v, self.impulse, self.x_inc, t - 1])
-            dk.launch(advance, dim=n, inputs=[self.x, self.v, self.impulse, self.x_inc, t])
-        dk.launch(miss, dim=1, inputs=[self.x, self.loss, self.steps - 1])
+
+    def advance(self, t):
+        n = self.x.shape[1]
+        dk.launch(collide, dim=n, inputs=[self.x, self.v, self.impulse, self.x_inc, t - 1])
+        dk.launch(advance, dim=n, inputs=[self.x, self.v, self.impulse, self.x_inc, t])
+
+    def measure(self, t):
+        dk.launch(miss, dim=1, inputs=[self.x, self.loss, t])
 
     def descend(self):
         self.step_down(0.01)

@@ -101,6 +101,28 @@ class Simulation(ABC):
         return {name: np.array(array.grad.numpy()) for name, array in self.parameters.items()}
 
 
+class SteppedSimulation(Simulation):
+    """A simulator whose steps can be run one by one, of which the gradient is looked at by their number."""
+
+    def forward(self) -> None:
+        self.begin()
+        for t in range(1, self.steps):
+            self.advance(t)
+        self.measure(self.steps - 1)
+
+    @abstractmethod
+    def begin(self) -> None:
+        """Clear what is accumulated, and put the parameters into the initial state."""
+
+    @abstractmethod
+    def advance(self, t: int) -> None:
+        """Launch what leads to the state t."""
+
+    @abstractmethod
+    def measure(self, t: int) -> None:
+        """Launch what writes the loss of the state t."""
+
+
 def simulation(name: str) -> Any:
     """Register a class under the name of its published program."""
 

@@ -9,7 +9,7 @@ import numpy as np
 
 import diffkern as dk
 
-from .simulation import Simulation, simulation
+from .simulation import Simulation, SteppedSimulation, simulation
 
 PI = dk.constant(math.pi)
 
@@ -49,7 +49,7 @@ def triangle_loss(x, loss, t: int):
 
 
 @simulation("mass_spring_simple")
-class SpringTriangle(Simulation):
+class SpringTriangle(SteppedSimulation):
     """The rest lengths of a triangle are changed until its area is 0.1."""
 
     published_steps, iterations, checked_steps = 1024, 25, 60
@@ -61,12 +61,15 @@ class SpringTriangle(Simulation):
         self.ends = dk.array(np.array([[0, 1], [1, 2], [2, 0]], np.int32))
         self.length = self.parameter("spring_length", [0.1, 0.1, 0.1 * 2**0.5])
 
-    def forward(self):
+    def begin(self):
         self.force.zero_()
-        for t in range(1, self.steps):
-            dk.launch(triangle_springs, dim=3, inputs=[self.x, self.force, self.ends, self.length, t])
-            dk.launch(triangle_step, dim=3, inputs=[self.x, self.v, self.force, t])
-        dk.launch(triangle_loss, dim=1, inputs=[self.x, self.loss, self.steps - 1])
+
+    def advance(self, t):
+        dk.launch(triangle_springs, dim=3, inputs=[self.x, self.force, self.ends, self.length, t])
+        dk.launch(triangle_step, dim=3, inputs=[self.x, self.v, self.force, t])
+
+    def measure(self, t):
+        dk.launch(triangle_loss, dim=1, inputs=[self.x, self.loss, t])
 
     def descend(self):
         self.step_down(5.0)
