@@ -109,12 +109,10 @@ def _shown(value: float | str) -> str:
 def _horizons(rows: Iterable[HorizonRow]) -> list[str]:
     """Return the table of gradients by the number of steps."""
     told = (
-        "The gradient by the number of steps (:func:`diffkern.testing.horizon`): its norm, the factor per step by which "
-        "that has grown since the row before, and the cosine of its angle to differences in float64."
+        "The gradient by the number of steps (:func:`diffkern.testing.horizon`): its norm, the factor per step by "
+        "which that has grown since the row before, and the cosine of its angle to differences in float64."
     )
-    cells = (
-        (row.program, str(row.steps), f"{row.norm:.3g}", _four(row.growth), _four(row.cosine)) for row in rows
-    )
+    cells = ((row.program, str(row.steps), f"{row.norm:.3g}", _four(row.growth), _four(row.cosine)) for row in rows)
     return [told, "", *list_table(("program", "steps", "norm", "growth", "cosine"), cells, (30, 15, 20, 15, 20))]
 
 

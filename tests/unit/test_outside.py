@@ -44,6 +44,15 @@ def test_results_come_back(outside, results, tmp_path):
     assert outside.benchmarks(tmp_path) == ["gradbench"]
 
 
+def test_gradients_by_the_number_of_steps_come_back_and_have_a_table(outside, results, tmp_path):
+    horizons = (outside.HorizonRow("balls", 8, 0.0, None, None), outside.HorizonRow("balls", 16, 2.5, 1.25, 0.5))
+    outside.write(replace(results, horizons=horizons), tmp_path)
+    read = outside.read("gradbench", tmp_path)
+    assert read.horizons == horizons
+    text = importlib.import_module("benchmarks.outside.tables").page([read])
+    assert "     - 16\n     - 2.5\n     - 1.2500\n     - 0.5000\n" in text
+
+
 def test_tables_have_slower_rows_first_with_their_causes(results):
     text = importlib.import_module("benchmarks.outside.tables").page([results])
     places = [text.index(f"* - {name}\n") for name in ("slower", "slow", "fast", "alone", "x")]

@@ -57,3 +57,25 @@ def test_a_simulator_of_difftaichi() -> None:
             ends.append(float(made.loss.numpy()[0]))
         array.assign(before)
         assert (ends[0] - ends[1]) / 2e-5 == pytest.approx(slope[name].reshape(-1)[0], rel=1e-6, abs=1e-12)
+
+
+def test_a_gradient_by_the_number_of_steps() -> None:
+    """The three springs' gradient after four and twelve steps grows, and is that of differences."""
+    simulations = importlib.import_module("benchmarks.outside.difftaichi.simulators").SIMULATIONS
+    report = importlib.import_module("benchmarks.outside.difftaichi.horizons").report
+    few, many = report(simulations["mass_spring_simple"], (4, 12)).rows
+    assert (few.steps, many.steps) == (4, 12)
+    assert many.norm > few.norm > 0.0
+    assert few.cosine == pytest.approx(1.0, abs=1e-6)
+    assert many.cosine == pytest.approx(1.0, abs=1e-6)
+
+
+def test_changes_of_a_published_program_have_to_find_their_text() -> None:
+    """What is changed on both sides is said in words of the published text; a text that is gone is an error."""
+    changed = importlib.import_module("benchmarks.outside.difftaichi.published").changed
+    assert changed("with ti.ad.Tape(loss): steps = 512", {"steps = 512": "steps = 64"}).endswith("steps = 64")
+    with pytest.raises(ValueError, match="has no 'steps = 8'"):
+        changed("steps = 512", {"steps = 8": "steps = 4"})
+    without_tape = "for i in range(2):\n    ti.ad.clear_all_gradients()\n    forward()\n    backward()\n"
+    timed = "    BEGIN(); ti.ad.clear_all_gradients()\n    forward()\n    backward(); END(loss)\n"
+    assert changed(without_tape, {}).endswith(timed)

@@ -30,7 +30,9 @@ def options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="six iterations of each descent")
     parser.add_argument("--only", metavar="SIMULATOR", default="", help="only this one, printed and not written")
     parser.add_argument(
-        "--horizon", action="store_true", help="only gradients by the number of steps, put into the results that are there"
+        "--horizon",
+        action="store_true",
+        help="only gradients by the number of steps, put into the results that are there",
     )
     parser.add_argument("--child", metavar="FILE", default="", help=argparse.SUPPRESS)
     return parser.parse_args()

@@ -1,5 +1,5 @@
 """DiffTaichi's simulators that are not ported, with reasons."""
 
 REASONS: dict[str, str] = {
-    "water_renderer": "its loss is a VGG16 network whose weights are not published with it; its waves are those of wave",
+    "water_renderer": "its loss is a VGG16 network, published without weights; its waves are those of wave",
 }

@@ -1,9 +1,9 @@
 """Runs one published program of DiffTaichi under Taichi on the CPU and writes losses, times and memory as JSON.
 
-Run by another Python, which has Taichi: ``PYTHON published.py FILE ITERATIONS RESULT CHANGES [ARGUMENTS]``. The text is
-changed in what shows and draws (windows, pictures, plots, intervals of display), in the device, and where CHANGES, a JSON
-object from old text to new, says so. What is timed is a pass, forward and gradient: that of the tape, or from the clearing
-of gradients to the end of ``backward()`` where a program has no tape.
+Run by another Python, which has Taichi: ``PYTHON published.py FILE ITERATIONS RESULT CHANGES [ARGUMENTS]``. The text
+is changed in what shows and draws (windows, pictures, plots, intervals of display), in the device, and where CHANGES, a
+JSON object from old text to new, says so. What is timed is a pass, forward and gradient: that of the tape, or from the
+clearing of gradients to the end of ``backward()`` where a program has no tape.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def changed(text: str, changes: dict[str, str]) -> str:
             raise ValueError(f"the program has no {old!r}")
         text = text.replace(old, new)
     if "ti.ad.Tape" not in text:
-        text = re.sub(r"^( +)ti\.(?:ad\.)?clear_all_gradients\(\)$", r"\1BEGIN(); ti.ad.clear_all_gradients()", text, flags=re.M)
+        text = re.sub(
+            r"^( +)ti\.(?:ad\.)?clear_all_gradients\(\)$", r"\1BEGIN(); ti.ad.clear_all_gradients()", text, flags=re.M
+        )
         text = re.sub(r"^( +)backward\(\)$", r"\1backward(); END(loss)", text, flags=re.M)
     return text
 

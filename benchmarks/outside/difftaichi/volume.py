@@ -11,6 +11,14 @@ import diffkern as dk
 from .simulation import Simulation, simulation
 
 SIDE, PIXELS, STRIDE = 128, 512, 0.02
+TORUS = {
+    "marching_steps = 1000": "marching_steps = 100",
+    "if not os.path.exists('bunny_128.bin')": "if False",
+    '    volume = np.fromfile("bunny_128.bin", dtype=np.float32).reshape(\n'
+    "        (density_res, density_res, density_res))\n": "",
+    "    fill_density(volume)\n": "",
+    "    #create_torus_density()\n": "    create_torus_density()\n",
+}
 
 
 @dk.kernel
@@ -24,9 +32,9 @@ def march(density, image, angle, samples: int, view: int):
     origin = dk.vector(s + 0.5, s * 0.0 + 0.5, c + 0.5)
     for k in range(samples):
         point = origin + float(k + 1) * STRIDE * ray
-        i, j, l = int(dk.floor(point[2] * 128.0)), int(dk.floor(point[1] * 128.0)), int(dk.floor(point[0] * 128.0))
-        if 0 <= i < SIDE and 0 <= j < SIDE and 0 <= l < SIDE:
-            image[view, y, x] += density[i, j, l]
+        i, j, m = int(dk.floor(point[2] * 128.0)), int(dk.floor(point[1] * 128.0)), int(dk.floor(point[0] * 128.0))
+        if 0 <= i < SIDE and 0 <= j < SIDE and 0 <= m < SIDE:
+            image[view, y, x] += density[i, j, m]
 
 
 @dk.kernel
@@ -44,15 +52,8 @@ class Shadows(Simulation):
     """
 
     published_steps, iterations, checked_steps = 100, 100, 100
-    scale = "a torus instead of the scan of a bunny, and 100 of 1000 samples per ray (rays leave the volume after 94), on both sides"
-    changes = {
-        "marching_steps = 1000": "marching_steps = 100",
-        "if not os.path.exists('bunny_128.bin')": "if False",
-        "    volume = np.fromfile(\"bunny_128.bin\", dtype=np.float32).reshape(\n"
-        "        (density_res, density_res, density_res))\n": "",
-        "    fill_density(volume)\n": "",
-        "    #create_torus_density()\n": "    create_torus_density()\n",
-    }
+    scale = "a torus for the bunny, 100 of 1000 samples per ray (all in the volume are among them), on both sides"
+    changes = TORUS
     views = 7
 
     def build(self):

@@ -1,7 +1,7 @@
-"""Elastic robots whose muscles are waves, by the material point method: they learn to walk, in two dimensions and three.
+"""Elastic robots whose muscles pull in waves learn to walk, in two dimensions and three: the material point method.
 
-The grid is one array that every step fills again. Friction with the ground is left out: the published programs compute it
-from a velocity that they have set to zero before, so that it never acts.
+The grid is one array that every step fills again. Friction with the ground is left out: the published programs compute
+it from a velocity that they have set to zero before, so that it never acts.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call"
@@ -19,6 +19,13 @@ from .simulation import Simulation, simulation
 
 PI = dk.constant(math.pi)
 FEWER_STEPS = {"steps = 512": "steps = 64"}
+WITHOUT_PICTURES = {"iter % 10 == 0": "False"}
+FIRST_WEIGHTS = {
+    **FEWER_STEPS,
+    "ti.types.ndarray(element_dim=1)": "ti.types.ndarray(dtype=ti.math.vec3)",
+    "    losses = []\n": "    first = np.random.randn(n_actuators, n_sin_waves).astype(np.float32) * 0.01\n"
+    "    weights.from_numpy(first)\n    losses = []\n",
+}
 WAVES, FLUID, SOLID, WALL = 4, 0, 1, 3
 
 
@@ -189,7 +196,9 @@ class Walker(Simulation):
         places, actuator, kind, draw = [], [], [], random.Random(0)
         for corner, extent, counts, muscle, of in self.boxes():
             cells = list(product(*map(range, counts)))
-            share = (np.array(cells) + 0.5) / counts if of == SOLID else [[draw.random() for _ in counts] for _ in cells]
+            share = (
+                (np.array(cells) + 0.5) / counts if of == SOLID else [[draw.random() for _ in counts] for _ in cells]
+            )
             places.append(np.array(corner) + np.array(extent) * share)
             actuator += [muscle] * len(cells)
             kind += [of] * len(cells)
@@ -199,7 +208,11 @@ class Walker(Simulation):
         steps, grid, many = self.steps, (self.size,) * d, 1 + max(actuator)
         self.x, self.v = self.field(steps, count, dtype=vec), self.field(steps, count, dtype=vec)
         self.c, self.f = self.field(steps, count, dtype=mat), self.field(steps, count, dtype=mat)
-        self.momentum, self.mass, self.out = self.field(*grid, dtype=vec), self.field(*grid), self.field(*grid, dtype=vec)
+        self.momentum, self.mass, self.out = (
+            self.field(*grid, dtype=vec),
+            self.field(*grid),
+            self.field(*grid, dtype=vec),
+        )
         self.kind, self.actuator = dk.array(np.array(kind, np.int32)), dk.array(np.array(actuator, np.int32))
         self.x[0].assign(start)
         self.f[0].assign(np.broadcast_to(np.eye(d), (count, d, d)))
@@ -215,9 +228,22 @@ class Walker(Simulation):
             self.momentum.zero_()
             self.mass.zero_()
             dk.launch(
-                muscles, dim=self.bias.size, inputs=[self.amplitude, self.bias, self.act, self.scalar(self.wave_rate), t]
+                muscles,
+                dim=self.bias.size,
+                inputs=[self.amplitude, self.bias, self.act, self.scalar(self.wave_rate), t],
             )
-            particles = [self.x, self.v, self.c, self.f, self.momentum, self.mass, self.kind, self.actuator, self.act, t]
+            particles = [
+                self.x,
+                self.v,
+                self.c,
+                self.f,
+                self.momentum,
+                self.mass,
+                self.kind,
+                self.actuator,
+                self.act,
+                t,
+            ]
             dk.launch(to_grid, dim=count, inputs=particles)
             dk.launch(on_grid, dim=grid, inputs=[self.momentum, self.mass, self.out])
             dk.launch(from_grid, dim=count, inputs=[self.x, self.v, self.c, self.out, t])
@@ -232,9 +258,9 @@ class Walker(Simulation):
 class FlatWalker(Walker):
     """A flat robot with four muscles in its legs."""
 
-    published_steps, iterations, checked_steps = 1024, 100, 40
+    published_steps, iterations, checked_steps = 1024, 100, 200
     size, rate, wave_rate, kernels = 128, 0.1, 20 * 1e-3, (flat_to_grid, flat_grid, flat_from_grid)
-    changes = {"iter % 10 == 0": "False"}
+    changes = WITHOUT_PICTURES
 
     def boxes(self):
         rectangles = [(0.0, 0.1, 0.3, -1), *((x, 0.0, 0.05, k) for k, x in enumerate((0.0, 0.05, 0.2, 0.25)))]
@@ -269,12 +295,7 @@ class HeavyWalker(SolidWalker):
     """A robot of solid parts only; its weights at first are those of the flat one's kind, as Taichi draws its own."""
 
     iterations, block, rate = 100, 0.1, 30.0
-    changes = {
-        **FEWER_STEPS,
-        "ti.types.ndarray(element_dim=1)": "ti.types.ndarray(dtype=ti.math.vec3)",
-        "    losses = []\n": "    weights.from_numpy(np.random.randn(n_actuators, n_sin_waves).astype(np.float32) * 0.01)\n"
-        "    losses = []\n",
-    }
+    changes = FIRST_WEIGHTS
 
 
 @simulation("liquid")
