@@ -131,7 +131,6 @@ class NotedLaunches(TapeRecording):
         """Keep what a tape keeps of a launch that has run."""
         known, parts, arrays, kernel, version, keys, executable = noted
         launch = PackedLaunch.passed(kernel, known.dim, version, keys, parts, arrays, executable, known.grid)
-        first: list[tuple[Any, int]] = []
         for k, grad in known.leaves:
             held: Any = arrays[k]
             if held._smooth and grad is None:
