@@ -109,15 +109,16 @@ def _linear(b: Builder, a: TangentArguments) -> Value:
 def _bilinear(b: Builder, a: TangentArguments) -> list[Value]:
     """Apply the product rule in the first two operands; the tangent of a third one is added."""
     (x, y), (tx, ty) = a.x[:2], a.t[:2]
-    if a.steep and a.op.name in _STEEP:
-        product = _STEEP[a.op.name]
-        found = [product(b, t, other, steep=True) for t, other in ((tx, y), (ty, x)) if t is not None]
-        return found * 2 if x is y else found
+    terms = [(t, other, pair) for t, other, pair in ((tx, y, (tx, y)), (ty, x, (x, ty))) if t is not None]
     # x . x: the two terms t . x and x . t are the same value, computed once and added twice.
-    if a.op.name == "dot" and x is y and tx is not None:
-        return [b.one("dot", tx, x, **a.op.attrs)] * 2
-    found = [b.one(a.op.name, *pair, **a.op.attrs) for t, pair in ((tx, (tx, y)), (ty, (x, ty))) if t is not None]
-    return found + [t for t in a.t[2:] if t is not None]
+    twice = a.op.name == "dot" and x is y and tx is ty
+    if twice:
+        terms = terms[:1]
+    if a.steep and a.op.name in _STEEP:
+        found = [_STEEP[a.op.name](b, t, other, steep=True) for t, other, _ in terms]
+    else:
+        found = [b.one(a.op.name, *pair, **a.op.attrs) for _, _, pair in terms]
+    return (found * 2 if twice else found) + [t for t in a.t[2:] if t is not None]
 
 
 _STEEP: dict[str, Callable[..., Value]] = {"scale": scaled, "dot": sum_of_products}
