@@ -285,6 +285,25 @@ def test_functions_that_launch_threads_that_work_together():
         dk.jax_callable(in_other_blocks)(x)
 
 
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_a_product_of_a_vector_with_itself_after_a_root(order):
+    @dk.kernel
+    def rooted(x: dk.array(dtype=dk.vec2d), out: s.Floats):
+        i = dk.tid()
+        d = x[i] * dk.sqrt(x[i][0])
+        out[i] = dk.dot(d, d)
+
+    f = dk.jax_kernel(rooted)
+    a, b = 1.3, 0.7
+    point, along = (jnp.asarray([v]) for v in ((a, b), (1.0, 0.0)))
+    # d . d = a^3 + a b^2
+    if order == 1:
+        np.testing.assert_allclose(jax.jvp(lambda x: f(x)[0], (point,), (along,))[1], [3 * a**2 + b**2], rtol=1e-14)
+        return
+    second = jax.hessian(lambda x: f(x)[0].sum())(point)
+    np.testing.assert_allclose(np.reshape(second, (2, 2)), [[6 * a, 2 * b], [2 * b, 2 * a]], rtol=1e-12)
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 
 

@@ -491,6 +491,25 @@ def test_the_tangent_of_an_extremum():
     torch.testing.assert_close((y[0], t[0]), (X[k] ** 2, 2.0 * X[k] * W[k]))
 
 
+@pytest.mark.parametrize("order", [1, pytest.param(2, marks=pytest.mark.full)])
+def test_a_product_of_a_vector_with_itself_after_a_root(order):
+    @dk.kernel
+    def rooted(x: dk.array(dtype=dk.vec2d), y: f1):
+        i = dk.tid()
+        d = x[i] * dk.sqrt(x[i][0])
+        y[i] = dk.dot(d, d)
+
+    f = dk.torch_function(rooted)
+    a, b = 1.3, 0.7
+    point, along = (torch.tensor([v], dtype=torch.float64) for v in ((a, b), (1.0, 0.0)))
+    # d . d = a^3 + a b^2
+    if order == 1:
+        assert jvp(f, (point,), (along,))[1].tolist() == pytest.approx([3 * a**2 + b**2], rel=1e-14)
+        return
+    second = hessian(lambda x: f(x).sum())(point).reshape(2, 2)
+    np.testing.assert_allclose(second.numpy(), [[6 * a, 2 * b], [2 * b, 2 * a]], rtol=1e-12)
+
+
 def test_without_derivatives_there_are_none_in_either_mode():
     f = dk.torch_function(wave, enable_backward=False)
     with pytest.raises(RuntimeError, match="enable_backward=False"):
