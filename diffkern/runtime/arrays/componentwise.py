@@ -31,8 +31,12 @@ def _is_array(value: Any) -> bool:
 
 _REFLECTED: Final[Mapping[Any, str]] = {
     np.add: "__radd__", np.subtract: "__rsub__", np.multiply: "__rmul__", np.true_divide: "__rtruediv__",
-    np.floor_divide: "__rfloordiv__", np.remainder: "__rmod__", np.power: "__rpow__",
+    np.floor_divide: "__rfloordiv__", np.remainder: "__rmod__", np.power: "__rpow__", np.matmul: "__rmatmul__",
+    np.bitwise_and: "__rand__", np.bitwise_or: "__ror__", np.bitwise_xor: "__rxor__",
+    np.less: "__gt__", np.less_equal: "__ge__", np.greater: "__lt__", np.greater_equal: "__le__",
+    np.equal: "__eq__", np.not_equal: "__ne__",
 }  # fmt: skip
+"""The functions that NumPy's operators call, with the operator of what stands on the right."""
 
 
 class Componentwise(Compared):
@@ -41,13 +45,18 @@ class Componentwise(Compared):
     __slots__ = ()
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        """Compute with NumPy's arrays; but a NumPy number on the left of an operator is treated like one on the right.
+        """Compute with NumPy's arrays; but what is NumPy's on the left of an operator is treated like on the right.
 
-        Otherwise ``np.float32(2.0) * a`` would be a NumPy array, through which no gradient flows.
+        Otherwise ``np.float32(2.0) * a`` and ``x.numpy() + a`` would be NumPy arrays, through which no gradient flows.
+        Arrays of Warp's dialect give NumPy's arrays beside one on the left, as in Warp.
         """
         rule = _REFLECTED.get(ufunc)
-        if rule is not None and method == "__call__" and not kwargs and isinstance(inputs[0], np.generic):
-            return getattr(inputs[1], rule)(inputs[0])
+        if rule is not None and method == "__call__" and not kwargs:
+            left = inputs[0]
+            if isinstance(left, np.generic) or (isinstance(left, np.ndarray) and not self.in_warps_dialect):
+                found = getattr(self, rule)(left)
+                if found is not NotImplemented:
+                    return found
         given = [np.asarray(v) if isinstance(v, Componentwise) else v for v in inputs]
         return getattr(ufunc, method)(*given, **kwargs)
 

@@ -8,11 +8,11 @@ elements: no gradient flows through it, and a recording refuses it for what its 
 from __future__ import annotations
 
 import operator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from diffkern.errors import LaunchError, described
+from diffkern.errors import LaunchError, MisuseError, described
 from diffkern.ir.structs import Stored, Struct
 from diffkern.ir.types import FLOAT64, STORAGE_ONLY, Scalar, scalar_of
 from diffkern.process.late import CONVERTED, EXTREME, TOTAL
@@ -20,6 +20,9 @@ from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array_text import values_of
 
 __all__ = ["Numeric"]
+
+_OF_NUMPY: Final = frozenset({"axis", "dtype", "out", "keepdims", "initial", "where"})
+"""The words with which NumPy's functions call methods of arrays."""
 
 if TYPE_CHECKING:
     import builtins
@@ -40,6 +43,8 @@ class Numeric:
         def size(self) -> int: ...
         @property
         def dtype(self) -> Any: ...
+        @property
+        def in_warps_dialect(self) -> bool: ...
         def __getitem__(self, key: Any) -> Any: ...
         def _nested(self) -> builtins.list[Any]: ...
         def _host(self) -> np.ndarray[Any, Any]: ...
@@ -115,13 +120,15 @@ class Numeric:
         """Return the elements as nested Python lists, also in Warp's dialect, where :meth:`list` gives a flat one."""
         return self._nested()
 
-    def sum(self, axis: int | None = None) -> Any:
+    def sum(self, axis: int | None = None, **others: Any) -> Any:
         """Add up the elements, all of them or along an axis; tapes record it.
 
         Parameters
         ----------
         axis : int, optional
             The axis along which elements are added.
+        **others
+            What ``np.sum(a)`` passes beside the axis, at its defaults.
 
         Returns
         -------
@@ -134,7 +141,28 @@ class Numeric:
         LaunchError
             If there is no such axis.
         """
+        if others:
+            return self._called_by_numpy("sum", axis=axis, **others)
         return self._without(axis, TOTAL(self, axis))
+
+    def _called_by_numpy(self, name: str, **given: Any) -> Any:
+        """Return a reduction that is called as NumPy's functions call methods, ``np.sum(a)`` as ``a.sum(out=None)``."""
+        unknown = given.keys() - _OF_NUMPY
+        if unknown:
+            raise TypeError(f"{name}() got an unexpected keyword argument {min(unknown)!r}")
+        if self.in_warps_dialect:
+            # As in Warp, whose arrays have no such method: NumPy computes with the elements.
+            return getattr(np, name)(np.asarray(self), **given)
+        axis = given.pop("axis", None)
+        if axis is not None and name in ("all", "any"):
+            given["axis"] = axis
+        asked = [f"{word}={value!r}" for word, value in given.items() if value is not None and value is not False]
+        if asked:
+            raise MisuseError(
+                f"np.{name} of {described(self)} does not take {', '.join(asked)}",
+                remedy=f"np.{name}(x.numpy(), ...) computes with NumPy, without a gradient",
+            )
+        return getattr(self, name)() if axis is None else getattr(self, name)(axis)
 
     def _without(self, axis: int | None, reduced: Any) -> Any:
         """Return what was reduced along an axis in a shape without that axis."""
@@ -142,13 +170,15 @@ class Numeric:
             return reduced
         return reduced.reshape(tuple(n for k, n in enumerate(self.shape) if k != axis % self.ndim))
 
-    def mean(self, axis: int | None = None) -> Any:
+    def mean(self, axis: int | None = None, **others: Any) -> Any:
         """Return the mean of the elements, of all of them or along an axis; tapes record it.
 
         Parameters
         ----------
         axis : int, optional
             The axis along which the mean is taken.
+        **others
+            What ``np.mean(a)`` passes beside the axis, at its defaults.
 
         Returns
         -------
@@ -160,6 +190,8 @@ class Numeric:
         LaunchError
             If there is no such axis, or the elements are structs.
         """
+        if others:
+            return self._called_by_numpy("mean", axis=axis, **others)
         element = self._element
         if isinstance(element, Struct):
             raise LaunchError(
@@ -173,13 +205,15 @@ class Numeric:
         mean = added / (np.float64(count) if whole or scalar_of(element) == FLOAT64 else float(count))
         return mean.astype(self.dtype) if is_half else mean
 
-    def max(self, axis: int | None = None) -> Any:
+    def max(self, axis: int | None = None, **others: Any) -> Any:
         """Return the greatest element, of all or along an axis; tapes record it.
 
         Parameters
         ----------
         axis : int, optional
             The axis along which elements are compared.
+        **others
+            What ``np.max(a)`` passes beside the axis, at its defaults.
 
         Returns
         -------
@@ -192,15 +226,19 @@ class Numeric:
         LaunchError
             If there is no such axis, no element, or no order of them.
         """
+        if others:
+            return self._called_by_numpy("max", axis=axis, **others)
         return self._without(axis, EXTREME(self, axis, True))
 
-    def min(self, axis: int | None = None) -> Any:
+    def min(self, axis: int | None = None, **others: Any) -> Any:
         """Return the least element, of all or along an axis, as :meth:`max` does; tapes record it.
 
         Parameters
         ----------
         axis : int, optional
             The axis along which elements are compared.
+        **others
+            What ``np.min(a)`` passes beside the axis, at its defaults.
 
         Returns
         -------
@@ -212,6 +250,8 @@ class Numeric:
         LaunchError
             If there is no such axis, no element, or no order of them.
         """
+        if others:
+            return self._called_by_numpy("min", axis=axis, **others)
         return self._without(axis, EXTREME(self, axis, False))
 
     def argmax(self) -> int:
@@ -238,24 +278,38 @@ class Numeric:
         """
         return int(self._place("argmin"))
 
-    def all(self) -> bool:
+    def all(self, **others: Any) -> bool:
         """Return whether no element is False or zero.
 
+        Parameters
+        ----------
+        **others
+            What ``np.all(a)`` passes, at its defaults.
+
         Raises
         ------
         LaunchError
             If the elements are no numbers, or a recording that is open has written them.
         """
+        if others:
+            return self._called_by_numpy("all", **others)  # type: ignore[no-any-return]
         return bool(np.all(self._numbers("all")))
 
-    def any(self) -> bool:
+    def any(self, **others: Any) -> bool:
         """Return whether an element is neither False nor zero.
+
+        Parameters
+        ----------
+        **others
+            What ``np.any(a)`` passes, at its defaults.
 
         Raises
         ------
         LaunchError
             If the elements are no numbers, or a recording that is open has written them.
         """
+        if others:
+            return self._called_by_numpy("any", **others)  # type: ignore[no-any-return]
         return bool(np.any(self._numbers("any")))
 
     def _place(self, wanted: str) -> Any:

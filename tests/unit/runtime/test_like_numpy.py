@@ -374,3 +374,69 @@ def test_a_sweep_that_begins_with_nothing() -> None:
     y.grad.fill_(1.0)
     tape.backward()
     assert x.grad.list() == [2.0] * 3
+
+
+@pytest.mark.parametrize("operator", "+ - * / // % ** < <= > >= == !=".split())
+def test_what_stands_on_the_right_of_an_array_of_numpy(operator: str) -> None:
+    held, other = np.float32([1.0, -2.0, 3.0]), np.float32([2.0, 2.0, 3.0])
+    found = eval(f"held {operator} x", {"held": held, "x": dk.array(other)})
+    assert isinstance(found, dk.array)
+    np.testing.assert_allclose(found.numpy(), eval(f"held {operator} other", {"held": held, "other": other}), rtol=1e-6)
+
+
+@pytest.mark.parametrize("operator", "&|^")
+def test_bits_beside_an_array_of_numpy(operator: str) -> None:
+    held, other = np.int32([1, 2, 3]), np.int32([2, 2, 5])
+    found = eval(f"held {operator} x", {"held": held, "x": dk.array(other)})
+    assert isinstance(found, dk.array)
+    np.testing.assert_array_equal(found.numpy(), eval(f"held {operator} other", {"held": held, "other": other}))
+
+
+@pytest.mark.parametrize(
+    ("expression", "gradient"), [("a + x", [1, 1]), ("a - x", [-1, -1]), ("a * x", [5, 7]), ("a / x", [-5, -1.75])]
+)
+def test_gradients_pass_operators_of_numpys_arrays(expression: str, gradient: list[float]) -> None:
+    x = dk.array([1.0, 2.0], dtype=float, requires_grad=True)
+    with dk.Tape() as tape:
+        total = eval(expression, {"a": np.float32([5.0, 7.0]), "x": x}).sum()
+    tape.backward(total)
+    assert x.grad.list() == gradient
+
+
+def test_a_matrix_of_numpy_times_an_array() -> None:
+    a = np.float32([[1.0, 2.0], [3.0, 4.0]])
+    x = dk.array(np.float32([[1.0], [2.0]]), requires_grad=True)
+    with dk.Tape() as tape:
+        y = a @ x
+        total = y.sum()
+    tape.backward(total)
+    np.testing.assert_array_equal(y.numpy(), a @ x.numpy())
+    np.testing.assert_array_equal(x.grad.numpy(), [[4.0], [6.0]])
+
+
+def test_what_stays_with_numpy() -> None:
+    a, x = np.float32([5.0, 7.0]), dk.array([1.0, 2.0], dtype=float)
+    assert type(np.exp(x)) is type(np.add(a, x, out=a)) is np.ndarray
+    a += x
+    assert type(a) is np.ndarray
+    np.testing.assert_array_equal(a, [7.0, 11.0])
+    # Of Warp's dialect, as in Warp.
+    assert type(a + wp.array([1.0, 2.0], dtype=float)) is type(a < wp.array([1.0, 2.0], dtype=float)) is np.ndarray
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "max", "min", "any", "all"])
+def test_reductions_of_numpy(name: str) -> None:
+    held = np.float32([[1.0, 5.0, 2.0], [0.0, 1.0, 3.0]])
+    x, function = dk.array(held), getattr(np, name)
+    np.testing.assert_allclose(function(x), function(held))
+    assert type(function(x)) is type(getattr(x, name)())
+    assert type(function(wp.array(held))) is type(function(held))
+    with pytest.raises(dk.MisuseError, match=rf"np.{name} of .* does not take keepdims=True"):
+        function(x, keepdims=True)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'axes'"):
+        getattr(x, name)(axes=1)
+    if name in ("any", "all"):
+        with pytest.raises(dk.MisuseError, match="does not take axis=1"):
+            function(x, axis=1)
+    else:
+        np.testing.assert_allclose(function(x, axis=1), function(held, axis=1))
