@@ -105,6 +105,16 @@ _PACKAGES: Final = {
     "utils": "diffkern.utils",
 }
 
+_ELSEWHERE: Final[Mapping[str, str]] = {
+    "mean": "write x.mean() of an array, dk.tile_sum(t) in a kernel with tiles",
+    "relu": "write dk.max(v, 0.0) of a number, dk.map(lambda v: dk.max(v, 0.0), x) of an array",
+    "sigmoid": "write 1.0 / (1.0 + dk.exp(-v)) of a number, dk.map with that function of an array",
+    "softmax": "write a kernel with dk.tile_max, dk.tile_map(dk.exp, t) and dk.tile_sum, as the page on tiles does",
+    "sum": "write x.sum() of an array, dk.tile_sum(t) of a tile, and a loop or s[0] += v in other kernels",
+    "tensor": "write dk.array(values)",
+}
+"""Functions that other libraries have, with what to write here."""
+
 
 def __getattr__(name: str) -> Any:
     if name in _NAMED_TYPES:
@@ -123,7 +133,9 @@ def __getattr__(name: str) -> Any:
             value = known[name]
         else:
             # With the module, of whose names Python then suggests one.
-            raise AttributeError(f"module 'diffkern' has no attribute {name!r}", name=name, obj=sys.modules[__name__])
+            said, instead = f"module 'diffkern' has no attribute {name!r}", _ELSEWHERE.get(name)
+            said = said if instead is None else f"{said}; {instead}"
+            raise AttributeError(said, name=name, obj=sys.modules[__name__])
     globals()[name] = value
     return value
 

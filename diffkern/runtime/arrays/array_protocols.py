@@ -68,11 +68,21 @@ class ArrayC(ctypes.Structure):
     ]  # fmt: skip
 
 
+_OF_NUMBERS: Final = (
+    "acos", "asin", "atan", "ceil", "cos", "cosh", "exp", "floor", "log", "round", "sign", "sin", "sinh", "sqrt", "tan",
+    "tanh",
+)  # fmt: skip
+"""Functions of one number that are methods of other libraries' arrays."""
+
 _ELSEWHERE: Final[Mapping[str, str]] = {
+    **{name: f"write dk.map(dk.{name}, x), which passes gradients" for name in _OF_NUMBERS},
     "append": "an array has a fixed number of elements",
     "at": "kernels write elements in place, as in x[i] += v",
     "backward": "write with dk.Tape() as tape: around the launches, then tape.backward(loss)",
     "block_until_ready": "write dk.synchronize()",
+    "clamp": "write dk.map(dk.clamp, x, low, high), which passes gradients",
+    "clip": "write dk.map(dk.clamp, x, low, high), which passes gradients",
+    "copy": "write dk.clone(x)",
     "copy_": "write x.assign(values)",
     "copy_to_host": "write x.numpy()",
     "cpu": "write x.numpy(), or x.to('cpu')",
@@ -80,6 +90,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "detach": "no graph hangs on an array: x.numpy() has its contents, and launches outside a tape are not recorded",
     "dot": "write (x * y).sum()",
     "from_numpy": "write x.assign(values)",
+    "relu": "write dk.map(lambda v: dk.max(v, 0.0), x), which passes gradients",
     "requires_grad_": "write x.requires_grad = True",
     "to_numpy": "write x.numpy()",
     "zero_grad": "write tape.zero(), or x.grad.zero_()",

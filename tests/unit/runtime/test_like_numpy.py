@@ -344,6 +344,8 @@ def test_a_mask_passes_gradients_of_what_it_keeps() -> None:
     [
         ("x == ['a']", "== of an array and .'a'"), ("x + 'a'", r"\+ of an array and 'a'"),
         ("x * None", r"\* of an array and None"), ("x & 1", "^& of float32"), ("x.mean('a')", "no axis 'a'"),
+        ("x.copy()", r"dk.clone\(x\)"), ("x.exp()", r"dk.map\(dk.exp, x\)"), ("x.clip(0.0, 1.0)", "dk.map.dk.clamp"),
+        ("dk.softmax(x)", "page on tiles"), ("dk.sum(x)", r"x.sum\(\)"), ("dk.relu(x)", r"dk.max\(v, 0.0\)"),
         ("x.backward()", "tape.backward"), ("x.cpu()", r"x.numpy\(\)"), ("x[x > 0]", r"x.numpy\(\)\[mask\]"),
         ("dk.zeros(3, 4)", r"dk.zeros\(\(3, 4\)\)"), ("dk.optim.Adam(x)", r"write \[x\] for one"),
         ("scale[3](x, a=2.0)", "takes its arguments in order, not by name: a"),
