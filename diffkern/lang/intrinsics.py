@@ -130,7 +130,7 @@ class Intrinsic:
         mapped = ", ".join(f"np.array({n})" if isinstance(a, list) else n for n, a in zip(names, args, strict=True))
         remedy = f"for all elements: `dk.map(dk.{self.name}, {mapped})`"
         if isinstance(getattr(np, self.name, None), np.ufunc):
-            remedy += f", or `np.{self.name}({', '.join(names)})`"
+            remedy += f", or `np.{self.name}({', '.join(names)})`, which is NumPy's and passes no gradient"
         given = ", ".join(map(_briefly, args))
         return KernelTypeError(f"dk.{self.name} is called with {given}: it takes numbers and vectors", remedy=remedy)
 

@@ -288,6 +288,7 @@ def test_built_ins_of_numbers_say_what_maps_them(call: Any, remedies: list[str])
     with pytest.raises(dk.KernelTypeError, match="it takes numbers and vectors") as caught:
         call()
     assert re.findall("`(.*?)`", str(caught.value)) == remedies
+    assert ("passes no gradient" in str(caught.value)) == ("np.exp(x)" in remedies)
 
 
 def test_what_maps_a_built_in_gives_what_numpy_gives() -> None:
