@@ -252,7 +252,63 @@ def compare_precisions(
     # The same seed as in `check_vjp`, so that both gradients are of the same projection.
     weights = own.weights(args, np.random.default_rng(tol.seed))
     reference = wide.gradients(dim, wide.arguments(doubles), weights)
-    return _against_double(own, own.gradients(dim, args, weights), reference, tol.rtol32)
+    comparison = _against_double(own, own.gradients(dim, args, weights), reference, tol.rtol32)
+    doubt = ""
+    if comparison.wrong:
+        doubt = _of_values(own, wide, dim, args, doubles, tol) or _of_rounding(
+            own, wide, dim, doubles, weights, reference, comparison, tol
+        )
+    comparison.finish(doubt)
+    return comparison.worst
+
+
+def _of_values(
+    own: Vjp, wide: Vjp, dim: Sequence[int], args: Sequence[Any], doubles: Sequence[Any], tol: Tolerances
+) -> str:
+    """Return a text if the results differ in float64, too: an adjoint is no more accurate than its program."""
+    found, exact = own.arguments(args), wide.arguments(doubles)
+    own.primal_program.run(dim, found)
+    wide.primal_program.run(dim, exact)
+    of_arrays = [i for i in sorted(own.active) if isinstance(own.types[i], Array)]
+    held, wanted = ({i: np.asarray(given[i], np.float64) for i in of_arrays} for given in (found, exact))
+    values = _against_double(own, held, wanted, tol.rtol32)
+    if not values.wrong:
+        return ""
+    return (
+        f"The results of the kernel differ in float64 as well, first {values.wrong[0]}: that is rounding, or a loop "
+        "with another number of trips, so that this says little about the derivative. Compute in float64, or check with "
+        "a larger rtol32."
+    )
+
+
+def _of_rounding(
+    own: Vjp,
+    wide: Vjp,
+    dim: Sequence[int],
+    doubles: Sequence[Any],
+    weights: Mapping[int, Array64],
+    reference: Mapping[int, Array64],
+    comparison: Comparison,
+    tol: Tolerances,
+) -> str:
+    """Return a text if arguments that are rounded change the gradient in float64 about as much as it differs."""
+    rng = np.random.default_rng(tol.seed)
+    rounded = {i for i in own.active if own.types[i] != wide.types[i]}
+    change = 0.0
+    for _ in range(3):
+        # By half a unit in the last place, as an operation in float32 rounds.
+        moved = [
+            a * (1.0 + rng.uniform(-6e-8, 6e-8, np.shape(a))) if i in rounded else a for i, a in enumerate(doubles)
+        ]
+        gradients = wide.gradients(dim, wide.arguments(moved), weights)
+        change = max(change, _against_double(own, gradients, reference, tol.rtol32).largest())
+    # An operation for the arguments, and a few more in the kernel.
+    if not 10.0 * change >= comparison.largest() > 0.0:
+        return ""
+    return (
+        f"The gradient in float64 changes by up to {change:.2g} if arguments change by what float32 rounds: the "
+        "difference may be rounding, and no fault of the derivative. Compute in float64, or check with a larger rtol32."
+    )
 
 
 def _indices(vjp: Vjp, point: Sequence[Any], limit: int, rng: np.random.Generator) -> list[tuple[int, tuple[int, ...]]]:
@@ -329,9 +385,7 @@ def _dot_product(
     return error / max(size, 1e-30) if error else 0.0
 
 
-def _against_double(
-    vjp: Vjp, own: Mapping[int, Array64], double: Mapping[int, Array64], rtol: float
-) -> ComparedElement | None:
+def _against_double(vjp: Vjp, own: Mapping[int, Array64], double: Mapping[int, Array64], rtol: float) -> Comparison:
     comparison = Comparison(vjp.fn.name, "the same kernel in float64", rtol)
     for i, gradient in own.items():
         reference = np.asarray(double[i])
@@ -341,5 +395,4 @@ def _against_double(
             comparison.add(
                 vjp.names[i], index, float(np.asarray(gradient)[index]), float(reference[index]), rtol * size
             )
-    comparison.finish()
-    return comparison.worst
+    return comparison

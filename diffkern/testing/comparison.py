@@ -136,13 +136,20 @@ class Comparison:
             # Within the absolute tolerance a relative error says nothing, and would be the worst one of most reports.
             self.worst = item
 
-    def finish(self) -> None:
+    def largest(self) -> float:
+        """Return the largest difference among those that are wrong."""
+        return max((abs(e.analytic - e.reference) for e in self.wrong), default=0.0)
+
+    def finish(self, doubt: str = "") -> None:
+        """Raise an error if an element is wrong; ``doubt`` says why the derivative may be right all the same."""
         if not self.wrong:
             return
         # NaN first: it is the worst that can happen to a gradient.
         ordered = sorted(self.wrong, key=lambda e: -math.inf if math.isnan(e.error) else -e.error)
         more = "".join(f"\n  {e}" for e in ordered[1:5])
         raise GradientError(
-            f"kernel {self.kernel!r}: the {self.what} of {ordered[0].parameter!r} is wrong against {self.against}; "
+            f"kernel {self.kernel!r}: the {self.what} of {ordered[0].parameter!r} "
+            f"{'differs from' if doubt else 'is wrong against'} {self.against}; "
             f"{len(ordered)} of {self.count} compared elements differ, the worst is\n  {ordered[0]}{more}"
+            + (f"\n{doubt}" if doubt else "")
         )

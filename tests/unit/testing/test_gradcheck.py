@@ -141,8 +141,54 @@ def test_float32_is_compared_with_float64() -> None:
         big = x[i] + 1.0e5
         y[i] = dk.sin((big - 1.0e5) * 3.0)
 
-    with pytest.raises(GradientError, match="the same kernel in float64"):
+    with pytest.raises(GradientError, match="differs from the same kernel in float64") as caught:
         gradcheck(cancel, 4, [_x()], [np.zeros(4, np.float32)])
+    # Its values are as wrong as its gradient.
+    assert "The results of the kernel differ in float64 as well, first y[" in str(caught.value)
+
+
+@dk.func
+def same(v: float):
+    return 1.0 * v
+
+
+@dk.func_grad(same)
+def adj_same(v: float, ct: float):
+    # Wrong in float32 alone, where the sum rounds to its first part.
+    dk.adjoint[v] += ct * ((1.0e8 + v / v) - 1.0e8)
+
+
+@dk.kernel
+def ruled(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = same(x[i])
+
+
+@dk.kernel
+def steep(x: dk.array(dtype=float), y: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] = 1.0 + 1e-7 * dk.sin(1.0e6 * x[i] * x[i])
+
+
+def test_what_rounding_explains_is_said() -> None:
+    y = np.zeros(4, np.float32)
+    with pytest.raises(GradientError, match="differs from the same kernel") as caught:
+        gradcheck(steep, 4, [np.float32([0.71, 0.82, 0.93, 0.97])], [y], mode="reverse", eps=1e-9, atol=1e-3)
+    assert "if arguments change by what float32 rounds" in str(caught.value)
+    with pytest.raises(GradientError, match="is wrong against the same kernel in float64") as caught:
+        gradcheck(ruled, 4, [_x()], [y], mode="reverse")
+    assert "rounding" not in str(caught.value)
+
+
+def test_functions_in_float32_say_that_they_are() -> None:
+    def hidden(x: dk.array) -> dk.array:
+        return dk.array(x.numpy() * x.numpy()) * x  # the first factor is a constant to the tape
+
+    x = _x()
+    with pytest.raises(GradientError, match="pass float64 arrays to tell"):
+        gradcheck(hidden, inputs=[dk.array(x)])
+    with pytest.raises(GradientError, match="is wrong against"):
+        gradcheck(hidden, inputs=[dk.array(x.astype(np.float64))])
 
 
 @dk.kernel
