@@ -276,8 +276,8 @@ def _of_values(
         return ""
     return (
         f"The results of the kernel differ in float64 as well, first {values.wrong[0]}: that is rounding, or a loop "
-        "with another number of trips, so that this says little about the derivative. Compute in float64, or check with "
-        "a larger rtol32."
+        "with another number of trips, so that this says little about the derivative. Compute in float64, or check "
+        "with a larger rtol32."
     )
 
 

@@ -68,10 +68,7 @@ class ArrayC(ctypes.Structure):
     ]  # fmt: skip
 
 
-_OF_NUMBERS: Final = (
-    "acos", "asin", "atan", "ceil", "cos", "cosh", "exp", "floor", "log", "round", "sign", "sin", "sinh", "sqrt", "tan",
-    "tanh",
-)  # fmt: skip
+_OF_NUMBERS: Final = "acos asin atan ceil cos cosh exp floor log round sign sin sinh sqrt tan tanh".split()
 """Functions of one number that are methods of other libraries' arrays."""
 
 _ELSEWHERE: Final[Mapping[str, str]] = {
