@@ -273,7 +273,7 @@ def test_lanes_compute_what_single_threads_do(name):
     func, dim, given, out = CASES[name]
     together, alone = (dk.kernel(func, lanes=lanes) for lanes in (True, False))
     types = (together, *(_array(v) for v in (*given, out)))
-    assert re.search(r"threads run in (a|\d) vector registers?: lanes=True", _said(*types))
+    assert re.search(r"threads run in (a|\d+) vector registers?: lanes=True", _said(*types))
     found, expected = run(together, dim, given, out), run(alone, dim, given, out)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-13)

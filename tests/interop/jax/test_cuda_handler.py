@@ -215,7 +215,7 @@ def test_forward(machine):
     out = np.full(1000, 7, np.float32)
     assert machine.run(name, [x, y, np.array(a)], [out], [(1000,)]) is None
     np.testing.assert_allclose(out, np.sin(2 * x), rtol=1e-5, atol=1e-6)
-    assert machine.driver.launches == [(4, 256, 0, (1000, 1, 1, 1))]
+    assert machine.driver.launches == [(1, 256, 0, (1000, 1, 1, 1))]  # a thread takes four elements
     assert machine.driver.clears == []  # it is overwritten as a whole
 
 
@@ -403,7 +403,7 @@ def test_blocks_are_the_kernels_own(machine, options, threads):
     out = np.zeros(1000, np.float32)
     assert machine.run(name, [x, y, np.array(2.0, np.float32)], [out], [(1000,)]) is None
     np.testing.assert_allclose(out, np.sin(2 * x), rtol=1e-5, atol=1e-6)
-    assert machine.driver.launches == [(-(-1000 // threads), threads, 0, (1000, 1, 1, 1))]
+    assert machine.driver.launches == [(-(-1000 // (4 * threads)), threads, 0, (1000, 1, 1, 1))]
     assert {code.threads for code in machine.gpu._loaded.values()} == {threads}
 
 

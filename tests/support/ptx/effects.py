@@ -209,18 +209,19 @@ def _vector_sum(op: Opcode, i: Instruction, program: Program) -> Execute:
     where, reads = address(place, program), [reader(one, op.type, program) for one in _each(given)]
     if len(reads) != op.count:
         raise PtxFault(f"{op.count} elements of {len(reads)} registers")
-    change, size = _change(op), op.type.size
+    change, size, access = _change(op), op.type.size, _access(op, i, program, "updates")
 
     def execute(frame: Frame, path: Path) -> None:
         first = where(frame)
-        memory.load(frame.memory, op.space, first, path.lanes, size, op.count)  # bounds and alignment of the whole
+        for _ in frame.memory.parts(op.space, first, path.lanes, size * op.count):
+            pass  # bounds and alignment of the whole
         for k, read in enumerate(reads):
             value = read(frame)
 
             def changed(found: Lanes, lanes: Any, value: Lanes = value) -> Lanes:
                 return encoded(op.type, change(decoded(op.type, found), value[lanes]))
 
-            memory.update(frame.memory, op.space, first + np.uint64(k * size), path.lanes, size, changed)
+            memory.update(frame.memory, op.space, first + np.uint64(k * size), path.lanes, size, changed, access)
 
     return execute
 

@@ -43,7 +43,7 @@ def test_inspect_resources(capsys, model):
     assert rows["target"] == "sm_90"
     assert rows["arrays"] == "do not overlap"
     assert int(rows["registers"]) > 3
-    assert rows["global loads"] == rows["global stores"] == "1"
+    assert rows["global loads"] == rows["global stores"] == "2"  # of several elements, and of one
     assert "atomics" not in rows
     assert int(rows["instructions"]) > 10
     assert "registers" in shown(capsys, f"{model}:scale", "--target", "cpu")

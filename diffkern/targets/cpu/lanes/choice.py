@@ -87,7 +87,7 @@ _CALLED = 2.5
 for."""
 _DIVERGENCE = 1.7
 """The trips of the slowest lane relative to an average one."""
-_BY_ITSELF, _UPDATED = 2.0, 3.5
+_BY_ITSELF, _UPDATED = 2.0, 3.25
 """The cost of a scalar access of one lane relative to a vector access; of an update, which waits for the one before it
 if both are of one element."""
 _GUARDED = 0.75

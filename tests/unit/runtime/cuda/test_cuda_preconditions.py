@@ -272,7 +272,10 @@ def test_forward_sums_are_capped():
         dk.launch(total, 1 << 20, inputs=[x, out])
         dk.launch(square, 1 << 20, inputs=[x, dk.zeros(1 << 20, device=G), 1.0])
         dk.synchronize()
-        assert [launched.blocks for launched in driver.launches] == [8 * 8 * 4, (1 << 20) // 256]
+        assert [launched.blocks for launched in driver.launches] == [
+            8 * 8 * 4,
+            (1 << 20) // (4 * 256),
+        ]  # four elements a thread
 
 
 # -- kernels without arrays --------------------------------------------------------------------------------------------

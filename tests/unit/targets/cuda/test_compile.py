@@ -169,7 +169,7 @@ def test_vectors_are_added_as_numbers_are(arch: str) -> None:
     made = Compilation(vector_sums.func, vector_sums.argument_types(), Variant(target=arch)).build("kernel")
     code = made.files["kernel.ptx"].decode()
     assert made.manifest.sites == 1
-    assert len(re.findall(r"\bred\.", code)) == 6
+    assert len(re.findall(r"\bred\.", code)) == (5 if arch == "sm_90" else 6)  # two numbers at once
     assert code.count("shfl.") >= 15
     assert not re.findall(r"atom\.(?!shared)", code)
 
