@@ -231,8 +231,8 @@ def original(source: Path, lookups: int) -> dict[str, float]:
 
 
 CAUSE = (
-    "lookups are scalar code of the same arithmetic in both; sines, cosines and arc tangents take two fifths of the time, "
-    "the loop over poles half; one extent and stride for all fields of a pole changes nothing"
+    "lookups are scalar code of the same arithmetic in both; sines, cosines and arc tangents take two fifths of the "
+    "time, the loop over poles half; one extent and stride for all fields of a pole changes nothing"
 )
 register(
     Application(
