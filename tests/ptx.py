@@ -183,7 +183,7 @@ def accesses(text: str, fn: Function) -> Iterator[Access]:
         assert width is not None, (opcode, rest)
         base = flow.operand(place[1])
         count, bits, packed = (int(part or 1) for part in width.groups())
-        # Whether a wide access stands behind the test is seen where the programs are executed.
+        # Whether a wide access stands after the test is seen where the programs are executed.
         aligned = (flow if int(count or 1) == 1 else tested).aligned(place)
         yield Access(opcode, count * bits * packed // 8, aligned, base.arrays)
 

@@ -186,7 +186,7 @@ def _forget(program: Executable) -> None:
 
 
 def planned(launch: Launch, processors: int) -> Plan:
-    """Return how a launch runs on so many processors, as diffkern decides."""
+    """Return how a launch runs on a number of processors, as diffkern decides."""
     with as_processors(processors):
         _forget(PackedLaunch(launch.kernel, launch.dim, list(launch.arguments), None, launch.blocks).executable)
         made = launch.operation()
@@ -205,7 +205,7 @@ def planned(launch: Launch, processors: int) -> Plan:
 
 
 def grown(launch: Launch, processors: int, times: int) -> Plan:
-    """Return how a launch of so many times as many threads would run, with what these add to of the same size."""
+    """Return how a launch with that multiple of its threads would run, with what these add to of the same size."""
     with as_processors(processors):
         made = launch.operation()
         packed = made.launch if launch.adjoint else made

@@ -202,7 +202,7 @@ def _memory(costs: Costs, plan: Plan, machine: Machine, processors: int) -> floa
 
 
 def _slower(machine: Machine, processors: int) -> float:
-    """Return how much longer so many processors take for memory than all of them."""
+    """Return how much longer a number of processors takes for memory than all of them."""
     if processors >= machine.processors:
         return 1.0
     if machine.nodes == 1:

@@ -173,7 +173,7 @@ def of_pool(machine: Machine, work: float) -> dict[str, float]:
 
 
 def of_touching(machine: Machine, moved: float) -> dict[str, float]:
-    """Return the seconds of a run of 256 chunks that moves so many bytes, by where their pages are."""
+    """Return the seconds of a run of 256 chunks that moves a number of bytes, by where their pages are."""
     job = Job(256, moved / 256 / 90e9, moved / 256)
     variants = {"any node": Pool(), "one node": Pool(one_node=True), "own node": Pool(local=True)}
     return {name: simulated(job, machine, pool).seconds for name, pool in variants.items()}

@@ -25,8 +25,8 @@ stay awake without work, so that the first of them finds these asleep."""
 def least(works: dict[str, Callable[[], object]], rounds: int, clock: Clock, seconds: float = 0.0) -> dict[str, float]:
     """Return the least seconds that each work took once; their readings are interleaved.
 
-    The least, because what disturbs a reading only ever adds to it. There are so many rounds, and more until so many
-    seconds have passed.
+    The least, because what disturbs a reading only ever adds to it. After the rounds there are more until the seconds
+    have passed.
     """
     repeats = {}
     for name, work in works.items():
@@ -88,7 +88,7 @@ def _move(processors: set[int]) -> None:
 
 @contextlib.contextmanager
 def as_processors(count: int) -> Iterator[None]:
-    """Have diffkern plan its launches as if the process had so many processors and native threads; none may run."""
+    """Have diffkern plan its launches as if the process had that number of processors and threads; none may run."""
     processors, threads = schedule.processors, pool.num_threads
     schedule.processors, pool.num_threads = lambda: count, lambda: count
     try:

@@ -143,7 +143,7 @@ NAMES = tuple(f"{name} {way}" for name, (_, ways) in _CASES.items() for way in w
 
 
 def workloads(scale: float = 1.0, chosen: tuple[str, ...] = NAMES) -> Iterator[Launch]:
-    """Yield the launches; at another scale they have so many times as many threads, or pairs of them."""
+    """Yield the launches; at another scale they have that multiple of the threads, or pairs of them."""
     for name, (make, ways) in _CASES.items():
         wanted = [way for way in ways if f"{name} {way}" in chosen]
         if not wanted:

@@ -1,6 +1,6 @@
 """Arrays to whose elements threads only add floats, which a deterministic program for a GPU adds up exactly.
 
-Their sums go to memory of their own, where integers are added in any order, and reach the array behind the launch
+Their sums go to memory of their own, where integers are added in any order, and reach the array after the launch
 (:mod:`diffkern.contracts.exact_sums`). So nothing in the launch may look at such an array or write to it otherwise.
 """
 

@@ -3,13 +3,13 @@
 For each scalar of an array that threads add to there is a row of int64 words. All but the last are digits of one
 number with a fixed point: digit ``k`` counts multiples of ``2**(k * bits)`` times the smallest positive number of the
 type, so that integer additions in any order give the same row. The last word has a bit for each kind of value that has
-no digits. A row is zero before a launch. Behind it a second kernel adds the element itself, rounds once, stores the
+no digits. A row is zero before a launch. After it a second kernel adds the element itself, rounds once, stores the
 result in the element if anything was added to it, and leaves zeros.
 
 A digit of a float takes `bits` bits of a word, so that an element can take ``2**(63 - bits)`` additions in one launch.
 
 The memory has one or more *copies* of all rows of an array, among which warps are distributed, so that not all of them
-wait for one word; their digits are added up. Behind the parameters of its argument block a program has three int64
+wait for one word; their digits are added up. After the parameters of its argument block a program has three int64
 numbers for each such array, in the order of the parameters: the address of the first copy, the bytes of a copy, and
 the number of copies minus 1, which is a power of two minus 1.
 
@@ -58,7 +58,7 @@ INFINITE, NEGATIVE, NOT_A_NUMBER = 1, 2, 4
 """Bits of the last word: infinity, minus infinity and NaN were added."""
 
 TAIL_BYTES = 24
-"""Bytes behind the parameters for each array."""
+"""Bytes after the parameters for each array."""
 FINISH_THREADS = 256
 """Threads of a block of the second kernel."""
 _AXES = 4

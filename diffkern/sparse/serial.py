@@ -47,7 +47,7 @@ _ORDERING_GAIN: Final = 3
 _UNGROUPED: Final = 1 << 14
 """The most triplets that are placed at random in memory at once: what they fill is in a cache."""
 _GROUPS: Final = 8
-"""Rows are grouped by the uppermost bits of their numbers, so many."""
+"""The number of uppermost bits of a row's number by which rows are grouped."""
 
 
 @dataclass(frozen=True)

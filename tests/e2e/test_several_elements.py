@@ -71,7 +71,7 @@ def floats(*shape: int, dtype: Any = np.float32) -> Any:
 
 
 def made(kernel: Any, n: int, skew: int = 0) -> list[Any]:
-    """Arguments, whose arrays begin so many elements behind an address that is aligned for all accesses."""
+    """Arguments, whose arrays begin a number of elements after an address that is aligned for all accesses."""
 
     def aligned(values: Any) -> Any:
         room = np.zeros(values.nbytes + 64 + skew * values.strides[0], np.uint8)

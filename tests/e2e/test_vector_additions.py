@@ -73,7 +73,7 @@ def parts(element: Any) -> tuple[int, ...]:
 
 
 def aligned(shape: tuple[int, ...], skew: int) -> Any:
-    """Zeros that begin so many bytes behind a multiple of 16."""
+    """Zeros that begin a number of bytes after a multiple of 16."""
     nbytes = 4 * int(np.prod(shape))
     room = np.zeros(nbytes + 32, np.uint8)
     start = -room.ctypes.data % 16 + skew

@@ -1,4 +1,4 @@
-"""Launches of programs that add up floats exactly: memory for the rows of digits, and the kernels behind the launch.
+"""Launches of programs that add up floats exactly: memory for the rows of digits, and the kernels after the launch.
 
 :mod:`diffkern.contracts.exact_sums` describes the rows. Their memory is allocated and cleared for each launch, and
 freed in the order of its stream; each launch in a graph has its own as long as the graph.
@@ -82,7 +82,7 @@ class ExactSums:
         self._fields = layout.descriptions((k, a.ndim) for k, a in zip(entry.manifest.exact, self._arrays, strict=True))
 
     def around(self, main: KernelLaunch) -> tuple[list[KernelLaunch], DeviceMemory | None]:
-        """Return a launch with the memory for its sums, the launches behind it, and that memory.
+        """Return a launch with the memory for its sums, the launches after it, and that memory.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class ExactSums:
         return launches, memory
 
     def _blocks(self, main: KernelLaunch) -> tuple[list[Finish], int]:
-        """Return the blocks of the launches behind, with places of rows from 0 on, and the bytes of all rows."""
+        """Return the blocks of the launches after it, with places of rows from 0 on, and the bytes of all rows."""
         numbers = self._fields(memoryview(main.block)[abi.HEADER_SIZE :])
         found, nbytes, at = [], 0, 0
         for array in self._arrays:

@@ -248,7 +248,7 @@ class CudaExecutable(Executable):
         stream = current_stream(device)
         for launch in launches:
             self._submit(launch, stream.cuda_stream)
-        del rows  # what frees it comes behind these launches
+        del rows  # what frees it comes after these launches
         if device.followers:
             device.follow(stream)
 

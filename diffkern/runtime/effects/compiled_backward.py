@@ -26,7 +26,7 @@ class Seed(Assign):
     """The gradient that a sweep starts from."""
 
     def steps(self) -> Steps | None:
-        """Return a copy from ``values``, whatever they are at present: they change between sweeps.
+        """Return a copy from ``values``, as they are at present: they change between sweeps.
 
         On a GPU they are part of the steps, and of the key of a sweep that is known.
         """

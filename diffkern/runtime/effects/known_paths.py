@@ -41,7 +41,7 @@ class KnownBackward(NamedTuple):
 
 
 class KnownPath:
-    """The launches with which some tapes have begun: what is known of the last of them, and of those behind it.
+    """The launches with which some tapes have begun: what is known of the last of them, and of those after it.
 
     Attributes
     ----------

@@ -210,7 +210,7 @@ class NotedLaunches(TapeRecording):
     def _run_noted(
         self, known: KnownPath, executable: Executable, parts: list[bytes], arrays: list[array | None]
     ) -> None:
-        """Run a launch on what was compared, and note the versions behind it."""
+        """Run a launch on what was compared, and note the versions after it."""
         written = [arrays[k]._memory for k in known.writes]  # type: ignore[union-attr]  # as on the path
         for memory in written:
             memory.version += 1

@@ -103,7 +103,7 @@ def _run(m: Module, lengths: Any) -> None:
 
 
 def _memory(c: Code, copied: Word, more: Word) -> Word:
-    """Return the address of memory for copies, which is zero if it is new, and for so many bytes more; 0 without."""
+    """Return the address of memory for copies, which is zero if it is new, and for more bytes; 0 without."""
     size, made = c.add(copied, more), c.variable(0)
     with c.either(c.compare(">=", copied, FRESH)) as (new, other):
         with new:

@@ -1,7 +1,7 @@
 """The elements that a thread of a GPU takes at once, and holds in registers.
 
 A kernel of plain arithmetic on the elements ``x[tid]`` of contiguous arrays waits for memory. A thread loads all that
-it needs before it computes, and stores after that, so that no load waits behind a store. Where it works on several
+it needs before it computes, and stores after that, so that no load waits for a store. Where it works on several
 elements next to each other, their loads and stores become accesses of up to 16 bytes, and what a thread does once is
 shared. :func:`elements_of` returns how many elements that is, and in which arrays.
 """

@@ -148,7 +148,7 @@ def _word(b: Builder, row: Any, k: Any) -> Any:
     return b.gep(row, [k], source_etype=I64)
 
 
-# -- behind the launch -------------------------------------------------------------------------------------------------
+# -- after the launch --------------------------------------------------------------------------------------------------
 
 
 def finish_kernel(module: Any, symbol: str, s: Scalar) -> str:

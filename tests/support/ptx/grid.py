@@ -43,7 +43,7 @@ class Launch:
     races
         Whether a race is a fault.
     names
-        For messages, arrays that it is given: their first bytes, those behind them, and their names.
+        For messages, arrays that it is given: their first bytes, those after them, and their names.
     """
 
     blocks: int

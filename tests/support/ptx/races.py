@@ -116,7 +116,7 @@ class LaunchWatch:
     sites
         The instructions, by their numbers.
     names
-        Arrays of global memory: their first bytes, those behind them, and their names.
+        Arrays of global memory: their first bytes, those after them, and their names.
     handed
         What those that released at a place of a span knew: the stamps up to which each thread's past is known.
     """
