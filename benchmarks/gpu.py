@@ -1,11 +1,11 @@
 """Compare kernels, adjoints and the cost of launches on a GPU with NVIDIA Warp's, and one kernel with PyTorch's.
 
-In: nothing but the command line, a CUDA GPU, and of the peers what is installed. Out: a table of ratios, a table of the
-times of the host and of the GPU with the part of the memory's bandwidth that each case reaches, and a JSON file if
-asked for. All run in one process on the same float32 inputs; results are compared before anything is timed, readings
-alternate, and every reading ends with a wait for the GPU. For the second table the launches of a reading are a graph,
-whose time is that between two events; the host's is that of enqueueing them one by one. Bytes are those that the memory
-of the GPU has to move at least: each array once for a read and once for a write.
+It takes a CUDA GPU, and the peers that are installed. It prints a table of ratios and one of the times of the host and
+of the GPU, with the part of the memory's bandwidth that each case reaches, and writes a JSON file if asked for. All run
+in one process on the same float32 inputs; results are compared before anything is timed, readings alternate, and every
+reading ends with a wait for the GPU. For the second table the launches of a reading are a graph, whose time is that
+between two events; the host's is that of enqueueing them one by one. Bytes are those that the memory of the GPU has to
+move at least: each array once for a read and once for a write.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Side:
         """Wait for the device."""
         self.w.synchronize_device(self.device)
 
-    def apart(self, case: Case, readings: int) -> tuple[float, float]:
+    def separate(self, case: Case, readings: int) -> tuple[float, float]:
         """Return the seconds of the host and of the GPU for one launch of a case, the least of some readings."""
         w, run = self.w, case.enqueue
         if not case.is_graph:
@@ -318,7 +318,7 @@ def optional(name: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Apart:
+class HostAndGpu:
     """A case's times for one launch, of the host and of the GPU, in seconds, and the bytes it moves."""
 
     name: str
@@ -328,13 +328,13 @@ class Apart:
     nbytes: int
 
 
-def times_apart(sides: Sequence[Side], sizes: Sizes, only: str, readings: int) -> Iterator[Apart]:
+def separate_times(sides: Sequence[Side], sizes: Sizes, only: str, readings: int) -> Iterator[HostAndGpu]:
     """Yield the times of all cases by each library."""
     for group in GROUPS:
         for side in sides:
             for name, case in group(side, sizes):
                 if only in name:
-                    yield Apart(name, side.name, *side.apart(case, readings), case.nbytes)
+                    yield HostAndGpu(name, side.name, *side.separate(case, readings), case.nbytes)
 
 
 def rows_of(own: Side, peers: Sequence[Any], sizes: Sizes, only: str, pairs: int) -> Iterator[tuple[Row, Case]]:
@@ -359,7 +359,7 @@ def _empty(name: str) -> Row:
     return Row(name=name, top="-", bottom="-", top_s=nan, pairs=0, target=NO_TARGET)
 
 
-def print_apart(measured: Sequence[Apart], bandwidth: float) -> None:
+def print_separate(measured: Sequence[HostAndGpu], bandwidth: float) -> None:
     """Print the times of the host and of the GPU, and how much of the memory's bandwidth the latter comes to."""
     print(f"\nmemory bandwidth of this GPU: {bandwidth / 1e9:.0f} GB/s (clock times width)")
     print(f"{'one launch':28s} {'library':10s} {'host, us':>10s} {'GPU, us':>10s}")
@@ -391,10 +391,10 @@ def main() -> int:
         measured.append((measure_pair("wave, forward", theirs.work, case.work, NO_TARGET, pairs), case))
     rows = [row for row, _ in measured]
     print_table(rows)
-    apart = list(times_apart([own, *peers], sizes, only, pairs))
-    print_apart(apart, gpu.memory_bandwidth)
+    separate = list(separate_times([own, *peers], sizes, only, pairs))
+    print_separate(separate, gpu.memory_bandwidth)
     if arguments.json:
-        save_json(arguments.json, facts, rows, apart=[asdict(one) for one in apart])
+        save_json(arguments.json, facts, rows, separate=[asdict(one) for one in separate])
     return exit_status(rows, arguments.strict)
 
 

@@ -20,43 +20,25 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.memory import ELEMENT_ACCUMULATES, ELEMENT_LOADS
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
-from diffkern.ir.types import Array, Mat, Vec
-from diffkern.ir.views import Access, For, literals
+from diffkern.ir.views import Access, For
+from diffkern.opt.repeated_loops import MOST_COMPONENTS, RepeatedLoops, components
 
 __all__ = ["load_once"]
 
-_LARGEST = 16
-"""Components up to which the elements of a loop are kept in registers."""
 _HARMLESS = (Effect.PURE, Effect.READ, Effect.CONSTANT, Effect.STACK_READ, Effect.STACK_WRITE, Effect.CONTROL)
 """Effects of ops that change no element of an array."""
 
 
 def load_once(fn: Function) -> Function:
     """Move loads of elements that are the same in every trip in front of their loops."""
-    arrays = {p: p.type for p in fn.params if isinstance(p.type, Array)}
-    if not any(t.outer for t in arrays.values()):  # of these, two elements may be one array
-        _Loads(fn, set(arrays)).region(fn.body)
-    return fn
+    return _Loads.run(fn)
 
 
-class _Loads:
-    def __init__(self, fn: Function, arrays: set[Value]) -> None:
-        self.arrays = arrays
-        self.constants = literals(fn.body)
-
-    def region(self, region: Region) -> None:
-        out: list[Op] = []
-        for op in region.ops:
-            for sub in op.regions:
-                self.region(sub)  # inner loops first: what they load once may be loaded once further out
-            out += self.loop(op) if op.name == "for" else [op]
-        region.ops[:] = out
-
+class _Loads(RepeatedLoops):
     def loop(self, op: Op) -> list[Op]:
         """Return a loop, with the ops before it."""
-        loop, loads = For(op), self.loads(op)
-        trips = loop.trips(self.constants.get)
-        if not loads or (trips is not None and not trips):
+        loop, loads, trips = For(op), self.loads(op), self.makes_trips(op)
+        if not loads or trips is False:
             return [op]
         loop.body.ops[:] = [inner for inner in loop.body.ops if inner not in loads]
         return [*(loads if trips else self.guarded(loop, loads)), op]
@@ -64,9 +46,7 @@ class _Loads:
     def guarded(self, loop: For, loads: Sequence[Op]) -> list[Op]:
         """Return ops that make the loads of a loop if it makes a trip; it uses what they find."""
         before = Builder(loc=loop.op.loc)
-        forwards = self.constants[loop.step] > 0
-        some = before.one("lt" if forwards else "gt", loop.start, loop.stop)
-        skip = Region()
+        some, skip = self.some(loop.op, before), Region()
         with before.into(skip):
             skip.yields = tuple(before.zero(load.result.type) for load in loads)
         then = Region((), [*loads], tuple(load.result for load in loads))
@@ -76,18 +56,17 @@ class _Loads:
 
     def loads(self, op: Op) -> list[Op]:
         """Return the loads that every trip makes of the same elements, as many as are kept in registers."""
-        # One trip gains nothing, and which thread a loop over threads comes to is no matter of its index alone.
-        if op.attrs.get("once") or op.attrs.get("threads") or not self.constants.get(For(op).step):
+        if not self.repeats(op):
             return []
         body = For(op).body
         written = self.written(body)
         if not written:
             return []
-        inside, room, found = defined_in(body), _LARGEST, []
+        inside, room, found = defined_in(body), MOST_COMPONENTS, []
         for inner in body.ops:
             if inner.name not in ELEMENT_LOADS or not inside.isdisjoint(inner.operands):
                 continue
-            size = _size(inner.result)
+            size = components(inner.result)
             if Access(inner).array in self.arrays - written and size <= room:
                 found.append(inner)
                 room -= size
@@ -99,7 +78,3 @@ class _Loads:
         adding = {Access(inner).array for inner in ops if inner.name in ELEMENT_ACCUMULATES}
         others = (inner for inner in ops if inner.name not in ELEMENT_ACCUMULATES)
         return adding if all(lookup(inner.name).effect in _HARMLESS for inner in others) else set()
-
-
-def _size(v: Value) -> int:
-    return v.type.size if isinstance(v.type, (Vec, Mat)) else 1

@@ -19,38 +19,20 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.memory import ARRAY_EXTENTS, ELEMENT_ACCUMULATES
-from diffkern.ir.types import Array, Mat, Vec
-from diffkern.ir.views import Access, For, literals
+from diffkern.ir.views import Access, For
+from diffkern.opt.repeated_loops import MOST_COMPONENTS, RepeatedLoops, components
 
 __all__ = ["sum_trips"]
-
-_LARGEST = 16
-"""Components of an element up to which its sum is kept in registers."""
 
 Key: TypeAlias = tuple[Value, tuple[Value, ...], tuple[bool, ...]]
 
 
 def sum_trips(fn: Function) -> Function:
     """Sum the contributions of loops to elements that are the same in every trip."""
-    arrays = {p: p.type for p in fn.params if isinstance(p.type, Array)}
-    if not any(t.outer for t in arrays.values()):  # of these, two elements may be one array
-        _Sums(fn, set(arrays)).region(fn.body)
-    return fn
+    return _Sums.run(fn)
 
 
-class _Sums:
-    def __init__(self, fn: Function, arrays: set[Value]) -> None:
-        self.arrays = arrays
-        self.constants = literals(fn.body)
-
-    def region(self, region: Region) -> None:
-        out: list[Op] = []
-        for op in region.ops:
-            for sub in op.regions:
-                self.region(sub)  # inner loops first: what they add may be summed further out
-            out += self.loop(op) if op.name == "for" else [op]
-        region.ops[:] = out
-
+class _Sums(RepeatedLoops):
     def loop(self, op: Op) -> list[Op]:
         """Return a loop, with the ops before and behind it."""
         sums = self.sums(op)
@@ -66,8 +48,7 @@ class _Sums:
 
     def sums(self, op: Op) -> list[list[Op]]:
         """Return the accumulations of each trip to each element that is the same in every trip."""
-        # A loop that makes one trip gains nothing; one over threads has a separate sum per thread.
-        if op.attrs.get("once") or op.attrs.get("threads") or not self.constants.get(For(op).step):
+        if not self.repeats(op):
             return []
         body = For(op).body
         inside = defined_in(body)
@@ -75,7 +56,7 @@ class _Sums:
         for inner in body.ops:
             if inner.name in ELEMENT_ACCUMULATES and inner.attrs["mode"] != "reduce":
                 to = Access(inner)
-                if to.array in self.arrays and inside.isdisjoint(to.index) and _size(to.value) <= _LARGEST:
+                if to.array in self.arrays and inside.isdisjoint(to.index) and components(to.value) <= MOST_COMPONENTS:
                     found.setdefault((to.array, tuple(to.index), to.wrap), []).append(inner)
         if not found:
             return []
@@ -99,17 +80,10 @@ class _Sums:
 
     def reached(self, op: Op, behind: Builder) -> Region:
         """Return the region behind a loop that is executed only if the loop makes at least one trip."""
-        loop = For(op)
-        trips = loop.trips(self.constants.get)
+        trips = self.makes_trips(op)
         if trips is not None:
             return behind.region if trips else Region()
-        forwards = self.constants[loop.step] > 0
         # The element is accessed only if a trip would have accessed it.
-        some = behind.one("lt" if forwards else "gt", loop.start, loop.stop)
         then = Region()
-        behind.if_(some, then, Region())
+        behind.if_(self.some(op, behind), then, Region())
         return then
-
-
-def _size(v: Value) -> int:
-    return v.type.size if isinstance(v.type, (Vec, Mat)) else 1

@@ -8,6 +8,7 @@ it from a velocity that they have set to zero before, so that it never acts.
 
 import math
 import random
+from abc import abstractmethod
 from itertools import product
 
 import numpy as np
@@ -188,9 +189,9 @@ class Walker(Simulation):
     wave_rate: float
     kernels: tuple
 
+    @abstractmethod
     def boxes(self):
         """Yield corner, extent, numbers of particles along the axes, muscle or -1, and kind of each box."""
-        raise NotImplementedError
 
     def build(self):
         places, actuator, kind, draw = [], [], [], random.Random(0)

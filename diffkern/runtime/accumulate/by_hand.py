@@ -37,7 +37,7 @@ class _KnownAdjoint:
         the same object.
     defaults
         The leaves whose arrays' own gradients are taken, and the bytes of these.
-    behind
+    after
         Returns of the bytes of all gradients those that follow the arguments.
     wanted, without
         The leaves that have a gradient, and those that could have one.
@@ -50,7 +50,7 @@ class _KnownAdjoint:
     """
 
     __slots__ = (
-        "behind", "changes", "consumed", "defaults", "executable", "given", "grid", "run", "wanted", "without",
+        "after", "changes", "consumed", "defaults", "executable", "given", "grid", "run", "wanted", "without",
         "writes",
     )  # fmt: skip
 
@@ -61,7 +61,7 @@ class _KnownAdjoint:
         self.given = given
         self.defaults = [(k, ct._packed) for k, ct in cotangents.items() if given[k] is None]
         own = adjoint.executable.layout.cotangents or ()
-        self.behind: Callable[[Any], Any] = itemgetter(*own) if len(own) > 1 else _only(own[0])
+        self.after: Callable[[Any], Any] = itemgetter(*own) if len(own) > 1 else _only(own[0])
         self.wanted = [*cotangents]
         self.without = [k for k, held in enumerate(launch.arrays) if held is not None and k not in cotangents]
         zero = adjoint.consumed()
@@ -124,7 +124,7 @@ def run_known(
     for k in known.consumed:
         memory = cotangents[k]._memory
         memory.zero_version = memory.version if memory._counter is None else memory.now
-    parts += known.behind(packed)
+    parts += known.after(packed)
     try:
         (known.run or known.choose(b"".join(parts)))(b"".join(parts))
     except BaseException:

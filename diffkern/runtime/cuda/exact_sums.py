@@ -97,10 +97,10 @@ class ExactSums:
         launches = [main._replace(block=main.block + tail)]
         for array, block in zip(self._arrays, placed, strict=True):
             # Where one number is several elements, these take turns.
-            apart = _are_apart(block.shape, block.strides, array.components * array.itemsize)
-            threads = FINISH_THREADS if apart else 1
+            is_spread = _is_spread(block.shape, block.strides, array.components * array.itemsize)
+            threads = FINISH_THREADS if is_spread else 1
             if block.scalars:
-                count = min(-(-block.scalars // threads), _MOST_BLOCKS) if apart else 1
+                count = min(-(-block.scalars // threads), _MOST_BLOCKS) if is_spread else 1
                 launches.append(KernelLaunch(array.finish, count, threads, 0, block.packed()))
         return launches, memory
 
@@ -141,7 +141,7 @@ def _copies(nbytes: int, threads: int) -> int:
     return copies
 
 
-def _are_apart(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+def _is_spread(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
     """Return whether no two elements of an array share memory, as far as extents and strides tell."""
     reach = itemsize
     for stride, extent in sorted((abs(stride), extent) for stride, extent in zip(strides, shape, strict=True)):

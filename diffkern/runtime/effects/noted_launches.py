@@ -83,7 +83,7 @@ class NotedLaunches(TapeRecording):
         # The launches; None once each is looked at. All other state is there from then on.
         self._noted: list[_Noted] | None = [] if self._takes_usual and known_sweeps.is_on else None
         self._known = root
-        # The versions of all memory that was met, whoever keeps them.
+        # The versions of all memory that was met.
         self._met: dict[Memory, int] = {}
         self._unfinished = None
         if self._noted is None:

@@ -62,10 +62,10 @@ def test_table(driver, gpu, monkeypatch, capsys):
     own, peer = gpu.Side("diffkern", dk, "cuda:0"), gpu.Side("peer", dk, "cpu")
     measured = list(gpu.rows_of(own, [peer], sizes, "wave", 1))
     assert [row.error for row, _ in measured] == [""] * 4
-    apart = list(gpu.times_apart([own], sizes, "wave", 2))
-    assert [(one.name, one.nbytes) for one in apart] == [("wave, forward", 12 * 64), ("wave, adjoint", 32 * 64)]
-    assert all(one.host_s > 0 and one.device_s > 0 for one in apart)
-    gpu.print_apart(apart, dk.get_device("cuda:0").memory_bandwidth)
+    separate = list(gpu.separate_times([own], sizes, "wave", 2))
+    assert [(one.name, one.nbytes) for one in separate] == [("wave, forward", 12 * 64), ("wave, adjoint", 32 * 64)]
+    assert all(one.host_s > 0 and one.device_s > 0 for one in separate)
+    gpu.print_separate(separate, dk.get_device("cuda:0").memory_bandwidth)
     printed = capsys.readouterr().out
     assert "wave, forward" in printed
     assert "GB/s" in printed
