@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from diffkern.ad.rules.rule import Rule, RuleArguments, over_norm, scaled, sum_of_products
+from diffkern.ad.rules.bilinear import cotangent, product
+from diffkern.ad.rules.rule import Rule, RuleArguments, along_unit, over_norm, scaled, sum_of_products
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import Mat, Scalar, Vec
@@ -42,7 +43,7 @@ def _unscale(b: Builder, a: RuleArguments) -> Cotangents:
     return [
         b.one("unscale", a.ct, s) if a.want[0] else None,
         # d(v / s)/ds = -v / s^2 = -r / s, which reuses the result.
-        b.neg(b.div(b.one("dot", a.ct, a.r), s)) if a.want[1] else None,
+        b.neg(b.div(sum_of_products(b, a.ct, a.r, steep=a.steep, again=a.again), s)) if a.want[1] else None,
     ]
 
 
@@ -56,8 +57,12 @@ def _cw_mul(b: Builder, a: RuleArguments) -> Cotangents:
 
 def _cw_div(b: Builder, a: RuleArguments) -> Cotangents:
     over = b.one("cw_div", a.ct, a.x[1])
+    if not a.want[1]:
+        return [over, None]
     # As for a scalar quotient: ct / y, and -(ct / y) r.
-    return [over, b.neg(b.one("cw_mul", over, a.r)) if a.want[1] else None]
+    if a.steep:
+        return [over, b.neg(product(b, "cw_mul", over, a.r, first=True, result=a.r.type, again=a.again))]
+    return [over, b.neg(b.one("cw_mul", over, a.r))]
 
 
 def _dot(b: Builder, a: RuleArguments) -> Cotangents:
@@ -81,7 +86,7 @@ def _cross(b: Builder, a: RuleArguments) -> Cotangents:
 
 
 def _length(b: Builder, a: RuleArguments) -> Cotangents:
-    return [b.one("scale", a.x[0], over_norm(b, a.ct, a.r))]
+    return [scaled(b, over_norm(b, a.ct, a.r), a.x[0], steep=a.steep, again=a.again)]
 
 
 def _length_sq(b: Builder, a: RuleArguments) -> Cotangents:
@@ -93,8 +98,9 @@ def _normalize(b: Builder, a: RuleArguments) -> Cotangents:
     assert isinstance(a.r.type, Vec)
     length = b.one("length", a.x[0])
     # The derivative projects onto the plane perpendicular to r and divides by the length.
-    tangential = b.sub(a.ct, b.one("scale", a.r, b.one("dot", a.r, a.ct)))
-    return [b.one("scale", tangential, over_norm(b, b.const(1.0, a.r.type.dtype), length))]
+    tangential = b.sub(a.ct, along_unit(b, a.ct, a.r, steep=a.steep, again=a.again))
+    inverse = over_norm(b, b.const(1.0, a.r.type.dtype), length)
+    return [scaled(b, tangential, inverse, steep=a.steep, again=a.again)]
 
 
 def _matmul(b: Builder, a: RuleArguments) -> Cotangents:
@@ -156,13 +162,17 @@ def _trace(b: Builder, a: RuleArguments) -> Cotangents:
 
 
 def _determinant(b: Builder, a: RuleArguments) -> Cotangents:
-    """The cofactor matrix: right for singular matrices too, unlike ``det * inverse(m).T``."""
-    t = a.x[0].type
+    # Right for singular matrices too, unlike det * inverse(m).T.
+    return [scaled(b, a.ct, cofactors(b, a.x[0]), steep=a.steep, again=a.again)]
+
+
+def cofactors(b: Builder, matrix: Value) -> Value:
+    """Return the matrix of cofactors: the derivative of the determinant, of singular matrices too."""
+    t = matrix.type
     assert isinstance(t, Mat)
     n = t.rows
-    m = [[b.extract(a.x[0], r * n + c) for c in range(n)] for r in range(n)]
-    cofactors = [_cofactor(b, m, r, c) for r in range(n) for c in range(n)]
-    return [b.one("scale", b.construct(t, cofactors), a.ct)]
+    m = [[b.extract(matrix, r * n + c) for c in range(n)] for r in range(n)]
+    return b.construct(t, [_cofactor(b, m, r, c) for r in range(n) for c in range(n)])
 
 
 def _cofactor(b: Builder, m: list[list[Value]], row: int, col: int) -> Value:
@@ -179,7 +189,21 @@ def _cofactor(b: Builder, m: list[list[Value]], row: int, col: int) -> Value:
 def _inverse(b: Builder, a: RuleArguments) -> Cotangents:
     # d(M^-1) = -M^-1 dM M^-1, so ct_M = -R^T ct R^T.
     r_t = b.one("transpose", a.r)
+    if a.steep:
+        ahead = product(b, "matmul", a.ct, r_t, first=False, result=a.r.type, again=a.again)
+        return [b.neg(product(b, "matmul", ahead, r_t, first=True, result=a.r.type, again=a.again))]
     return [b.neg(b.one("matmul", b.one("matmul", r_t, a.ct), r_t))]
+
+
+def _by_component(rule: Rule) -> Rule:
+    """Return the rule of a product that multiplies component by component where the cotangent may be infinite."""
+
+    def either(b: Builder, a: RuleArguments) -> Cotangents:
+        if not a.steep:
+            return rule(b, a)
+        return [cotangent(b, a, k) if want else None for k, want in enumerate(a.want)]
+
+    return either
 
 
 COMPOSITE_RULES: dict[str, Rule] = {
@@ -188,18 +212,18 @@ COMPOSITE_RULES: dict[str, Rule] = {
     "insert_dyn": _insert_dyn,
     "scale": _scale,
     "unscale": _unscale,
-    "cw_mul": _cw_mul,
+    "cw_mul": _by_component(_cw_mul),
     "cw_div": _cw_div,
     "dot": _dot,
-    "cross": _cross,
+    "cross": _by_component(_cross),
     "length": _length,
     "length_sq": _length_sq,
     "normalize": _normalize,
-    "matmul": _matmul,
-    "matvec": _matvec,
-    "vecmat": _vecmat,
-    "quat_mul": _quat_mul,
-    "outer": _outer,
+    "matmul": _by_component(_matmul),
+    "matvec": _by_component(_matvec),
+    "vecmat": _by_component(_vecmat),
+    "quat_mul": _by_component(_quat_mul),
+    "outer": _by_component(_outer),
     "transpose": _transpose,
     "trace": _trace,
     "determinant": _determinant,

@@ -88,6 +88,14 @@ def sum_of_products(b: Builder, change: Value, partial: Value, *, steep: bool, a
     return total
 
 
+def along_unit(b: Builder, change: Value, unit: Value, *, steep: bool, again: bool = True) -> Value:
+    """Return the part of a change that is parallel to a unit vector; the flags are those of :func:`times`."""
+    if not steep:
+        return b.one("scale", unit, b.one("dot", unit, change))
+    length = sum_of_products(b, change, unit, steep=True, again=again)
+    return scaled(b, length, unit, steep=True, again=again)
+
+
 def over_norm(b: Builder, numerator: Value, norm: Value) -> Value:
     """Return ``numerator / norm``, and 0 where the norm is 0; no intermediate result is infinite."""
     t = norm.type

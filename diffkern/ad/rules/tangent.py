@@ -10,16 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from diffkern.ad.rules import RULES, RuleArguments
+from diffkern.ad.rules.bilinear import FORMS, product
+from diffkern.ad.rules.composite import cofactors
 from diffkern.ad.rules.formula import Formula
-from diffkern.ad.rules.rule import scaled, sum_of_products, times
+from diffkern.ad.rules.rule import along_unit, over_norm, scaled, sum_of_products, times
 from diffkern.ad.rules.scalar import atan2_parts, exponent_slope, next_polygamma, power_slope, root_of_squares
 from diffkern.errors import AutodiffError
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import Cloner
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
+from diffkern.ir.ops.composite import PRODUCTS
 from diffkern.ir.ops.row import Diff, OpDef, Tangent
 from diffkern.ir.ops.table import lookup
-from diffkern.ir.types import Scalar, Type, is_differentiable
+from diffkern.ir.types import Scalar, Type, Vec, is_differentiable
 from diffkern.opt.dce import eliminate
 
 __all__ = ["TangentArguments", "Transpose", "Transposes", "tangent_rule"]
@@ -78,6 +81,10 @@ def tangent_rule(b: Builder, a: TangentArguments, transposes: Transposes) -> Val
     # Direct rules come first: they share work between the two tangents, or handle ties, which the general ways do not.
     if a.op.name in _DIRECT:
         return _DIRECT[a.op.name](b, a)
+    if a.steep and a.op.name in _STEEP:
+        (t,) = a.t
+        assert t is not None
+        return a.guard(t, _STEEP[a.op.name](b, a, t))
     if row.tangent is Tangent.LINEAR:
         return _linear(b, a)
     if row.tangent is Tangent.BILINEAR:
@@ -114,15 +121,15 @@ def _bilinear(b: Builder, a: TangentArguments) -> list[Value]:
     twice = a.op.name == "dot" and x is y and tx is ty
     if twice:
         terms = terms[:1]
-    if a.steep and a.op.name in _STEEP:
-        found = [_STEEP[a.op.name](b, t, other, steep=True) for t, other, _ in terms]
+    if a.steep and a.op.name in FORMS:
+        found = [
+            product(b, a.op.name, t, other, first=pair[0] is t, result=a.r.type) for t, other, pair in terms
+        ]  # fmt: skip
+    elif a.steep and a.op.name in PRODUCTS:
+        found = [scaled(b, t, other, steep=True) for t, other, _ in terms]
     else:
         found = [b.one(a.op.name, *pair, **a.op.attrs) for _, _, pair in terms]
     return (found * 2 if twice else found) + [t for t in a.t[2:] if t is not None]
-
-
-_STEEP: dict[str, Callable[..., Value]] = {"scale": scaled, "dot": sum_of_products}
-"""The products that know a factor of zero."""
 
 
 def _partials(b: Builder, a: TangentArguments, row: OpDef) -> list[Value]:
@@ -265,6 +272,42 @@ _DIRECT: dict[str, Callable[[Builder, TangentArguments], Value]] = {
     "round_float16": _same,
     "round_bfloat16": _same,
 }
+
+
+def _length_sq(b: Builder, a: TangentArguments, t: Value) -> Value:
+    half = sum_of_products(b, t, a.x[0], steep=True)
+    return b.add(half, half)
+
+
+def _length(b: Builder, a: TangentArguments, t: Value) -> Value:
+    return over_norm(b, sum_of_products(b, t, a.x[0], steep=True), a.r)
+
+
+def _normalize(b: Builder, a: TangentArguments, t: Value) -> Value:
+    # The derivative projects onto the plane perpendicular to r and divides by the length.
+    assert isinstance(a.r.type, Vec)
+    inverse = over_norm(b, b.const(1.0, a.r.type.dtype), b.one("length", a.x[0]))
+    return scaled(b, b.sub(t, along_unit(b, t, a.r, steep=True)), inverse, steep=True)
+
+
+def _determinant(b: Builder, a: TangentArguments, t: Value) -> Value:
+    return sum_of_products(b, t, cofactors(b, a.x[0]), steep=True)
+
+
+def _inverse_matrix(b: Builder, a: TangentArguments, t: Value) -> Value:
+    # d(M^-1) = -M^-1 dM M^-1
+    ahead = product(b, "matmul", t, a.r, first=False, result=a.r.type)
+    return b.neg(product(b, "matmul", ahead, a.r, first=True, result=a.r.type))
+
+
+_STEEP: dict[str, Callable[[Builder, TangentArguments, Value], Value]] = {
+    "length_sq": _length_sq,
+    "length": _length,
+    "normalize": _normalize,
+    "determinant": _determinant,
+    "inverse": _inverse_matrix,
+}
+"""Rules of composites whose tangent may be infinite beside a partial derivative that is exactly zero."""
 
 
 class Transposes:
