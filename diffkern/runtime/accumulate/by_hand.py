@@ -15,8 +15,9 @@ from typing import Any
 from diffkern.runtime.accumulate.accumulation import Atomic, Plain
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.launch.arguments import bind
+from diffkern.runtime.launch.arguments import Bound
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
+from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.observe.config import config
 
@@ -77,15 +78,15 @@ class _KnownAdjoint:
 
 def run_known(
     kernel: KernelProtocol,
+    version: KernelVersion,
     dim: Any,
-    args: Sequence[Any],
+    bound: Bound,
     number_of_inputs: int,
     adj_inputs: Sequence[Any],
     adj_outputs: Sequence[Any],
 ) -> bool:
     """Run an adjoint that is known, where nothing observes launches; return False, and do nothing, for any other."""
-    version = kernel.current()
-    keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
+    keys, parts, arrays = bound
     executable = version.programs.get(keys)
     if executable is None or not executable.by_hand or type(dim) is not int:
         return False

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from diffkern.errors import LaunchError, described
+from diffkern.errors import LaunchError
 from diffkern.ir.structs import (
     Argument,
     IndexedArray,
@@ -249,10 +249,7 @@ class Parameter:
 
     def _convert_array(self, value: array) -> tuple[str, bytes, array | None]:
         if self.annotation is not None and not self.is_array:
-            raise self.error(
-                f"takes {_named(self.annotation)} by value, not {described(value)}",
-                "pass a number, or annotate an array",
-            )
+            raise self._misfit(f"{_named(self.annotation)} by value", value, "pass a number, or annotate an array")
         return value._key, value._packed, value
 
     def _wrapped(self, value: Any) -> array:

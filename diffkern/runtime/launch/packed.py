@@ -24,7 +24,7 @@ from diffkern.ir.types import INT64, parse_array_type
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.operation import Copy, Operation, perform, submit
 from diffkern.runtime.arrays.type_keys import key_on
-from diffkern.runtime.launch.arguments import bind, keys_on, leaves_of
+from diffkern.runtime.launch.arguments import Bound, bind, keys_on, leaves_of
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.launch_checks import check_fit, grid_of
@@ -90,9 +90,30 @@ class PackedLaunch(Operation):
         blocks: Blocks = USUAL,
         of: KernelVersion | None = None,
     ) -> None:
-        self.kernel = kernel
-        self.generation = of or kernel.current()
-        self.keys, self.parts, self.arrays = bind(kernel.name, kernel.parameters, args)
+        of = of or kernel.current()
+        self._take(kernel, dim, bind(kernel.name, kernel.parameters, args), place, blocks, of)
+
+    @classmethod
+    def of_bound(
+        cls, kernel: KernelProtocol, dim: Any, bound: Bound, place: Device | None, blocks: Blocks, of: KernelVersion
+    ) -> PackedLaunch:
+        """Return the checked launch of a version of a kernel on arguments that are bound already."""
+        made = object.__new__(cls)
+        made._take(kernel, dim, bound, place, blocks, of)
+        return made
+
+    def _take(
+        self,
+        kernel: KernelProtocol,
+        dim: Any,
+        bound: Bound,
+        place: Device | None,
+        blocks: Blocks,
+        of: KernelVersion,
+    ) -> None:
+        """Check the launch, and find its program."""
+        self.kernel, self.generation = kernel, of
+        self.keys, self.parts, self.arrays = bound
         self._leaves: tuple[Leaf, ...] = ()
         self._merged: Mapping[int, int] | None = None
         self._disjoint: bool | None = None

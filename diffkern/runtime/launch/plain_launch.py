@@ -12,8 +12,9 @@ from typing import Any
 
 from diffkern.errors import KernelRuntimeError, LaunchError
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.launch.arguments import bind
+from diffkern.runtime.launch.arguments import Bound, bind
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol
+from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.launch_checks import check_writable, grid_of
 from diffkern.runtime.launch.nested_arrays import check_disjoint
 from diffkern.runtime.launch.packed import PackedLaunch, dispatch
@@ -45,18 +46,20 @@ def run(
 
     For a stream, or other blocks than the `usual` ones, `blocks` is given.
     """
+    version = kernel.current()  # which nothing but a kernel has
+    keys, parts, arrays = bound = bind(kernel.name, kernel.parameters, args)
     # One word says whether anything in the process may want to see launches.
     if slow_path_flags.word[0] or blocks is not None:
         is_alone = record_tape and place is None and blocks is None and slow_path_flags.word[0] == 1
-        if is_alone and _is_noted(kernel, dim, args):
+        if is_alone and _is_noted(kernel, dim, version, bound):
             return
         if not _is_none(kernel, dim):
-            dispatch(PackedLaunch(kernel, dim, args, place, blocks or usual), record_tape, stream)
+            launch = PackedLaunch.of_bound(kernel, dim, bound, place, blocks or usual, version)
+            dispatch(launch, record_tape, stream)
             return
         programs = _NO_PROGRAMS  # it only has its arguments checked
     else:
-        programs = kernel.current().programs
-    keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
+        programs = version.programs
     executable = programs.get(keys)
     if executable is None:
         if _is_none(kernel, dim):
@@ -65,7 +68,7 @@ def run(
         executable = kernel.forward(keys)
     # Arguments on another device are an error, which the general path reports.
     if place is not None and (executable.device is not place or (place is not CPU and not executable.writes)):
-        dispatch(PackedLaunch(kernel, dim, args, place, usual), record_tape)
+        dispatch(PackedLaunch.of_bound(kernel, dim, bound, place, usual, version), record_tape)
         return
     # A bool is an int by isinstance and not by type: True is no dimension.
     grid = executable.grids.get(dim) if type(dim) is int else None
@@ -85,13 +88,13 @@ def run(
         check_shared(kernel.name, executable, arrays)
         for one, other in executable.distinct:
             if parts[one] == parts[other]:  # perhaps one array, which takes another program
-                dispatch(PackedLaunch(kernel, dim, args, place, usual), record_tape)
+                dispatch(PackedLaunch.of_bound(kernel, dim, bound, place, usual, version), record_tape)
                 return
         executable.disjoint = arguments
     writes = executable.writes
     # Without arrays it runs there; what it writes through elements is looked for.
     if (not writes and current.device is not None) or executable.writes_elements or executable.changes:
-        dispatch(PackedLaunch(kernel, dim, args, place, usual), record_tape)
+        dispatch(PackedLaunch.of_bound(kernel, dim, bound, place, usual, version), record_tape)
         return
     for index in writes:
         held = arrays[index]
@@ -111,13 +114,12 @@ def run(
         raise
 
 
-def _is_noted(kernel: KernelProtocol, dim: Any, args: Sequence[Any]) -> bool:
+def _is_noted(kernel: KernelProtocol, dim: Any, version: KernelVersion, bound: Bound) -> bool:
     """Return whether the tape of this thread, alone in the process, has run and noted a launch that it knows."""
     tape: Any = current.tape
     if getattr(tape, "_noted", None) is None:
         return False
-    version = kernel.current()
-    keys, parts, arrays = bind(kernel.name, kernel.parameters, args)
+    keys, parts, arrays = bound
     executable = version.programs.get(keys)
     return executable is not None and tape.note_launch(kernel, version, dim, keys, parts, arrays, executable)
 

@@ -15,6 +15,7 @@ from diffkern.runtime.accumulate.by_hand import note_run, run_known
 from diffkern.runtime.accumulate.given_cotangents import match_cotangents, with_default_gradients
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.operation import Copy, submit
+from diffkern.runtime.launch.arguments import bind
 from diffkern.runtime.launch.kernel_protocol import KernelProtocol, check_kernel, refusal
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.plain_launch import run
@@ -104,15 +105,15 @@ def launch(
         if given and not (type(adj_inputs) is list and type(adj_outputs) is list):
             _check_lists(kernel, adj_inputs, adj_outputs, "adj_inputs", "adj_outputs")
         if adjoint or record_cmd:
-            is_plain = stream is None and device is None and block_dim is None and max_blocks is _UNLIMITED
-            if is_plain and not record_cmd and not slow_path_flags.word[0]:  # noqa: SIM102 - one question each
-                if run_known(kernel, dim, args, len(inputs), adj_inputs, adj_outputs):
-                    return None
-            check_kernel(kernel)
+            if stream is None and device is None and block_dim is None and max_blocks is _UNLIMITED:
+                place, blocks = None, OF_THREADS
+            else:
+                check_kernel(kernel)
+                place = None if device is None else get_device(device)
+                blocks = _blocks(block_dim, max_blocks)
             return _launch_or_record(
                 kernel, dim, args, len(inputs), adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,
-                None if device is None else get_device(device),
-                OF_THREADS if block_dim is None and max_blocks is _UNLIMITED else _blocks(block_dim, max_blocks),
+                place, blocks,
             )  # fmt: skip
         if given and (adj_inputs or adj_outputs):
             raise LaunchError(
@@ -259,7 +260,13 @@ def _launch_or_record(
     if record_cmd and not adjoint and (made := opened(kernel, args, place, blocks, stream)) is not None:
         made.dim = several(dim)
         return Launch._of(made)
-    packed = PackedLaunch(kernel, dim, args, place, blocks)
+    version = kernel.current()
+    bound = bind(kernel.name, kernel.parameters, args)
+    is_plain = stream is None and place is None and blocks is OF_THREADS
+    if is_plain and not record_cmd and not slow_path_flags.word[0]:  # noqa: SIM102 - one question each
+        if run_known(kernel, version, dim, bound, number_of_inputs, adj_inputs, adj_outputs):
+            return None
+    packed = PackedLaunch.of_bound(kernel, dim, bound, place, blocks, version)
     if not adjoint:
         if adj_inputs or adj_outputs:
             raise LaunchError(
