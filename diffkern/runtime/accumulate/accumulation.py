@@ -77,6 +77,10 @@ class Accumulation:
         """Return native steps that do what :meth:`run` does, or None if there are none."""
         return self.executable.steps(self.grid, pack(cotangents), 1)
 
+    def runner(self, cotangents: Mapping[int, array]) -> Callable[[bytes], object] | None:
+        """Return what runs colours or copies on packed arguments, for cotangents of these types; None without them."""
+        return None
+
 
 class Plain(Accumulation):
     """Threads add plainly: no two of different chunks add to one element."""
@@ -102,6 +106,11 @@ class Coloured(Accumulation):
     def steps(self, cotangents: Mapping[int, array], pack: Pack) -> Steps | None:
         return self.executable.steps(self.grid, pack(cotangents), 2)
 
+    def runner(self, cotangents: Mapping[int, array]) -> Callable[[bytes], object] | None:
+        if not self.grid.n:
+            return None
+        return lambda arguments: self.executable.run_blocks(self.grid, [arguments], 2)
+
 
 @dataclass(frozen=True, slots=True)
 class Private(Accumulation):
@@ -121,12 +130,9 @@ class Private(Accumulation):
 
     def run(self, cotangents: Mapping[int, array], pack: Pack) -> None:
         count = self.chunks - 1
-        if (whole := self._copied(cotangents)) is not None:
-            steps = self.executable.copied_steps(self.grid, pack(cotangents), self.colours, whole)
-            if steps is not None and pool.functions():
-                for step in steps:
-                    step.run()  # type: ignore[union-attr]  # of the CPU
-                return
+        if (run := self.runner(cotangents)) is not None:
+            run(pack(cotangents))
+            return
         # Native code cannot add up these types or layouts; Python makes the copies and a block of arguments for each
         # chunk.
         copies = {k: Copies(cotangents[k], count) for k in self.private}
@@ -138,6 +144,21 @@ class Private(Accumulation):
     def steps(self, cotangents: Mapping[int, array], pack: Pack) -> Steps | None:
         whole = self._copied(cotangents)
         return None if whole is None else self.executable.copied_steps(self.grid, pack(cotangents), self.colours, whole)
+
+    def runner(self, cotangents: Mapping[int, array]) -> Callable[[bytes], object] | None:
+        # A debug program is watched by Python, chunk by chunk.
+        is_native = self.executable.manifest.checks is None and bool(pool.functions())
+        whole = self._copied(cotangents) if is_native else None
+        if whole is None:
+            return None
+
+        def run(arguments: bytes) -> None:
+            steps = self.executable.copied_steps(self.grid, arguments, self.colours, whole)
+            assert steps is not None
+            for step in steps:
+                step.run()  # type: ignore[union-attr]  # of the CPU
+
+        return run
 
     def _copied(self, cotangents: Mapping[int, array]) -> words[int] | None:
         """Return a description of the cotangents for native code; None if it cannot add up their copies."""

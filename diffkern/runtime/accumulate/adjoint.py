@@ -156,7 +156,7 @@ class AdjointLaunch(Operation):
     def _deciding(self, program: Executable) -> tuple[object, ...] | None:
         """Return the bytes that decide all that there is to find out; None if more does."""
         launch, behind = self.launch, program.layout.cotangents
-        if behind is None or not (launch.is_apart and launch.executable.is_usual) or self.saved or self.contents:
+        if behind is None or not (launch.is_apart and launch.executable.is_plain) or self.saved or self.contents:
             return None
         if program.gathering is not None or program.granted is not None or program.sorts or self.in_elements:
             return None

@@ -12,7 +12,7 @@ from functools import partial
 from operator import is_, itemgetter
 from typing import Any
 
-from diffkern.runtime.accumulate.accumulation import Atomic, Plain
+from diffkern.runtime.accumulate.accumulation import Atomic, Coloured, Plain, Private
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.launch.arguments import Bound
@@ -32,7 +32,7 @@ class _KnownAdjoint:
     executable, grid
         The program, and its threads.
     run
-        Runs them on packed arguments; None until it has run once more.
+        Runs them on packed arguments; None until a program without copies or colours has run once more.
     given
         The bytes of the gradient that is given for each leaf, None without: those of one array, as long as they are
         the same object.
@@ -57,7 +57,7 @@ class _KnownAdjoint:
 
     def __init__(self, adjoint: AdjointLaunch, given: list[bytes | None]) -> None:
         used, launch, cotangents = adjoint.accumulation, adjoint.launch, adjoint.cotangents
-        self.run: Callable[[bytes], object] | None = None
+        self.run = used.runner(cotangents)
         self.executable, self.grid = used.executable, used.grid
         self.given = given
         self.defaults = [(k, ct._packed) for k, ct in cotangents.items() if given[k] is None]
@@ -153,7 +153,11 @@ def note_run(adjoint: AdjointLaunch, given: Sequence[array | None]) -> None:
     launch, program, kernel = adjoint.launch, adjoint.executable, adjoint.launch.kernel
     if type(launch.dim) is not int or not adjoint.is_told or kernel.dialect.cotangents_stay:
         return
-    if program.races is not None or type(adjoint.accumulation) not in (Plain, Atomic) or not _is_found(launch):
+    used = adjoint.accumulation
+    is_whole = type(used) in (Plain, Atomic) or (
+        type(used) in (Coloured, Private) and used.runner(adjoint.cotangents) is not None
+    )
+    if program.races is not None or not is_whole or not _is_found(launch):
         return
     # The gradient of a view is made when it is asked for.
     if any(given[k] is None and launch.arrays[k]._grad is None for k in adjoint.cotangents):  # type: ignore[union-attr]

@@ -240,7 +240,7 @@ class NotedLaunches(TapeRecording):
         """Return the path with a launch more; None for one of which more is to be known than a path tells."""
         picked = executable.deciding(parts)
         grid = executable.grids.get(dim)
-        if grid is None or not grid.n or not executable.is_usual:
+        if grid is None or not grid.n or not executable.is_plain:
             return None
         if not is_(executable.fits.get(picked), grid) or not kernel.enable_backward or len(arrays) != len(keys):
             return None
@@ -254,6 +254,8 @@ class NotedLaunches(TapeRecording):
             return None
         if not taken.is_known:
             taken.look_up(version, keys)
+        if not taken.is_settled:
+            return None
         if taken.program is not None and not _is_free(executable, taken.program):
             return None
         made = KnownPath()

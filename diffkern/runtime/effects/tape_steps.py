@@ -234,7 +234,7 @@ class LaunchStep(TapeStep):
     @property
     def free(self) -> PackedLaunch | None:
         program, launch = self._program, self.launch
-        if program is None or not launch.executable.is_usual or not launch.executable.values:
+        if program is None or not launch.executable.values or not launch.executable.is_settled_by(program):
             return None
         are_free = program.races is None and program.gathering is None and program.granted is None
         return launch if are_free and len(launch.arrays) == len(launch.keys) else None

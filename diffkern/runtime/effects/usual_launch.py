@@ -2,7 +2,8 @@
 
 Of a launch on arrays that are apart, by a program that needs no copy, no log and no look at contents, the types and
 which arrays carry gradients decide all that a tape does. That is found once for each program, and the rest is written
-for little overhead; everything else takes the general path of
+for little overhead. Sums into an array are of that kind once their adjoint is there, which tells that nothing of the
+old contents is needed. Everything else takes the general path of
 :class:`~diffkern.runtime.effects.tape_recording.TapeRecording`.
 """
 
@@ -45,15 +46,18 @@ class KnownPattern:
         The adjoint, if it is there.
     is_known
         Whether all of this is known.
+    is_settled
+        Whether it is known that a tape keeps nothing but the launch.
     """
 
-    __slots__ = ("active", "is_known", "needed", "program")
+    __slots__ = ("active", "is_known", "is_settled", "needed", "program")
 
     def __init__(self, executable: Executable, pattern: int) -> None:
         self.active = active_among(executable, pattern)
         self.needed = executable.uses if self.active else ()
         self.program: Executable | None = None
         self.is_known = not self.active
+        self.is_settled = executable.is_usual or self.is_known
 
     def look_up(self, version: KernelVersion, keys: tuple[str, ...]) -> None:
         """Take from the adjoint of a version of the kernel what it reads, if it was made meanwhile."""
@@ -63,6 +67,7 @@ class KnownPattern:
             self.needed = tuple([index for index in self.needed if index in after])
             self.program = found
             self.is_known = True
+            self.is_settled = self.is_settled or found.keeps_nothing
 
 
 def active_among(executable: Executable, pattern: int) -> frozenset[int]:
@@ -104,7 +109,7 @@ class UsualLaunches(TapeNeeds, Influence):
         Nothing has been done then but to look at its arrays.
         """
         executable = launch.executable
-        if not (executable.is_usual and launch.is_apart and self._takes_usual) or self.keeps_inputs:
+        if not (executable.is_plain and launch.is_apart and self._takes_usual) or self.keeps_inputs:
             return False
         if self._insides or self._sees_bytes or self._exposures.seen:
             return False
@@ -114,6 +119,11 @@ class UsualLaunches(TapeNeeds, Influence):
         taken = executable.taken.get(pattern)
         if taken is None:
             taken = executable.taken[pattern] = KnownPattern(executable, pattern)
+        if not taken.is_settled:  # the first launches make the adjoint, which tells what is kept
+            if not taken.is_known:
+                taken.look_up(launch.generation, launch.keys)
+            if not taken.is_settled:
+                return False
         self._feed(launch)
         step: LaunchStep | None = None
         if taken.active and launch.grid.n:

@@ -94,8 +94,11 @@ class Executable:
         was chosen for them.
     by_hand : dict
         What is known of adjoints that were launched by hand, by deciding bytes, dimensions and gradients.
-    is_usual : bool
-        Whether all that is known of its launches is known by their arguments, and tapes keep nothing but the launch.
+    is_plain, is_usual : bool
+        Whether all that is known of its launches is known by their arguments; and whether tapes keep nothing but the
+        launch, as it reads nothing that it overwrites.
+    keeps_nothing : bool
+        Of an adjoint: whether nothing has to be kept before its launch, or looked at, though that is not usual.
     taken : dict
         What tapes know of its launches, by the parameters that carry gradients.
     distinct : tuple of (int, int)
@@ -163,7 +166,9 @@ class Executable:
         "granted",
         "grids",
         "is_in_place",
+        "is_plain",
         "is_usual",
+        "keeps_nothing",
         "lane_counts",
         "layout",
         "looks_ahead",
@@ -229,10 +234,12 @@ class Executable:
         self.stampers: dict[tuple[int, ...], Executable | None] = {}
         self.stamped: dict[tuple[object, ...], bool | AutodiffError] = {}
         self.looks_ahead = manifest.log is not None or self.is_in_place or manifest.scatters
-        self.is_usual = not (
-            self.by_id or self.writes_elements or self.changes or self.looks_ahead or manifest.searches
-            or manifest.pointing or self.regions.are_known
+        self.is_plain = not (
+            self.by_id or self.writes_elements or self.changes or manifest.log is not None or manifest.scatters
+            or manifest.searches or manifest.pointing or self.regions.are_known
         )  # fmt: skip
+        self.is_usual = self.is_plain and not self.is_in_place
+        self.keeps_nothing = is_certain and not (manifest.saved or manifest.log or manifest.races)
         own = [parse_type(p.type) for p in manifest.params if p.role == "param"]
         arrays = [k for k, t in enumerate(own) if isinstance(t, Array)]
         self.deciding: Callable[[list[bytes]], tuple[bytes, ...]] = _picking(arrays)
@@ -331,6 +338,10 @@ class Executable:
         # Where threads work together the last extent is how many of them.
         dims = c.dims[:-1] if self.blockwise else c.dims
         return Grid(c.n, c.chunk, c.chunks, dims, header(c.dims, c.chunk, _STATUS_ADDRESS))
+
+    def is_settled_by(self, adjoint: Executable) -> bool:
+        """Return whether tapes that know the adjoint of its launches keep nothing but these."""
+        return self.is_usual or (self.is_plain and adjoint.keeps_nothing)
 
     def check(self, pack: Callable[[], bytes | None]) -> None:
         """Raise a LaunchError if the code does not take these arguments; the CPU's takes all.
