@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import json
 import os
@@ -21,11 +22,6 @@ ROOT = Path(__file__).parents[2]
 TOOL = ROOT / "tools" / "gpu_day"
 pytestmark = pytest.mark.skipif(not TOOL.is_dir(), reason="the tools are not beside the tests")
 
-SANITIZER = """#!/bin/sh
-while [ "${1#--}" != "$1" ]; do shift 2; done
-exec "$@"
-"""
-"""Stands for NVIDIA's checker: it runs the command behind its options."""
 TESTS = (
     "test_streams or test_shared_memory_that or memory.gather or (width and float32) or int8-plain-elements-forward"
     " or infinite_components or losers_in_loops or sizes_are_compared or structs or test_texts"
@@ -47,21 +43,16 @@ def gpu_day(*arguments: object, cwd: Path, tool: Path = TOOL, **more: str) -> su
 
 
 @pytest.mark.full
-@pytest.mark.skipif(sys.platform != "linux", reason="the checker's stand-in is a shell script")
 def test_the_day_is_rehearsed(tmp_path: Path) -> None:
-    """Packed here, unpacked there, and run from there: the suite, the checker's sample and the benchmarks."""
+    """Packed here, unpacked there, and run from there: the suite, the checker's sample, benchmarks and profiles."""
     packed = gpu_day("pack", "day.tar.gz", "--packages", "packaging,pluggy", cwd=tmp_path)
     assert packed.returncode == 0, packed.stderr
     assert "2 packages" in packed.stdout
     assert gpu_day("unpack", "day.tar.gz", "there", cwd=tmp_path).stdout.strip() == str(Path("there/project"))
-    checker = tmp_path / "bin" / "compute-sanitizer"
-    checker.parent.mkdir()
-    checker.write_text(SANITIZER)
-    checker.chmod(0o755)
     there = tmp_path / "there" / "project"
     ran = gpu_day(
-        "run", "--fake", "--tests", TESTS, "--seconds", "5", "--out", tmp_path / "report.json", cwd=there,
-        tool=there / "tools/gpu_day", PATH=f"{checker.parent}{os.pathsep}{os.environ['PATH']}",
+        "run", "--fake", "--tests", TESTS, "--seconds", "5", "--minutes", "60", "--out", tmp_path / "report.json",
+        cwd=there, tool=there / "tools/gpu_day",
     )  # fmt: skip
     report = json.loads((tmp_path / "report.json").read_text())
     failed = [(step["name"], step.get("printed", step.get("missing"))) for step in report["steps"] if step["status"]]
@@ -78,27 +69,116 @@ def test_the_day_is_rehearsed(tmp_path: Path) -> None:
     assert steps["host"]["results"]["rows"]
     for name in ("gpu", "tiles_gpu"):
         assert steps[f"benchmark {name}"]["results"]["rows"]
+    for name in ("wave", "laplacian", "nbody"):
+        names = steps[f"profile {name}"]["results"]["kernels"]
+        assert sorted({kernel.rpartition("_")[0] for kernel in names}) == [f"{name}_adjoint", f"{name}_forward"]
     # What ran is what was unpacked.
     assert str(there) in steps["benchmark gpu"]["command"][1]
     assert not list((there / "diffkern").rglob("*.pyo"))
 
 
-PROFILE = """==PROF== Connected to process 7
-"ID","Kernel Name","Metric Name","Metric Unit","Metric Value"
-"0","wave_forward_1","gpu__time_duration.sum","nsecond","5,120"
-"0","wave_forward_1","launch__registers_per_thread","register/thread","24"
-"1","wave_forward_1","gpu__time_duration.sum","nsecond","5,088"
+PROFILED = """
+import os, sys
+names = ["wave_forward_1", "wave_adjoint_2", "wave_forward_1", "other_forward_3", *["wave_forward_1"] * 3]
+with open(os.environ["DIFFKERN_FAKE_LAUNCHES"], "w") as out:
+    out.write("\\n".join(names))
+sys.exit(int(os.environ.get("STATUS", "0")))
 """
+"""Stands for a program on the fake driver."""
 
 
-def test_what_the_profiler_counts_is_read(tool: Any, tmp_path: Path) -> None:
-    (tmp_path / "profile0.csv").write_text(PROFILE)
-    made = tool.steps.steps("profile", tmp_path, tool.steps.Wish())
-    assert [step.name for step in made] == ["profile wave", "profile laplacian", "profile nbody"]
-    times = {"gpu__time_duration.sum": ["5,120 nsecond", "5,088 nsecond"]}
-    assert made[0].read() == {"wave_forward_1": {**times, "launch__registers_per_thread": ["24 register/thread"]}}
-    assert made[1].read() is None
-    assert all(step.missing for step in tool.steps.steps("profile", tmp_path, tool.steps.Wish(fake=True)))
+def profiled(tool: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, **settings: str) -> tuple[int, Any, str]:
+    """Return the exit status of the day, the record of a profile, and the summary."""
+    (step, *others) = tool.steps.steps("profile", folder, tool.steps.Wish(fake=True))
+    assert [other.name for other in others] == ["profile laplacian", "profile nbody"]
+    at = step.command.index(next(word for word in step.command if word.endswith("on_fake_driver.py"))) - 1
+    command = (*step.command[:at], sys.executable, "-I", "-S", "-c", PROFILED)
+    step = dataclasses.replace(step, command=command, settings=(*step.settings, *settings.items()))
+    monkeypatch.setattr(tool.report, "steps", lambda name, work, wish: [step])
+    status = tool.report.run(ROOT, folder / "report.json", ["profile"], tool.steps.Wish(fake=True), minutes=5.0)
+    report = json.loads((folder / "report.json").read_text())
+    return status, report["steps"][0], tool.report.summary(report)
+
+
+def test_what_the_profiler_counts_is_read(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each kernel that is asked for the first launches, however often another one runs before."""
+    status, record, _ = profiled(tool, tmp_path, monkeypatch)
+    assert (status, record["status"]) == (0, 0)
+    found = record["results"]["kernels"]
+    assert {name: len(of["gpu__time_duration.sum, ns"]) for name, of in found.items()} == {
+        "wave_forward_1": 3, "wave_adjoint_2": 1
+    }  # fmt: skip
+    assert found["wave_forward_1"]["dram__bytes.sum, byte"] == [50331648.0] * 3
+    assert found["wave_adjoint_2"]["sm__throughput.avg.pct_of_peak_sustained_elapsed, %"] == [98.76]
+    assert tool.steps._number("n/a") == "n/a"
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "said"),
+    [
+        ("permission", 1, "ERR_NVGPUCTRPERM"),
+        ("nothing", "no results", "==WARNING== No kernels were profiled."),
+        ("", 3, "--- profile wave"),
+    ],
+)
+def test_a_profile_that_fails_says_why(
+    tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: str, status: Any, said: str
+) -> None:
+    how = {"DIFFKERN_STAND_IN": failure} if failure else {"STATUS": "3"}
+    code, record, summary = profiled(tool, tmp_path, monkeypatch, **how)
+    assert (code, record["status"]) == (1, status)
+    assert said in summary
+
+
+def test_a_checker_that_finds_something_fails(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    step = tool.steps.steps("sanitizer", tmp_path, tool.steps.Wish(fake=True))[0]
+    at = step.command.index("pytest") - 2
+    step = dataclasses.replace(step, command=(*step.command[:at], sys.executable, "-c", "print('ran')"))
+    monkeypatch.setattr(tool.report, "steps", lambda name, work, wish: [step])
+    out = tmp_path / "report.json"
+    for failure, status, said in (("", 0, "0 errors"), ("error", 86, "read of size 4 bytes")):
+        monkeypatch.setenv("DIFFKERN_STAND_IN", failure)
+        assert tool.report.run(ROOT, out, ["any"], tool.steps.Wish(fake=True), minutes=5.0) == int(status > 0)
+        (record,) = json.loads(out.read_text())["steps"]
+        assert record["status"] == status
+        assert "ran" in record["printed"]
+        assert said in record["printed"]
+
+
+def test_programs_of_a_toolkit_are_looked_for(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the path, and in the folders of a toolkit; without them their steps are left out, and say so."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    wish = tool.steps.Wish()
+    for name, where in (("profile", "cuda/nsight-compute/ncu"), ("sanitizer", "bin/compute-sanitizer")):
+        assert {step.missing[-29:] for step in tool.steps.steps(name, tmp_path, wish)} == {
+            "d; set CUDA_HOME to a toolkit"
+        }
+        (tmp_path / where).parent.mkdir(parents=True)
+        (tmp_path / where).touch(0o755)
+        assert {step.command[0] for step in tool.steps.steps(name, tmp_path, wish)} == {str(tmp_path / where)}
+        assert not any(step.missing for step in tool.steps.steps(name, tmp_path, wish))
+
+
+def test_the_time_is_shared_out(tool: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one step leaves the next ones have; a day of 15 minutes has time for each step."""
+    given = []
+
+    def record(step: Any, *_: Any) -> dict[str, Any]:
+        given.append((step.name, round(step.minutes, 2)))
+        return {"name": step.name, "command": [], "status": None if step.missing else 0}
+
+    monkeypatch.setattr(tool.report, "_record", record)
+    monkeypatch.setattr(tool.report, "summary", lambda report: "")
+    made = {
+        name: [tool.steps.Step(f"{name}{k}", (), minutes, dict, missing) for k, (minutes, missing) in enumerate(rows)]
+        for name, rows in {"a": [(2, ""), (6, "absent")], "b": [(1, ""), (1, "")], "c": [(3, "")]}.items()
+    }
+    monkeypatch.setattr(tool.report, "steps", lambda name, work, wish: made[name])
+    tool.report.run(ROOT, tmp_path / "report.json", ["a", "b+c"], tool.steps.Wish(), minutes=10.0)
+    assert dict(given) == {"a0": 4.0, "a1": 6, "b0": 5.0, "b1": 10.0, "c0": 10.0}
+    total = sum(s.minutes for name in tool.steps.NAMES for s in tool.steps.steps(name, tmp_path, tool.steps.Wish(True)))
+    assert 12 < total < 18
 
 
 def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
@@ -120,7 +200,7 @@ def test_steps_that_take_too_long_are_ended(tool: Any, tmp_path: Path, monkeypat
     absent = tool.steps.Step("absent", ("no-such-program",), 1, dict)
     monkeypatch.setattr(tool.report, "steps", lambda name, work, wish: [sleep, quick, absent])
     out = tmp_path / "report.json"
-    assert tool.report.run(ROOT, out, ["any"], tool.steps.Wish(), minutes=1.0) == 1
+    assert tool.report.run(ROOT, out, ["any"], tool.steps.Wish(), minutes=2.0) == 1
     first, second, third = json.loads(out.read_text())["steps"]
     assert (first["status"], first["printed"].split()[0]) == ("timeout", "1")
     assert "KeyboardInterrupt" in first["printed"]  # it could have written what it has

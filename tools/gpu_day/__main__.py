@@ -13,8 +13,10 @@ without a GPU.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -36,10 +38,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     if given.command == "run":
         return _run(PROJECT, given)
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gpu_day-") as folder:
         archive = Path(folder) / "gpu_day.tar"
         pack(PROJECT, archive, given.source, add=given.add, wanted=given.packages)
-        return _run(unpack(archive, Path(folder) / "there"), given)
+        there = unpack(archive, Path(folder) / "there")
+        given.minutes -= (time.monotonic() - began) / 60
+        return _run(there, given)
 
 
 def _run(project: Path, given: argparse.Namespace) -> int:
@@ -78,9 +83,9 @@ def _running(parser: argparse.ArgumentParser) -> None:
         "--steps", default=list(NAMES), type=_names, metavar="A,B", help=f"of {', '.join(NAMES)}; A+B: side by side"
     )
     parser.add_argument("--tests", default="", metavar="EXPRESSION", help="which tests of the suite, as pytest's -k")
-    parser.add_argument("--minutes", type=float, default=120.0, help="what has not begun by then is left out")
-    parser.add_argument("--workers", type=int, default=1, help="processes for tests and for random programs")
-    parser.add_argument("--seconds", type=float, default=120.0, help="after which no random program is begun")
+    parser.add_argument("--minutes", type=float, default=15.0, help="shared out among the steps")
+    parser.add_argument("--workers", type=int, default=min(8, os.cpu_count() or 1), metavar="N", help="processes that run tests")
+    parser.add_argument("--seconds", type=float, default=45.0, help="after which no random program is begun")
     parser.add_argument("--quick", action="store_true", help="few repetitions in benchmarks")
     parser.add_argument("--fake", action="store_true", help="rehearse on the fake driver; needs no GPU")
 

@@ -67,11 +67,15 @@ def run(project: Path, out: Path, names: Sequence[str], wish: Wish, minutes: flo
     end = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory(prefix="gpu_day-") as folder:
         environment = _environment(project, Path(folder), wish.fake)
-        for name in names:
-            groups = [steps(one, Path(folder), wish) for one in name.split("+")]
+        waiting = [[steps(one, Path(folder), wish) for one in name.split("+")] for name in names]
+        while waiting:
+            groups = waiting.pop(0)
+            later = sum(max(map(_shares, each)) for each in waiting)
             with ThreadPoolExecutor(len(groups)) as pool:
-                waiting = [pool.submit(_run_group, group, project, environment, end, report, out) for group in groups]
-                for one in waiting:
+                running = [
+                    pool.submit(_run_group, group, project, environment, (end, later), report, out) for group in groups
+                ]
+                for one in running:
                     one.result()
     report["finished"] = _now()
     _write(out, report)
@@ -80,17 +84,29 @@ def run(project: Path, out: Path, names: Sequence[str], wish: Wish, minutes: flo
 
 
 def _run_group(
-    group: Sequence[Step], project: Path, environment: dict[str, str], end: float, report: dict[str, Any], out: Path
-) -> None:
-    """Run the steps of a group while there is time, and add what came of them to the report."""
-    for step in group:
+    group: Sequence[Step], project: Path, environment: dict[str, str], times: tuple[float, float],
+    report: dict[str, Any], out: Path,
+) -> None:  # fmt: skip
+    """Run the steps of a group, each for its share of the time that is left, and add what came of them to the report.
+
+    The times are when all is to end, and the shares of the groups that come later.
+    """
+    end, later = times
+    for k, step in enumerate(group):
         left = (end - time.monotonic()) / 60
-        chosen = replace(step, minutes=min(left, step.minutes)) if left > 0 else replace(step, missing=_TOO_LATE)
+        chosen = step if left > 0 or step.missing else replace(step, missing=_TOO_LATE)
+        if not chosen.missing:
+            chosen = replace(step, minutes=left * step.minutes / (_shares(group[k:]) + later))
         record = _record(chosen, project, environment)
         with _writing:
             report["steps"].append(record)
             _write(out, report)
             print(f"{_outcome(record):>8}  {step.name}  {record.get('seconds', '')}", flush=True)
+
+
+def _shares(group: Sequence[Step]) -> float:
+    """Return the shares of steps together, of those that can be run."""
+    return sum(step.minutes for step in group if not step.missing)
 
 
 def summary(report: dict[str, Any]) -> str:
@@ -144,7 +160,9 @@ def _record(step: Step, project: Path, environment: dict[str, str]) -> dict[str,
         printed.seek(max(0, printed.tell() - _TAIL))
         record["printed"] = printed.read().decode(errors="replace")
     record["seconds"] = round(time.monotonic() - started, 1)
-    record["results"] = step.read()
+    results = record["results"] = step.read()
+    if record["status"] == 0 and step.wants and (not results or "failed" in results):
+        record["status"] = "no results"
     return record
 
 

@@ -47,7 +47,7 @@ _METRICS = (
     "gpu__time_duration.sum", "dram__bytes.sum", "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     "sm__throughput.avg.pct_of_peak_sustained_elapsed", "smsp__inst_executed.sum", "launch__registers_per_thread",
 )  # fmt: skip
-_PROFILED_LAUNCHES = 8
+_PROFILED_LAUNCHES = 3
 _HERE = Path(__file__).parent
 
 
@@ -62,13 +62,15 @@ class Step:
     command : tuple of str
         What is run, in the project.
     minutes : float
-        After which it is ended.
+        Its share of a day of 15 minutes: it is ended when it has had so much of the time that is left.
     read : callable
         Returns what goes into the report besides the exit status.
     missing : str
         Why it cannot be run; empty if it can.
     settings : tuple of (str, str)
         Variables of its environment.
+    wants : bool
+        Whether it has failed without results, whatever its program says.
     """
 
     name: str
@@ -77,6 +79,7 @@ class Step:
     read: Callable[[], Any]
     missing: str = ""
     settings: tuple[tuple[str, str], ...] = ()
+    wants: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Wish:
     quick: bool = False
     tests: str = ""
     workers: int = 1
-    seconds: float = 120.0
+    seconds: float = 45.0
 
 
 def steps(name: str, work: Path, wish: Wish) -> list[Step]:
@@ -111,22 +114,22 @@ def steps(name: str, work: Path, wish: Wish) -> list[Step]:
         python.append(str(_HERE / "on_fake_driver.py"))
     if name == "machine":
         out = work / "machine.json"
-        return [Step("machine", (*python, str(_HERE / "facts.py"), str(out)), 5, lambda: _json(out))]
+        return [Step("machine", (*python, str(_HERE / "facts.py"), str(out)), 0.5, lambda: _json(out))]
     if name in ("suite", "numba"):
         compiler = "llvm" if name == "suite" else name
-        made = _suite(name, (), ("tests/gpu",), wish.tests, work / f"{name}.xml", 60, wish.workers)
+        made = _suite(name, (), ("tests/gpu",), wish.tests, work / f"{name}.xml", 3, wish.workers)
         return [replace(made, settings=(("DIFFKERN_CUDA_COMPILER", compiler),))]
     if name == "values":
         return [_values(*row, wish, work / f"values{k}.xml") for k, row in enumerate(_VALUES)]
     if name == "random":
         return [_random(wish, work / "random.json")]
     if name == "sanitizer":
-        return [_sanitizer(*sample, wish.tests, work / f"sanitizer{k}.xml") for k, sample in enumerate(_SAMPLES)]
+        return [_sanitizer(*sample, wish, work / f"sanitizer{k}.xml") for k, sample in enumerate(_SAMPLES)]
     if name == "host":
         # Its driver costs nothing, so that it is the same with a GPU and without one.
         out = work / "host.json"
         command = (sys.executable, "benchmarks/cuda_hosts.py", "--quick", "--json", str(out))
-        return [Step("host", command, 5, lambda: _json(out))]
+        return [Step("host", command, 0.5, lambda: _json(out), wants=True)]
     if name == "profile":
         return [_profile(*row, python, wish.fake, work / f"profile{k}.csv") for k, row in enumerate(_PROFILED)]
     return [_benchmark(one, python, wish, work / f"{one}.json") for one in _BENCHMARKS]
@@ -150,7 +153,7 @@ def _pytest(
 def _values(name: str, files: str, choice: str, wish: Wish, out: Path) -> Step:
     """Tests of values with their arrays on the GPU, or where PTX is interpreted."""
     both = f"({choice}) and ({wish.tests})" if choice and wish.tests else choice or wish.tests
-    made = _pytest(f"values {name}", (), ("-p", "support.on_device", *files.split()), both, out, 30, wish.workers)
+    made = _pytest(f"values {name}", (), ("-p", "support.on_device", *files.split()), both, out, 0.4, wish.workers)
     driver = (("DIFFKERN_TEST_DRIVER", "ptx"),) if wish.fake else ()
     return replace(made, settings=(("DIFFKERN_TEST_DEVICE", "cuda:0"), *driver))
 
@@ -158,52 +161,61 @@ def _values(name: str, files: str, choice: str, wish: Wish, out: Path) -> Step:
 def _random(wish: Wish, out: Path) -> Step:
     command = (sys.executable, "-m", "tests.support.random_programs", "--device", "cpu" if wish.fake else "cuda:0")
     limits = ("--workers", str(wish.workers), "--time-limit", f"{wish.seconds:g}", "--json", str(out))
-    return Step("random", (*command, *limits), wish.seconds / 60 + 3, lambda: _json(out))
+    return Step("random", (*command, *limits), wish.seconds / 60 + 0.25, lambda: _json(out))
 
 
-def _sanitizer(tool: str, file: str, choice: str, tests: str, out: Path) -> Step:
-    place = _checker()
+def _sanitizer(tool: str, file: str, choice: str, wish: Wish, out: Path) -> Step:
+    place = _toolkit_program("compute-sanitizer", "compute-sanitizer", wish.fake)
     # To ask the driver whether memory of the host is page-locked is no error, though its answer is one.
     quiet = ("--report-api-errors", "no") if tool == "memcheck" else ()
-    before = (place or "compute-sanitizer", "--tool", tool, "--error-exitcode", "86", *quiet)
-    both = f"({choice}) and ({tests})" if choice and tests else choice or tests
-    made = _suite(f"sanitizer {tool} {Path(file).stem}", before, (f"tests/gpu/{file}",), both, out, 30)
+    before = (*place, "--tool", tool, "--error-exitcode", "86", *quiet)
+    both = f"({choice}) and ({wish.tests})" if choice and wish.tests else choice or wish.tests
+    made = _suite(f"sanitizer {tool} {Path(file).stem}", before, (f"tests/gpu/{file}",), both, out, 0.5)
     return made if place else replace(made, missing="compute-sanitizer was not found; set CUDA_HOME to a toolkit")
 
 
 def _profile(kernel: str, case: str, python: Sequence[str], fake: bool, out: Path) -> Step:
     """Count what some launches of a kernel do, forward and adjoint, of diffkern and of Warp where it is installed."""
-    place = _toolkit_program("ncu", "nsight-compute")
-    profiler = (place or "ncu", "--csv", "--log-file", str(out), "--metrics", ",".join(_METRICS))
-    chosen = ("--kernel-name", f"regex:^{kernel}_", "--launch-count", str(_PROFILED_LAUNCHES))
+    place = _toolkit_program("ncu", "nsight-compute", fake)
+    profiler = (*place, "--csv", "--log-file", str(out), "--print-units", "base", "--metrics", ",".join(_METRICS))
+    # By the number of each kernel's own launches: the first ones of all would be those of one forward program.
+    chosen = ("--kernel-id", f"::regex:^{kernel}_:[1-{_PROFILED_LAUNCHES}]")
     program = (*python, "benchmarks/gpu.py", "--quick", "--only", case)
     missing = "" if place else "ncu was not found; set CUDA_HOME to a toolkit"
-    if fake and place:
-        missing = "the fake driver has nothing to profile"
-    return Step(f"profile {kernel}", (*profiler, *chosen, *program), 5, lambda: _metrics(out), missing)
+    made = Step(f"profile {kernel}", (*profiler, *chosen, *program), 0.4, lambda: _metrics(out), missing, wants=True)
+    return replace(made, settings=(("LC_ALL", "C"),))  # numbers are written as there
 
 
-def _metrics(path: Path) -> dict[str, dict[str, list[str]]] | None:
-    """Return the values of each metric by kernel, one for each launch."""
+def _metrics(path: Path) -> dict[str, Any] | None:
+    """Return by kernel the values of each metric, one for each launch; or what the profiler says if there are none."""
     if not path.exists():
         return None
-    rows = csv.DictReader(line for line in path.read_text().splitlines() if line.startswith('"'))
-    found: dict[str, dict[str, list[str]]] = {}
-    for row in rows:
-        values = found.setdefault(row["Kernel Name"], {}).setdefault(row["Metric Name"], [])
-        values.append(f"{row['Metric Value']} {row['Metric Unit']}".strip())
-    return found
+    lines = path.read_text(errors="replace").splitlines()
+    found: dict[str, dict[str, list[float | str]]] = {}
+    for row in csv.DictReader(line for line in lines if line.startswith('"')):
+        if metric := row.get("Metric Name"):
+            name = f"{metric}, {row['Metric Unit']}" if row["Metric Unit"] else metric
+            found.setdefault(row["Kernel Name"], {}).setdefault(name, []).append(_number(row["Metric Value"]))
+    said = [line for line in lines if line.startswith(("==ERROR==", "==WARNING=="))]
+    return {"kernels": found, "said": said} if found else {"failed": {"ncu": "\n".join(said)}}
 
 
-def _checker() -> str | None:
-    return _toolkit_program("compute-sanitizer", "compute-sanitizer")
+def _number(text: str | None) -> float | str:
+    """Return a number, of which thousands are set off; the text if it is none, as where a GPU does not count it."""
+    try:
+        return float((text or "").replace(",", ""))
+    except ValueError:
+        return text or ""
 
 
-def _toolkit_program(name: str, folder: str) -> str | None:
-    """Where a program of NVIDIA's toolkit is, which may have a folder of its own there."""
+def _toolkit_program(name: str, folder: str, fake: bool) -> tuple[str, ...]:
+    """Return how a program of NVIDIA's toolkit is called, which may have a folder of its own there; empty without."""
+    if fake:
+        return sys.executable, str(_HERE / "stand_ins.py"), name
     roots = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ] + ["/usr/local/cuda"]
     folders = [os.environ.get("PATH", ""), *(f"{root}/{sub}" for root in roots for sub in ("bin", folder))]
-    return shutil.which(name, path=os.pathsep.join(folders))
+    found = shutil.which(name, path=os.pathsep.join(folders))
+    return (found,) if found else ()
 
 
 def _benchmark(name: str, python: Sequence[str], wish: Wish, out: Path) -> Step:
@@ -211,7 +223,8 @@ def _benchmark(name: str, python: Sequence[str], wish: Wish, out: Path) -> Step:
     if wish.fake:
         more += _SMALL[name]
     return Step(
-        f"benchmark {name}", (*python, f"benchmarks/{name}.py", "--json", str(out), *more), 20, lambda: _json(out)
+        f"benchmark {name}", (*python, f"benchmarks/{name}.py", "--json", str(out), *more), 1.5,
+        lambda: _json(out), wants=True,
     )
 
 
