@@ -25,6 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RANDOM_PROGRAMS = 10_000
 WRONG_PROGRAMS = 4_000
+REMEMBERED_PROGRAMS = 1_000
+"""On each device."""
 _PROGRAMS_OF_A_PIECE = 250
 _FILES_OF_A_PIECE = 6
 _FAULTS = "tests/mutation/test_faults.py"
@@ -74,13 +76,17 @@ def pieces(seed: int) -> Iterator[Piece]:
     yield from _executed()
     for k in range(_PARTS_OF_FAULTS):
         yield Piece(f"faults-{k:03}", _tests("--full", "--part", f"{k}/{_PARTS_OF_FAULTS}", _FAULTS))
+    for device in ("cpu", "cuda:0"):
+        for k in range(REMEMBERED_PROGRAMS // _PROGRAMS_OF_A_PIECE):
+            drawn = ("--count", str(_PROGRAMS_OF_A_PIECE), "--seed", str(seed + k), "--device", device)
+            yield Piece(f"remembered-{device[:4].rstrip(':')}-{k:03}", (*_module("remembered_programs"), *drawn))
     for name, module, total in (
-        ("random", "tests.support.random_programs", RANDOM_PROGRAMS),
-        ("wrong", "tests.support.wrong_programs", WRONG_PROGRAMS),
+        ("random", "random_programs", RANDOM_PROGRAMS),
+        ("wrong", "wrong_programs", WRONG_PROGRAMS),
     ):
         for k in range(total // _PROGRAMS_OF_A_PIECE):
-            command = (sys.executable, "-m", module, "--count", str(_PROGRAMS_OF_A_PIECE), "--seed", str(seed + k))
-            yield Piece(f"{name}-{k:03}", command)
+            drawn = ("--count", str(_PROGRAMS_OF_A_PIECE), "--seed", str(seed + k))
+            yield Piece(f"{name}-{k:03}", (*_module(module), *drawn))
     for way in ("on", "off"):
         yield from _suite(f"lanes-{way}", [f for f in test_files() if f.startswith(_LANES)], "--lanes", way)
     yield from _outside()
@@ -110,6 +116,10 @@ def _suite(name: str, files: Sequence[str], *options: str) -> Iterator[Piece]:
     for k in range(0, len(files), _FILES_OF_A_PIECE):
         part = files[k : k + _FILES_OF_A_PIECE]
         yield Piece(f"{name}-{k // _FILES_OF_A_PIECE:03}", _tests(*options, *part))
+
+
+def _module(name: str) -> tuple[str, ...]:
+    return sys.executable, "-m", f"tests.support.{name}"
 
 
 def _tests(*arguments: str) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ import threading
 import numpy as np
 import pytest
 from support.fake_driver.driver import fake_cuda
+from support.remembered_programs import check
 
 import diffkern as dk
 from diffkern.runtime.accumulate import by_hand
@@ -38,6 +39,19 @@ def product(a: dk.array(dtype=float), b: dk.array(dtype=float), s: float, y: dk.
 def total(a: dk.array(dtype=float), loss: dk.array(dtype=float)):
     i = dk.tid()
     dk.atomic_add(loss, 0, a[i] * a[i])
+
+
+@dk.kernel
+def picked(x: dk.array(dtype=dk.float64), at: dk.array(dtype=dk.int32), y: dk.array(dtype=dk.float64)):
+    i = dk.tid()
+    y[i] = x[at[i]] * x[at[i]]
+
+
+@dk.kernel
+def weighted(a: dk.array(dtype=float), s: float, y: dk.array(dtype=float), loss: dk.array(dtype=float)):
+    i = dk.tid()
+    y[i] += s * a[i]
+    loss[0] += s * a[i] * a[i]
 
 
 @dk.kernel
@@ -283,6 +297,33 @@ def summed(world):
     world.last = lambda: dk.launch(total, world.dim, [world.a], [world.loss])
 
 
+class Sums(World):
+    """The same of kernels that add: into a loss, and into each element."""
+
+    def on_tape(self):
+        with dk.Tape() as tape:
+            dk.launch(weighted, self.dim, [self.a, self.s], [self.y, self.loss])
+            self.between()
+            dk.launch(total, self.dim, [self.y], [self.loss])
+            dk.launch(total, self.dim, [self.b], [self.loss])
+            self.last()
+        self.before_backward()
+        tape.backward(self.loss if self.grads is None else None, None if self.grads is None else {self.y: self.grads})
+        found = [x.grad.numpy().tolist() for x in (self.a, self.b, self.y, self.loss) if x.grad is not None]
+        tape.zero()
+        return found, self.loss.numpy().tolist(), len(tape.launches)
+
+    def by_hand(self):
+        dk.launch(weighted, self.dim, [self.a, self.s], [self.y, self.loss])
+        for x in (self.y, self.loss):
+            if x.grad is not None:
+                x.grad.fill_(1.0)
+        dk.launch(weighted, self.dim, [self.a, self.s], [self.y, self.loss], adjoint=True)
+        dk.launch(
+            total, self.dim, [self.y], [self.loss], adjoint=True, adj_inputs=[self.y.grad], adj_outputs=[self.loss.grad]
+        )
+
+
 def one_more(world):
     world.last = lambda: dk.launch(product, world.dim, [world.a, world.y, world.s], [world.b2()])
 
@@ -367,7 +408,7 @@ def devices(device):
         yield
 
 
-def rounds(device, change, remembers, monkeypatch):
+def rounds(device, change, remembers, monkeypatch, made=World):
     """Return what rounds before and after a change tell."""
     with monkeypatch.context() as patch:
         known_sweeps.clear()
@@ -376,7 +417,7 @@ def rounds(device, change, remembers, monkeypatch):
             patch.setattr(UsualLaunches, "_takes_usual", False)
             patch.setattr(PackedLaunch, "_has_fitted", lambda *_: False)
             patch.setattr(launching, "run_known", lambda *_: False)
-        world = World(device)
+        world = made(device)
         found = [world() for _ in range(3)]
         change(world)
         return [*found, *(world() for _ in range(3))]
@@ -399,6 +440,56 @@ def test_a_change_between_two_launches(device, change, monkeypatch, settings):
         assert remembered == rounds(device, CHANGES[change], False, monkeypatch)
 
 
+SUMS_ON_CPU = (
+    "number", "dim", "loss", "gradient", "no gradient of the result", "one array", "write between", "module option",
+    "gradients that are not zero", "write of the loss before the sweep", "thread", "lent",
+)  # fmt: skip
+SUMS = [
+    pytest.param(device, change, marks=[] if change in some else pytest.mark.full)
+    for device, some in (("cpu", SUMS_ON_CPU), ("cuda:0", ()))
+    for change in CHANGES
+]
+
+
+@pytest.mark.parametrize(("device", "change"), SUMS)
+def test_a_change_between_two_sums(device, change, monkeypatch, settings):
+    with devices(device):
+        remembered = rounds(device, CHANGES[change], True, monkeypatch, Sums)
+        settings()
+        assert remembered == rounds(device, CHANGES[change], False, monkeypatch, Sums)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda:0"])
+def test_sums_are_remembered(device, monkeypatch):
+    with devices(device):
+        assert counted(device, monkeypatch, Sums) == {"noted": 9, "by hand": 6, "sweeps": 3, "packed": 0}
+
+
+@pytest.mark.parametrize("n", [40, 1 << 17])
+def test_copies_of_chunks_are_remembered(n, monkeypatch):
+    """An adjoint by hand whose chunks add to copies of their own, as it runs without what is known of it."""
+    x = dk.array(np.arange(5.0), dtype=dk.float64, requires_grad=True)
+    at = dk.array(np.arange(n, dtype=np.int32) % 5, dtype=dk.int32)
+    y = dk.zeros(n, dtype=dk.float64, requires_grad=True)
+    known = []
+    monkeypatch.setattr(launching, "run_known", lambda *args: known.append(by_hand.run_known(*args)) or known[-1])
+    dk.launch(picked, n, [x, at], [y])
+    for k in range(3):
+        y.grad.fill_(1.0)
+        dk.launch(picked, n, [x, at], [y], adjoint=True)
+        expected = 2 * np.arange(5.0) * np.bincount(np.arange(n) % 5)
+        np.testing.assert_array_equal(x.grad.numpy(), (k + 1) * expected)
+    assert known == [False, True, True]  # however many chunks there are
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("seed", "device"), [(0, "cpu"), (6, "cpu"), (11, "cuda:0")])
+def test_random_programs(seed, device):
+    """Those that ``python -m tests.support.remembered_programs`` makes, a few."""
+    with fake_cuda() if device != "cpu" else contextlib.nullcontext():
+        assert check(seed, device) == ""
+
+
 @pytest.mark.parametrize("device", ["cpu", "cuda:0"])
 def test_all_of_it_is_remembered(device, monkeypatch):
     """In a table where nothing changes no launch is looked at but the first ones."""
@@ -406,7 +497,7 @@ def test_all_of_it_is_remembered(device, monkeypatch):
         assert counted(device, monkeypatch) == {"noted": 9, "by hand": 6, "sweeps": 3, "packed": 0}
 
 
-def counted(device, monkeypatch):
+def counted(device, monkeypatch, made=World):
     """Return how often what is remembered is used, and how many launches are looked at."""
     counts = {"noted": 0, "by hand": 0, "sweeps": 0, "packed": 0}
 
@@ -422,7 +513,7 @@ def counted(device, monkeypatch):
     monkeypatch.setattr(NotedLaunches, "_run_back", counting("sweeps", NotedLaunches._run_back))
     monkeypatch.setattr(launching, "run_known", counting("by hand", by_hand.run_known))
     monkeypatch.setattr(PackedLaunch, "__init__", counting("packed", PackedLaunch.__init__, lambda _: 1))
-    world = World(device)
+    world = made(device)
     for _ in range(4):
         world()
     counts.update(dict.fromkeys(counts, 0))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -35,106 +36,12 @@ from diffkern.runtime.effects.usual_launch import UsualLaunches
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.records import launch as launching
 
+from . import remembered_kernels
+
 __all__ = ["check"]
 
-F = dk.float64
-D1, I1 = dk.array(dtype=F), dk.array(dtype=dk.int32)
-
-
-@dk.kernel
-def summed(a: D1, s: F, loss: D1):
-    i = dk.tid()
-    dk.atomic_add(loss, 0, s * a[i] * a[i])
-
-
-@dk.kernel
-def summed_plainly(a: D1, b: D1, s: F, loss: D1):
-    i = dk.tid()
-    loss[0] += s * a[i] * b[i]
-
-
-@dk.kernel(deterministic=True)
-def summed_in_order(a: D1, s: F, loss: D1):
-    i = dk.tid()
-    dk.atomic_add(loss, 0, s * a[i])
-
-
-@dk.kernel
-def increased(a: D1, s: F, y: D1):
-    i = dk.tid()
-    y[i] += s * a[i] * a[i]
-
-
-@dk.kernel
-def scaled(s: F, y: D1):
-    i = dk.tid()
-    y[i] = s * y[i]
-
-
-@dk.kernel
-def squared(y: D1):
-    i = dk.tid()
-    y[i] = y[i] * y[i]
-
-
-@dk.kernel
-def product(a: D1, b: D1, s: F, y: D1):
-    i = dk.tid()
-    y[i] = s * a[i] * b[i]
-
-
-@dk.kernel
-def scattered(a: D1, at: I1, s: F, y: D1):
-    i = dk.tid()
-    dk.atomic_add(y, at[i], s * a[i] * a[i])
-
-
-@dk.kernel
-def gathered(a: D1, b: D1, at: I1, y: D1):
-    i = dk.tid()
-    y[i] = a[at[i]] * b[i]
-
-
-@dk.kernel
-def weighted(a: D1, w: D1, y: D1):
-    i = dk.tid()
-    y[i] = a[i] * w[0]
-
-
-@dk.kernel
-def neighbours(a: D1, y: D1):
-    i = dk.tid()
-    y[i] = a[i] * a[dk.max(i - 1, 0)]
-
-
-@dk.kernel
-def largest(a: D1, loss: D1):
-    i = dk.tid()
-    dk.atomic_max(loss, 0, a[i])
-
-
-@dk.kernel
-def both(a: D1, y: D1, loss: D1):
-    i = dk.tid()
-    y[i] = a[i] + a[i]
-    dk.atomic_add(loss, 0, a[i])
-
-
-@dk.kernel
-def counted(a: D1, n: I1):
-    i = dk.tid()
-    if a[i] > F(0):
-        dk.atomic_add(n, 0, 1)
-
-
-KERNELS = (
-    (summed, "as", "l"), (summed_plainly, "aas", "l"), (summed_in_order, "as", "l"), (increased, "as", "a"),
-    (scaled, "s", "a"), (squared, "", "a"), (product, "aas", "a"), (scattered, "ais", "a"), (gathered, "aai", "a"),
-    (weighted, "al", "a"), (neighbours, "a", "a"), (largest, "a", "l"), (both, "a", "al"), (counted, "a", "n"),
-)  # fmt: skip
-"""Each with its inputs and outputs: arrays, losses of one element, indices, counters, numbers."""
-LIKELY = (9, 9, 4, 6, 3, 1, 9, 3, 3, 3, 2, 1, 3, 2)
 NUMBERS = (0.5, 1.0, 2.0, -1.0, 0.25)
+_made = functools.cache(remembered_kernels.make)
 
 
 class World:
@@ -150,6 +57,9 @@ class World:
 
     def __init__(self, seed: int, device: str) -> None:
         self.draw, self.device = random.Random(seed), device
+        # What a GPU is filled with natively has 32 bits; the sums of many numbers are exact in 64.
+        self.type = dk.float64 if device == "cpu" else dk.float32
+        self.kernels = _made(self.type)
         self.n = self.draw.choice((1, 3, 5, 40_000) if device == "cpu" else (1, 3, 5))
         self.arrays = [self.made(k, self.n, self.draw.random() < 0.8) for k in range(self.draw.randint(2, 5))]
         self.losses = [self.made(k, 1, self.draw.random() < 0.9) for k in range(2)]
@@ -171,11 +81,11 @@ class World:
     def made(self, k: int, n: int, grad: bool = True) -> Any:
         """Return a new array."""
         values = (np.arange(n) * (k + 3) % 5 - 2.0) / 2
-        return dk.array(values, dtype=dk.float64, device=self.device, requires_grad=grad)
+        return dk.array(values, dtype=self.type, device=self.device, requires_grad=grad)
 
     def launch(self) -> tuple[Any, list[tuple[str, int]], list[tuple[str, int]]]:
         """Draw a launch: its kernel, and what its arguments are, by position."""
-        ((kernel, inputs, outputs),) = self.draw.choices(KERNELS, LIKELY)
+        ((kernel, inputs, outputs),) = self.draw.choices(self.kernels, remembered_kernels.LIKELY)
         return kernel, *([(kind, self.draw.randrange(60)) for kind in kinds] for kinds in (inputs, outputs))
 
     def value(self, kind: str, k: int) -> Any:
@@ -334,7 +244,7 @@ class World:
             with dk.no_grad():
                 of[k].fill_(0.5)
 
-        self.inside.append(self.draw.choice((unseen, lambda: of[k].zero_(), lambda: of[k].assign(self.arrays[-1]))))
+        self.inside.append(self.draw.choice((unseen, of[k].zero_, lambda: of[k].assign(self.arrays[-1]))))
 
     def read_inside(self) -> None:
         of, k = self.pick()
@@ -361,8 +271,8 @@ class World:
         state, loss = self.made(1, self.n), self.losses[1]
 
         def step(_: int) -> None:
-            dk.launch(scaled, self.n, [0.5], [state])
-            dk.launch(summed, self.n, [state, 1.0], [loss])
+            dk.launch(self.kernels[4][0], self.n, [0.5], [state])
+            dk.launch(self.kernels[0][0], self.n, [state, 1.0], [loss])
 
         self.kept.append(state)
         self.inside.append(lambda: dk.checkpoint(step, 3, 2))
@@ -384,7 +294,7 @@ class World:
         def work() -> None:
             for _ in range(3):
                 with dk.Tape() as tape:
-                    dk.launch(summed, self.n, [own, 0.5], [loss])
+                    dk.launch(self.kernels[0][0], self.n, [own, 0.5], [loss])
                 tape.backward(loss)
                 tape.zero()
 
@@ -417,10 +327,10 @@ class World:
         self.around = run
 
     def turn_option(self) -> None:
-        dk.set_module_options({"enable_backward": self.draw.choice((False, None))}, module=sys.modules[__name__])
+        dk.set_module_options({"enable_backward": self.draw.choice((False, None))}, module=remembered_kernels)
 
     def turn_deterministic(self) -> None:
-        dk.set_module_options({"deterministic": self.draw.choice((True, None))}, module=sys.modules[__name__])
+        dk.set_module_options({"deterministic": self.draw.choice((True, None))}, module=remembered_kernels)
 
     def retain(self) -> None:
         self.arrays[-1].retain_grad = not self.arrays[-1].retain_grad
@@ -429,7 +339,7 @@ class World:
         if self.device == "cpu":
             data = np.ones(self.n)
             data.flags.writeable = False
-            self.arrays[self.draw.randrange(len(self.arrays))] = dk.array(data, dtype=dk.float64, copy=False)
+            self.arrays[self.draw.randrange(len(self.arrays))] = dk.array(data, dtype=self.type, copy=False)
 
     def another_tape(self) -> None:
         self.is_new = not self.is_new
@@ -497,7 +407,7 @@ def _remembering(remembers: bool) -> Iterator[None]:
         try:
             yield
         finally:
-            dk.set_module_options({"enable_backward": None, "deterministic": None}, module=sys.modules[__name__])
+            dk.set_module_options({"enable_backward": None, "deterministic": None}, module=remembered_kernels)
 
 
 def play(seed: int, device: str, remembers: bool) -> tuple[list[Any], list[str]]:
@@ -512,6 +422,7 @@ def play(seed: int, device: str, remembers: bool) -> tuple[list[Any], list[str]]
                 changes.append("")
             changes[-1] = world.change()
         found.append(world.round())
+        vars(world).clear()  # streams last
         return found, changes
 
 
@@ -531,7 +442,7 @@ def _first(a: Any, b: Any, at: tuple[int, ...] = ()) -> str:
         for k, (x, y) in enumerate(zip(a, b, strict=True)):
             if x != y:
                 return _first(x, y, (*at, k))
-    shown = [np.frombuffer(x)[:5] if isinstance(x, bytes) and len(x) % 8 == 0 else x for x in (a, b)]
+    shown = [np.frombuffer(x, np.uint8)[:40] if isinstance(x, bytes) else x for x in (a, b)]
     return f"{at}: {shown[0]!r} remembered, {shown[1]!r} looked at"
 
 
@@ -541,24 +452,24 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", default="cpu", help="cpu, or cuda:0 for the fake driver")
-    parser.add_argument("--run", default="cpu", choices=("cpu", "ptx"), help="how that driver runs programs")
     given = parser.parse_args()
     differ = 0
-    with _driver(given.device, given.run):
+    with _driver(given.device):
         for k in range(given.count):
             if found := check(1000 * given.seed + k, given.device):
                 differ += 1
                 print(found, flush=True)
-    print("counts", json.dumps({"programs": given.count, "differ": differ, **{f"used: {k}": v for k, v in USED.items()}}))
+    used = {f"used: {name}": count for name, count in USED.items()}
+    print("counts", json.dumps({"programs": given.count, "differ": differ, **used}))
     return int(differ > 0)
 
 
-def _driver(device: str, run: str) -> Any:
+def _driver(device: str) -> Any:
     if device == "cpu":
         return contextlib.nullcontext()
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
     driver: Any = importlib.import_module("support.fake_driver.driver")
-    return driver.fake_cuda(run=run)
+    return driver.fake_cuda()
 
 
 if __name__ == "__main__":

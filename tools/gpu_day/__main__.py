@@ -84,7 +84,9 @@ def _running(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--tests", default="", metavar="EXPRESSION", help="which tests of the suite, as pytest's -k")
     parser.add_argument("--minutes", type=float, default=15.0, help="shared out among the steps")
-    parser.add_argument("--workers", type=int, default=min(8, os.cpu_count() or 1), metavar="N", help="processes that run tests")
+    parser.add_argument(
+        "--workers", type=int, default=min(8, os.cpu_count() or 1), metavar="N", help="processes that run tests"
+    )
     parser.add_argument("--seconds", type=float, default=45.0, help="after which no random program is begun")
     parser.add_argument("--quick", action="store_true", help="few repetitions in benchmarks")
     parser.add_argument("--fake", action="store_true", help="rehearse on the fake driver; needs no GPU")

@@ -223,8 +223,11 @@ def _benchmark(name: str, python: Sequence[str], wish: Wish, out: Path) -> Step:
     if wish.fake:
         more += _SMALL[name]
     return Step(
-        f"benchmark {name}", (*python, f"benchmarks/{name}.py", "--json", str(out), *more), 1.5,
-        lambda: _json(out), wants=True,
+        f"benchmark {name}",
+        (*python, f"benchmarks/{name}.py", "--json", str(out), *more),
+        1.5,
+        lambda: _json(out),
+        wants=True,
     )
 
 

@@ -23,6 +23,7 @@ from diffkern.runtime.accumulate.accumulation import (
     Gathered,
     Plain,
     Private,
+    Sorted,
     choose,
 )
 from diffkern.runtime.accumulate.aliases import check_aliases
@@ -113,7 +114,7 @@ class AdjointLaunch(Operation):
         self.saved = saved or {}
         self.contents = contents or {}
         self.executable = program
-        self.gathering = program.gathering
+        self.gathering, self._may_sort = program.gathering, program.sorts
         if self._has_fitted(program):
             return
         derivative = program.derivative
@@ -158,7 +159,7 @@ class AdjointLaunch(Operation):
         launch, behind = self.launch, program.layout.cotangents
         if behind is None or not (launch.is_apart and launch.executable.is_plain) or self.saved or self.contents:
             return None
-        if program.gathering is not None or program.granted is not None or program.sorts or self.in_elements:
+        if program.gathering is not None or program.granted is not None or self.in_elements:
             return None
         own = launch.executable.deciding(launch.parts) if program.races is None else (*launch.parts,)
         return own, *[self.cotangents[k]._packed for k in behind]
@@ -178,11 +179,16 @@ class AdjointLaunch(Operation):
     def is_told(self) -> bool:
         """True if the bytes of its arrays and gradients decide all that there was to find out about it."""
         is_usual = not self._are_shared and not self._strided and self.launch.blocks in WITHOUT_BLOCKS
-        return is_usual and self._deciding(self.executable) is not None
+        return is_usual and not self._looks_at_contents and self._deciding(self.executable) is not None
+
+    @property
+    def _looks_at_contents(self) -> bool:
+        """True if each launch looks whether contributions are to be sorted by destinations."""
+        return self._may_sort and isinstance(self.accumulation, (Atomic, Sorted))
 
     def _note_fit(self, program: Executable, shared: bool) -> None:
         """Note what was chosen, for the next adjoint of the same arrays."""
-        is_told = not shared and not self._strided and self.launch.blocks in WITHOUT_BLOCKS
+        is_told = not (shared or self._strided or self._looks_at_contents) and self.launch.blocks in WITHOUT_BLOCKS
         deciding = self._deciding(program) if is_told else None
         if deciding is not None and isinstance(self.accumulation, (Plain, Atomic, Coloured, Private)):
             program.fit(deciding, (self.launch.grid, self.accumulation))

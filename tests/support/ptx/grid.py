@@ -63,6 +63,7 @@ class Block:
         ones = {f"%{name}.{axis}": 1 for name in ("ntid", "nctaid") for axis in "xyz"}
         zeros = {f"%{name}.{axis}": 0 for name in ("tid", "ctaid") for axis in "xyz"}
         given = {"%ntid.x": asked.threads, "%nctaid.x": asked.blocks, "%ctaid.x": number}
+        given["%dynamic_smem_size"] = asked.shared_bytes
         values = _parameters(program, asked.parameters)
         self.warps = []
         firsts = range(0, asked.threads, LANES)
