@@ -19,6 +19,10 @@ is executed writes all its sites; the destination's address is computed by ``fin
 The lowest bit of the address is 1 where no other thread works on the launch, and none updates the same elements for
 another one: then atomic updates are plain ones. Only programs whose manifest says ``updates`` are told so.
 
+A kernel of a GPU has neither chunks nor partial sums, and finds other fields in their place: what
+:func:`diffkern.contracts.division.divider` gives for the extents but the first, three multipliers of 32 bits and three
+shifts of 8, and a byte that is 1 where no thread of its grid has a second thread of the launch to run.
+
 A debug program, and one that prints, finds in the status the address of a record of int64 fields; others do not touch
 it. All but the last two are 0 on entry, and the first thread that causes an error fills them in:
 
@@ -49,9 +53,13 @@ STATUS = 0  # address of the record of errors found while running
 DIMS = 8  # four launch dimensions, unused ones 1
 CHUNK = 40  # threads in a chunk
 PARTIALS = 48  # address of the partial sums
+MULTIPLIERS = CHUNK  # on a GPU, of three extents: 32 bits each
+SHIFTS = 52  # on a GPU, of three extents: 8 bits each
+ONE_ROUND = 55  # on a GPU: 1 if each thread of the grid runs at most one of the launch; 8 bits
 ALONE = 1  # in the address of the block
 HEADER_SIZE = 56
 HEADER_FORMAT = "7q"  # status address, dim0..dim3, chunk, partials
+GPU_HEADER_FORMAT = "5q3I4B"  # status address, dim0..dim3, multipliers, shifts, one round
 MAX_DIMS = 4
 CUDA_GRID_THREADS = 2**31  # most threads of a grid on CUDA; a launch with more goes round in each of them
 

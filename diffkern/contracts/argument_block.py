@@ -6,15 +6,17 @@ for the numbers in a packed block.
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Iterable, Sequence
 
 from diffkern.contracts import abi
+from diffkern.contracts.division import divider
 from diffkern.contracts.manifest import Manifest
 from diffkern.ir.types import parse_type
 
 __all__ = [
-    "Layout", "Reader", "address_of", "arguments_of", "header", "pack_address", "pack_array", "tail_of",
+    "Layout", "Reader", "address_of", "arguments_of", "gpu_header", "header", "pack_address", "pack_array", "tail_of",
     "with_partials", "with_status",
 ]  # fmt: skip
 
@@ -22,6 +24,7 @@ Reader = Callable[[bytes | memoryview], tuple[int, ...]]
 """Reads numbers from what stands behind a header."""
 
 _pack = struct.Struct(abi.HEADER_FORMAT).pack
+_pack_gpu = struct.Struct(abi.GPU_HEADER_FORMAT).pack
 _address = struct.Struct("q")
 
 pack_address = _address.pack
@@ -54,6 +57,26 @@ def header(dims: Sequence[int], chunk: int = 0, status: int = 0) -> bytes:
         Address of the error record.
     """
     return _pack(status, *dims, chunk, 0)
+
+
+def gpu_header(dims: Sequence[int], axes: int = 0, at_once: int = 0, status: int = 0) -> bytes:
+    """Return the header of a launch on a GPU.
+
+    Parameters
+    ----------
+    dims : sequence of int
+        Four extents.
+    axes : int, optional
+        How many of them the kernel asks for; it repeats a thread along the others.
+    at_once : int, optional
+        Threads of the launch that the grid runs in one round; 0 if that is not known.
+    status : int, optional
+        Address of the error record.
+    """
+    # An empty launch does not run.
+    multipliers, shifts = zip(*[divider(max(1, extent)) for extent in dims[1:]], strict=True)
+    one_round = at_once >= math.prod(dims[:axes]) and max(dims[axes:], default=1) == 1
+    return _pack_gpu(status, *dims, *multipliers, *shifts, one_round)
 
 
 def with_status(block: bytes, status: int) -> bytes:

@@ -72,8 +72,7 @@ class _CudaModule(HandlerModule):
         c.store(0, block, abi.STATUS)
         for axis in range(abi.MAX_DIMS):
             c.store(c.load(dims, 8 * axis), block, abi.DIMS + 8 * axis)
-        c.store(0, block, abi.CHUNK)
-        c.store(0, block, abi.PARTIALS)
+        self.dividers(c, block)
         program = c.add(step, layout.LAUNCH_PLAIN)
         threads = c.load(program, layout.DEVICE_THREADS)
         # A grid-stride loop in the program covers what the grid does not.
@@ -88,6 +87,20 @@ class _CudaModule(HandlerModule):
         self.note(c, context, c.call(self.function_of(c, layout.DRIVER_LAUNCH), arguments, I32))
         c.b.ret_void()
         return made
+
+    def dividers(self, c: Code, block: Word) -> None:
+        """Store what divides by the extents but the first, as ``contracts.division.divider`` finds it."""
+        b, shifts = c.b, c.word(0)
+        for axis in range(1, abi.MAX_DIMS):
+            extent = c.load(block, abi.DIMS + 8 * axis)
+            shift = b.sub(c.word(64), b.ctlz(b.sub(extent, c.word(1)), ir.Constant(ir.IntType(1), 0)))
+            rest = b.shl(b.sub(b.shl(c.word(1), shift), extent), c.word(32))
+            multiplier = b.trunc(b.add(b.udiv(rest, extent), c.word(1)), I32)
+            at = b.inttoptr(c.add(block, abi.MULTIPLIERS + 4 * (axis - 1)), PTR)
+            b.store(multiplier, at)
+            shifts = b.or_(shifts, b.shl(shift, c.word(8 * (axis - 1))))
+        # The last byte says nothing of rounds.
+        b.store(b.trunc(shifts, I32), b.inttoptr(c.add(block, abi.SHIFTS), PTR))
 
     def skip(self, c: Code, stage: Word, null: Any) -> None:
         with c.when(c.compare("<", stage, ffi_api.STAGE_INITIALIZE)):

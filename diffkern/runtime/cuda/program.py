@@ -14,7 +14,7 @@ import numpy as np
 
 from diffkern.cache.manifest import StoredArtifact
 from diffkern.contracts import abi
-from diffkern.contracts.argument_block import header, with_status
+from diffkern.contracts.argument_block import gpu_header, header, with_status
 from diffkern.errors import CudaError, LaunchError
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
@@ -172,13 +172,17 @@ class CudaExecutable(Executable):
             count = min(count, _WAVES * self._fitting(threads))
         # A grid has fewer than 2**31 threads; in a launch of more each of them goes round.
         count = min(count, abi.CUDA_GRID_THREADS // threads - 1, blocks.max_blocks or count)
-        return Grid(c.n, threads, count, *self._header(c, threads, dims))
+        return Grid(c.n, threads, count, *self._header(c, threads, dims, count))
 
-    def _header(self, c: ChunkGrid, threads: int, dims: tuple[int, ...]) -> tuple[tuple[int, ...], bytes]:
+    def _header(self, c: ChunkGrid, threads: int, dims: tuple[int, ...], count: int) -> tuple[tuple[int, ...], bytes]:
         """Return the extents of a launch, and its header."""
-        if self.manifest.gpu is not None or not self.blockwise:
+        if self.manifest.gpu is not None:
+            at_once = count * (1 if self.tiled else threads * self._elements)
+            return c.dims, gpu_header(c.dims, self.manifest.tid_arity, at_once)
+        # The CPU's program, for a driver that runs those.
+        if not self.blockwise:
             return c.dims, header(c.dims)
-        # The CPU's program, for a driver that runs those: it counts blocks, and the last extent is their size.
+        # It counts blocks, and the last extent is their size.
         blocks = cut_blocks(dims, self.manifest.tid_arity, threads, self.cost)
         return blocks.dims[:-1], header(blocks.dims, threads)
 

@@ -34,6 +34,7 @@ from diffkern.ir.ops.memory import ELEMENT_WRITES
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.targets.cuda.body import CudaBody, add_element
+from diffkern.targets.cuda.division import Dividers
 from diffkern.targets.cuda.elements import NOTHING, WIDEST, HeldElement, elements_of
 from diffkern.targets.cuda.exact_sums import Rows, finish_kernel
 from diffkern.targets.cuda.lines import Lines
@@ -449,60 +450,49 @@ class _Kernel(KernelFrame):
 
         A thread is repeated for every index of the axes that the kernel does not ask for.
         """
-        b, before, arity = self.builder, self.builder.block, self.fn.tid_arity
+        b, arity = self.builder, self.fn.tid_arity
         lengths = [b.trunc(d, I32) for d in dims]
         lengths, others = lengths[:arity], lengths[arity:]
+        dividers = Dividers(b, self.block, arity)
+        # A thread's number in the grid has 31 bits; what follows the groups of elements may have one more.
+        start = dividers.split([None] * (arity - 1) + [first], is_large=self.elements.count > 1)
+        before = b.block
         head, body, done = (b.append_basic_block(n) for n in ("threads", "thread", "end"))
         b.branch(head)
         b.position_at_end(head)
         # The components are carried from trip to trip instead of being divided out of a flat index each time.
-        r, phis = b.phi(I32), [b.phi(I32) for _ in lengths]
-        for phi, value in zip([r, *phis], [*[i32(0)] * arity, first], strict=True):
+        r, components = b.phi(I32), [b.phi(I32) for _ in lengths]
+        for phi, value in zip([r, *components], [i32(0), *start], strict=True):
             phi.add_incoming(value, before)
-        components = self.carried(phis, lengths)
         b.cbranch(self.goes_on(b.icmp_unsigned("<", components[0], lengths[0])), body, done)
         b.position_at_end(body)
+        for component in components:
+            b.assume(b.icmp_signed(">=", component, i32(0)))
         repeat = functools.reduce(b.mul, others, i32(1))
         if self.record is not None:
             flat = self.flat(list(zip(components, dims, strict=False)))
             self.note(b.add(b.mul(flat, b.zext(repeat, I64)), b.zext(r, I64)))
         yield components
-        if arity > 1:
-            self.stay(stride, lengths, others, done)
+        # With one axis the next index takes no more than the test. Single elements go round where a group of them
+        # cannot be taken at once, of which the host knows nothing.
+        if arity > 1 and self.elements.count == 1:
+            self.leave_after(dividers.one_round, done)
         onward, round_after = b.add(components[-1], stride), i32(0)
         if others:
             following = b.add(r, i32(1))
             again = b.icmp_unsigned("<", following, repeat)
             onward, round_after = b.select(again, components[-1], onward), b.select(again, following, i32(0))
-        for phi, value in zip([r, *phis], [round_after, *components[:-1], onward], strict=True):
+        following_index = dividers.split([*components[:-1], onward])
+        for phi, value in zip([r, *components], [round_after, *following_index], strict=True):
             phi.add_incoming(value, b.block)
         self.back(head)
         b.position_at_end(done)
 
-    def carried(self, index: Sequence[Any], lengths: Sequence[Any]) -> list[Any]:
-        """Return an index whose components but the first are within their axes, with one division per axis."""
+    def leave_after(self, last: Any, done: Any) -> None:
+        """Leave after a last round, which is the same for all threads: the next index is not computed then."""
         b = self.builder
-        out: list[Any] = []
-        carried: Any = index[-1]
-        # From the last axis to the first: what exceeds an axis is carried to the one before.
-        for phi, length in zip(reversed(index[:-1]), reversed(lengths[1:]), strict=True):
-            quotient = b.udiv(carried, length)
-            out.insert(0, b.sub(carried, b.mul(quotient, length)))
-            carried = b.add(phi, quotient)
-        return [carried, *out]
-
-    def stay(self, stride: Any, lengths: Sequence[Any], others: Sequence[Any], done: Any) -> None:
-        """Leave if all threads of the launch are in the grid and none is repeated: there is no next round then.
-
-        That is the same for all threads, and cheaper than the divisions of an index that is not used.
-        """
-        b = self.builder
-        more = b.icmp_unsigned("<", b.zext(stride, I64), functools.reduce(b.mul, [b.zext(n, I64) for n in lengths]))
-        if others:
-            # Extents are positive: all are 1 if together they have no other bit.
-            more = b.or_(more, b.icmp_unsigned("!=", functools.reduce(b.or_, others), i32(1)))
         onward = b.append_basic_block("onward")
-        b.cbranch(more, onward, done)
+        b.cbranch(last, done, onward)
         b.position_at_end(onward)
 
     def goes_on(self, more: Any) -> Any:

@@ -27,6 +27,7 @@ import jax.numpy as jnp
 import diffkern as dk
 from diffkern.compiler.specialize import Specialization, load, load_entry
 from diffkern.contracts import abi
+from diffkern.contracts.argument_block import gpu_header
 from diffkern.contracts.options import Variant
 from diffkern.interop.jax import cuda, ffi_api, programs
 from diffkern.interop.jax.layout import HANDLER, REGISTRY
@@ -74,6 +75,8 @@ class FakeDriver:
         _, size = abi.layout([parse_type(p.type) for p in executable.manifest.params])
         content = bytearray(ctypes.string_at(block, size))
         dims = struct.unpack_from("4q", content, abi.DIMS)
+        # Its own arithmetic, on the extents of this call.
+        assert content[abi.DIMS : abi.HEADER_SIZE] == gpu_header(dims)[abi.DIMS :]
         n = int(np.prod(dims))
         self.launches.append((gx, bx, shared, dims))
         if self.allocations is not None:

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import itertools
 import math
-import struct
 from collections.abc import Sequence
 from typing import Any
 from unittest.mock import patch
@@ -20,7 +19,7 @@ import numpy as np
 from diffkern.analysis.blocks import is_simt
 from diffkern.analysis.cuda_plan import finalize_updates
 from diffkern.compiler.compilation import Compilation
-from diffkern.contracts import abi
+from diffkern.contracts.argument_block import gpu_header
 from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array
@@ -118,7 +117,7 @@ class PtxProgram:
         self.types = tuple(p.type for p in fn.params)
         self.names, self.races = tuple(p.name for p in fn.params), races
         self.block_dim, self.blocks, self.seed = block_dim, blocks, seed
-        self._together, self._tiled = is_simt(fn), fn.tiled
+        self._together, self._tiled, self._axes = is_simt(fn), fn.tiled, fn.tid_arity
         self.text, self._shared_bytes = ptx_of(fn, compiler, arch, **settings)
         self.steps = self.warps = 0
 
@@ -131,7 +130,8 @@ class PtxProgram:
             return
         dims = (*map(int, dim), 1, 1, 1)[:4]
         needed = count if self._tiled else -(-count // self.block_dim)
-        header = struct.pack(abi.HEADER_FORMAT, 0, *dims, 0, 0)
+        at_once = (self.blocks or needed) * (1 if self._tiled else self.block_dim)
+        header = gpu_header(dims, self._axes, at_once)
         block = header + b"".join(_pack(t, a) for t, a in zip(self.types, args, strict=True))
         seed = next(_seeds) if self.seed is None else self.seed
         names = tuple(

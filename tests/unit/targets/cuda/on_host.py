@@ -15,6 +15,7 @@ import ctypes
 import itertools
 import random
 import re
+import struct
 import sys
 import threading
 from collections.abc import Callable, Sequence
@@ -22,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from diffkern.contracts.argument_block import gpu_header
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
 from diffkern.ir.passes import run
@@ -337,7 +339,7 @@ class HostCuda:
     """
 
     def __init__(self, fn: Function, grid: int = 1, threads: int = 1, arch: str = "sm_90", **settings: Any) -> None:
-        self.grid, self.threads = grid, threads
+        self.grid, self.threads, self.fn = grid, threads, fn
         symbol = f"cuda_on_host_{next(_serial)}"
         t, given = target.machine(), Settings(**settings)
         fn = run(target_named(arch).lowering(replace(given, may_alias=False)), clone_function(fn))
@@ -351,8 +353,11 @@ class HostCuda:
         self._meet = _ENTRY(addresses[f"{symbol}.meet"])
 
     def launch(self, block: bytes) -> None:
-        """Run all threads of the grid, the blocks one after the other."""
-        buffer = ctypes.create_string_buffer(block)
+        """Run all threads of the grid, the blocks one after the other; the header may be a CPU's."""
+        status, *dims = struct.unpack_from("5q", block)
+        at_once = self.grid * (1 if self.fn.tiled else self.threads)
+        head = gpu_header(dims, self.fn.tid_arity, at_once, status)
+        buffer = ctypes.create_string_buffer(head + block[len(head) :])
         for k in range(self.grid):
             turns = _Turns(self.threads)
             meet = _PLACE(turns.meet)

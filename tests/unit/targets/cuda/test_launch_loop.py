@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
+from llvmlite import ir
 from on_host import HostCuda, cpu_harness
 
 import diffkern as dk
 from diffkern.compiler.compilation import Compilation
+from diffkern.contracts import abi
+from diffkern.contracts.argument_block import gpu_header
+from diffkern.contracts.division import divider
 from diffkern.ir.types import INT32, INT64, Array
 from diffkern.lower.tiles.block import lower_tiles_for_blocks
+from diffkern.runtime.native.loader import load_object
+from diffkern.targets.cpu import object_code as target
+from diffkern.targets.cuda.division import Dividers
+from diffkern.targets.emit.types import I32, TargetModule, i64
 
 
 def counting(arity: int, count: int):
@@ -83,3 +93,78 @@ def test_blocks_of_tiles_run_once(dims: tuple[int, ...], grid: int, threads: int
     HostCuda(fn, grid=grid, threads=threads).launch(cpu_harness.pack(fn, [x, y, hits], dims, 0, 0))
     np.testing.assert_array_equal(hits, np.prod(dims[2:], dtype=int))
     np.testing.assert_array_equal(y, 2 * x)
+
+
+LARGE = (1, 2, 3, 7, 2**16 - 1, 2**16 + 1, 2**30, 2**31 - 1, 2**31)
+
+
+def test_extents_divide_by_multiplication() -> None:
+    numbers = np.arange(1 << 11, dtype=np.uint64)
+    for extent in range(1, 300):
+        assert np.array_equal(divided(numbers, extent), numbers // np.uint64(extent)), extent
+    rng = np.random.default_rng(3)
+    some = (2 ** rng.uniform(0, 31, 2000)).astype(np.uint64).clip(1, 2**31)
+    for extent in (*LARGE, *some.tolist()):
+        multiples = np.uint64(extent) * rng.integers(0, 2**32 // extent, 8, dtype=np.uint64)
+        near = np.concatenate([multiples, multiples + np.uint64(extent - 1), rng.integers(0, 2**32, 8, np.uint64)])
+        numbers = np.append(near, np.array([2**31 - 1, 2**31, 2**32 - 1], np.uint64))
+        assert np.array_equal(divided(numbers, extent), numbers // np.uint64(extent)), extent
+    for extent in (0, 2**31 + 1):
+        with pytest.raises(ValueError, match=r"from 1 to 2\*\*31"):
+            divider(extent)
+
+
+def divided(numbers: np.ndarray, extent: int) -> np.ndarray:
+    multiplier, shift = divider(extent)
+    assert 1 <= multiplier < 2**32
+    assert shift < 32
+    upper = np.uint64(multiplier) * numbers >> np.uint64(32)
+    total = upper + numbers
+    assert (total[numbers < 2**31] < 2**32).all()
+    return total >> np.uint64(shift)
+
+
+def test_index_of_numbers_near_the_largest() -> None:
+    """What the code makes of the first number of a thread, and of one after a round."""
+    module = TargetModule("split", target.machine().isa)
+    words = ir.PointerType()
+    split = ir.Function(module, ir.FunctionType(ir.VoidType(), [words, words]), "split")
+    b = ir.IRBuilder(split.append_basic_block())
+    numbers = [b.load(b.gep(split.args[1], [i64(k)], source_etype=I32), typ=I32) for k in range(4)]
+    dividers = Dividers(b, split.args[0], 4)
+    small, large = dividers.split([None, None, None, numbers[3]], is_large=False), dividers.split(numbers)
+    for k, value in enumerate([*small, *large]):
+        b.store(value, b.gep(split.args[1], [i64(4 + k)], source_etype=I32))
+    b.ret_void()
+    machine = target.machine()
+    code = target.object_code(target.optimise(str(module), 10**9, machine), machine)
+    run = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(load_object(code, ["split"])["split"])
+    rng = np.random.default_rng(4)
+    for _ in range(1500):
+        dims = [int(2 ** rng.uniform(0, 31)) if rng.random() < 0.8 else int(rng.choice(LARGE[:-1])) for _ in range(4)]
+        first = int(rng.choice([2**31 - 1, rng.integers(0, 2**31)]))
+        found = np.array([0, *[rng.integers(0, n) for n in dims[1:]], *[0] * 8], np.uint32)
+        found[3] += min(first, 2**31 - 1)
+        start = [int(n) for n in found[:4]]
+        found[3] = start[3] & (2**31 - 1)
+        run(gpu_header(dims), found.ctypes.data)
+        assert found[4:8].tolist() == carried([0, 0, 0, start[3] & (2**31 - 1)], dims)
+        found[3] = start[3]
+        run(gpu_header(dims), found.ctypes.data)
+        assert found[8:].tolist() == carried(start, dims)
+
+
+def carried(index: list[int], dims: list[int]) -> list[int]:
+    out = list(index)
+    for k in (3, 2, 1):
+        out[k - 1] += out[k] // dims[k]
+        out[k] %= dims[k]
+    return out
+
+
+def test_one_round_is_said_only_where_it_is_so() -> None:
+    def says(*args: object) -> int:
+        return gpu_header(*args)[abi.ONE_ROUND]
+
+    assert says((3, 4, 1, 1), 2, 12) == says((3, 4, 1, 1), 2, 256) == says((1, 1, 1, 1), 4, 1) == 1
+    assert says((3, 4, 1, 1), 2, 11) == says((3, 4, 2, 1), 2, 256) == says((3, 4, 2, 1), 0) == says((3, 1, 1, 1)) == 0
