@@ -1,6 +1,8 @@
 """The elements that a thread of a GPU takes at once, and holds in registers.
 
-A kernel of plain arithmetic on the elements ``x[tid]`` of contiguous arrays waits for memory. A thread loads all that
+A kernel of plain arithmetic on the elements ``x[tid]`` of contiguous arrays waits for memory; with several axes it
+works on ``x[i, j]``, the indices of the thread in their order, which are elements next to each other in arrays that
+are as long as the launch along all axes but the first. A thread loads all that
 it needs before it computes, and stores after that, so that no load waits for a store. Where it works on several
 elements next to each other, their loads and stores become accesses of up to 16 bytes, and what a thread does once is
 shared. :func:`elements_of` returns how many elements that is, and in which arrays.
@@ -8,7 +10,7 @@ shared. :func:`elements_of` returns how many elements that is, and in which arra
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,11 +58,14 @@ class OwnElements:
         The arrays that they are elements of: no thread accesses others of them.
     read
         Those whose elements are loaded.
+    counts
+        Whether a thread uses its index for anything but these elements.
     """
 
     count: int
     arrays: frozenset[Value]
     read: frozenset[Value]
+    counts: bool = False
 
 
 NOTHING = OwnElements(1, frozenset(), frozenset())
@@ -76,16 +81,22 @@ def elements_of(fn: Function, facts: FunctionFacts) -> OwnElements:
     facts
         The facts about it.
     """
-    if fn.tid_arity != 1 or facts.reduced or facts.buffers or facts.stack_bytes:
+    if fn.tid_arity == 0 or facts.reduced or facts.buffers or facts.stack_bytes:
         return NOTHING
-    threads = {op.result for op in fn.body.ops if op.name in THREAD_INDICES}
-    if not all(_is_plain(op, threads, facts.invariant) for op in fn.body.ops):
+    axis_of = {op.result: op.attrs["axis"] for op in fn.body.ops if op.name in THREAD_INDICES}
+    axes = tuple(range(fn.tid_arity))
+
+    def is_own(op: Op) -> bool:
+        """Return whether an access is that of the element whose index is the thread's."""
+        return tuple(axis_of.get(v) for v in Access(op).index) == axes and not any(op.attrs.get("wrap", ()))
+
+    if not all(_is_plain(op, is_own, axis_of, facts.invariant) for op in fn.body.ops):
         return NOTHING
     accesses = [op for op in fn.body.ops if op.name in ELEMENTS]
-    own = [op for op in accesses if not _is_uniform(op, facts.invariant)]
-    shared = {Access(op).array for op in accesses if _is_uniform(op, facts.invariant)}
+    own = [op for op in accesses if is_own(op)]
+    shared = {Access(op).array for op in accesses if not is_own(op)}
     arrays = frozenset(Access(op).array for op in own)
-    # What all threads read lies anywhere, so nothing is known of its alignment.
+    # What others read as well lies anywhere, so nothing is known of its alignment.
     if not arrays.isdisjoint(shared):
         return NOTHING
     sizes = {scalar_of(_dtype(p)).itemsize for p in arrays}
@@ -96,11 +107,23 @@ def elements_of(fn: Function, facts: FunctionFacts) -> OwnElements:
     work = sum(lookup(op.name).cost for op in fn.body.ops if is_scalar_op(op.name))
     while count > 1 and (count * numbers > _NUMBERS or count * work > _WORK):
         count //= 2
-    return OwnElements(count, arrays, frozenset(Access(op).array for op in own if op.name not in ELEMENT_STORES))
+    read = frozenset(Access(op).array for op in own if op.name not in ELEMENT_STORES)
+    return OwnElements(count, arrays, read, any(_counts(op, axis_of, own) for op in fn.body.ops))
 
 
-def _is_plain(op: Op, threads: Container[Value], invariant: Mapping[Value, Op | None]) -> bool:
-    """Return whether an op is arithmetic, or an access of the thread's own element or of one that is only read."""
+def _counts(op: Op, threads: Container[Value], own: Container[Op]) -> bool:
+    """Return whether an op uses a thread's index for more than its own element."""
+    used = [Access(op).value] if op in own and op.name not in ELEMENT_LOADS else [] if op in own else op.operands
+    return any(v in threads for v in used)
+
+
+def _is_plain(
+    op: Op, is_own: Callable[[Op], bool], threads: Container[Value], invariant: Mapping[Value, Op | None]
+) -> bool:
+    """Return whether an op is arithmetic, or an access of the thread's own element or of one that is only read.
+
+    What is only read has the same index in all threads, or one of the indices of the thread along each axis.
+    """
     if op.regions or op.attrs.get("opaque"):
         return False
     if op.name not in _PLAIN:
@@ -110,14 +133,7 @@ def _is_plain(op: Op, threads: Container[Value], invariant: Mapping[Value, Op | 
     array = Access(op).array.type
     if not isinstance(array, Array) or array.outer or array.layout != "C":
         return False
-    if _is_uniform(op, invariant):
-        return op.name in ELEMENT_LOADS
-    (index, *more), wraps = Access(op).index, op.attrs.get("wrap", (False,))
-    return not more and not any(wraps) and index in threads
-
-
-def _is_uniform(op: Op, invariant: Mapping[Value, Op | None]) -> bool:
-    return all(v in invariant for v in Access(op).index)
+    return is_own(op) or (op.name in ELEMENT_LOADS and all(v in invariant or v in threads for v in Access(op).index))
 
 
 def _dtype(array: Value) -> Element:

@@ -253,11 +253,14 @@ class _Kernel(KernelFrame):
         b = self.builder
         first, stride = self.number()
         dims = [self.header(abi.DIMS + 8 * k) for k in range(abi.MAX_DIMS)]
+        left: Any = contextlib.nullcontext()
         if self.elements.count > 1:
-            first = yield from self.groups(body, first, stride, dims)
-        with self.indices(first, stride, dims) as tid:
+            first, more = yield from self.groups(body, first, stride, dims)
+            # The division of an index that there is not takes longer than to look.
+            left = b.if_then(more) if self.fn.tid_arity > 1 else left
+        with left, self.indices(first, stride, dims) as tid:
             body.tid = tid
-            body.held = held = self.hold(body, *tid[:1]) if self.elements.arrays else {}
+            body.held = held = self.hold(body, tid) if self.elements.arrays else {}
             if self.together:
                 body.launch = self.in_block(tid)
             if self.fn.dynamic_shared:
@@ -369,42 +372,72 @@ class _Kernel(KernelFrame):
         return b.add(b.mul(first, ntid), special(b, "tid.x")), b.mul(stride, ntid)
 
     def groups(self, body: CudaBody, first: Any, stride: Any, dims: Sequence[Any]) -> Generator[None, None, Any]:
-        """Emit the loop over groups of neighbouring elements; return where the loop over single ones starts.
+        """Emit the loop over groups of neighbouring elements.
 
-        Single ones are those left over, and all where an array does not begin at a multiple of 16 bytes, or where
-        threads are repeated. Yields once for each element of a group.
+        Returns where the loop over single ones starts, and whether it has any: those left over, and all where groups
+        cannot be taken. Yields once for each element of a group.
         """
-        b, count = self.builder, self.elements.count
-        total, *others = [b.trunc(d, I32) for d in dims]
-        places = [b.trunc(b.ptrtoint(a.data, I64), I32) for p, a in self.arrays.items() if p in self.elements.arrays]
-        askew = b.and_(functools.reduce(b.or_, places), i32(WIDEST - 1))
-        once = b.icmp_unsigned("==", functools.reduce(b.or_, others), i32(1))
-        whole = b.and_(b.icmp_unsigned("==", askew, i32(0)), once)
+        b, count, arity = self.builder, self.elements.count, self.fn.tid_arity
+        total = b.trunc(functools.reduce(b.mul, dims[:arity]), I32)
+        whole = self.takes_groups(dims)
         groups = b.select(whole, b.lshr(total, i32(count.bit_length() - 1)), i32(0))
+        dividers = Dividers(b, self.block, arity)
         with self.loop(first, groups, stride) as group:
             start = b.mul(group, i32(count), flags=("nsw", "nuw"))
-            held = [self.hold(body, start, k) for k in range(count)]
+            *tid, last = dividers.split([None] * (arity - 1) + [start], is_large=False)
+            held = [self.hold_of_group(body, start, k) for k in range(count)]
             for k, body.held in enumerate(held):
-                body.tid = [b.add(start, i32(k), flags=("nsw", "nuw"))]
+                body.tid = [*tid, b.add(last, i32(k), flags=("nsw", "nuw"))]
                 yield
             b.debug_metadata = None
             for element in (one for elements in held for one in elements.values()):
                 element.store(b)
-        return b.add(b.mul(groups, i32(count)), first)
+        single = b.add(b.mul(groups, i32(count)), first)
+        return single, b.or_(b.not_(whole), b.icmp_unsigned("<", single, total))
 
-    def hold(self, body: CudaBody, first: Any, k: int | None = None) -> dict[Value, HeldElement]:
-        """Load a thread's own elements, or the elements `k` of its group, of which it is known how they are aligned."""
+    def takes_groups(self, dims: Sequence[Any]) -> Any:
+        """Return whether the elements of the launch lie next to each other, in groups that are aligned.
+
+        They do not where an array does not begin at a multiple of 16 bytes, or is not as long as the launch along an
+        axis but the first, nor where threads are repeated.
+        """
+        b, arity, arrays = self.builder, self.fn.tid_arity, [self.arrays[p] for p in self.elements.arrays]
+        own, others = dims[:arity], [b.trunc(d, I32) for d in dims[arity:]]
+        places = [b.trunc(b.ptrtoint(a.data, I64), I32) for a in arrays]
+        whole = b.icmp_unsigned("==", b.and_(functools.reduce(b.or_, places), i32(WIDEST - 1)), i32(0))
+        if others:
+            whole = b.and_(whole, b.icmp_unsigned("==", functools.reduce(b.or_, others), i32(1)))
+        if arity > 1:
+            differ = functools.reduce(b.or_, [b.xor(a.shape[k], own[k]) for a in arrays for k in range(1, arity)])
+            if self.elements.counts:
+                # Then all of a group have one index, but for the last axis.
+                differ = b.or_(differ, b.and_(own[-1], i64(self.elements.count - 1)))
+            # Numbers of elements have 31 bits, as those of threads.
+            few = b.icmp_unsigned("<", functools.reduce(b.mul, own), i64(abi.CUDA_GRID_THREADS))
+            whole = b.and_(whole, b.and_(few, b.icmp_unsigned("==", differ, i64(0))))
+        return whole
+
+    def hold(self, body: CudaBody, tid: Sequence[Any]) -> dict[Value, HeldElement]:
+        """Load a thread's own elements."""
+        b, none = self.builder, [False] * len(tid)
+        own = [(p, a) for p, a in self.arrays.items() if p in self.elements.arrays]
+        places = {p: body.place(a, [b.sext(t, I64) for t in tid], none) for p, a in own}
+        return {p: HeldElement(b, a, places[p], p in self.elements.read) for p, a in own}
+
+    def hold_of_group(self, body: CudaBody, start: Any, k: int) -> dict[Value, HeldElement]:
+        """Load the elements `k` of a thread's group, of which it is known how they are aligned."""
         b, out = self.builder, {}
         for p, array in self.arrays.items():
             if p in self.elements.arrays:
-                pointer, size = body.place(array, [b.sext(first, I64)], [False]), array.type.dtype.itemsize
-                if k is not None:
-                    # From the first one, so that LLVM sees neighbours.
-                    pointer = b.gep(pointer, [i64(k * size)], inbounds=True, source_etype=I8)
-                    array = dataclasses.replace(
-                        array, align=math.gcd(WIDEST, self.elements.count * size), offset=k * size
-                    )
-                out[p] = HeldElement(b, array, pointer, p in self.elements.read)
+                size = array.type.dtype.itemsize
+                # From the first one, so that LLVM sees neighbours.
+                offset = b.mul(b.sext(start, I64), i64(size), flags=("nsw",))
+                pointer = b.gep(array.data, [offset], inbounds=True, source_etype=I8)
+                pointer = b.gep(pointer, [i64(k * size)], inbounds=True, source_etype=I8)
+                align = math.gcd(WIDEST, self.elements.count * size)
+                out[p] = HeldElement(
+                    b, dataclasses.replace(array, align=align, offset=k * size), pointer, p in self.elements.read
+                )
         return out
 
     @contextlib.contextmanager

@@ -122,7 +122,7 @@ def _load(op: Opcode, i: Instruction, program: Program) -> Execute:
     writes = [writer(one, op.type) for one in _each(i.operands[0])]
     if len(writes) != count:
         raise PtxFault(f"{count} elements for {len(writes)} registers")
-    read = _read_parameter(i.operands[1], size, count) if op.space == "param" else None
+    read = _read_parameter(i.operands[1], size, count, program) if op.space == "param" else None
     if read is None:
         where, access = address(i.operands[1], program), _access(op, i, program, "reads")
 
@@ -136,10 +136,11 @@ def _load(op: Opcode, i: Instruction, program: Program) -> Execute:
     return execute
 
 
-def _read_parameter(operand: Operand, size: int, count: int) -> Callable[[Frame, Path], list[Lanes]]:
-    name, offset = _parameter(operand)
+def _read_parameter(operand: Operand, size: int, count: int, program: Program) -> Callable[[Frame, Path], list[Lanes]]:
+    place = _place_of_parameter(operand, program)
 
     def read(frame: Frame, path: Path) -> list[Lanes]:
+        name, offset = place(frame, path)
         data = frame.parameters[name][:, offset : offset + size * count]
         if data.shape[1] != size * count:
             raise PtxFault(f"an access beyond the end of the parameter {name}")
@@ -147,6 +148,20 @@ def _read_parameter(operand: Operand, size: int, count: int) -> Callable[[Frame,
         return [np.ascontiguousarray(elements[:, k]) for k in range(count)]
 
     return read
+
+
+def _place_of_parameter(operand: Operand, program: Program) -> Callable[[Frame, Path], tuple[str, int]]:
+    """Return what gives the parameter that is read, and the offset in it: by its name, or by an address."""
+    if isinstance(operand, Address) and isinstance(operand.base, Symbol):
+        named = _parameter(operand)
+        return lambda frame, path: named
+    where = address(operand, program)
+
+    def find(frame: Frame, path: Path) -> tuple[str, int]:
+        (at,) = {int(one) for one in where(frame)[path.lanes]}
+        return program.parameter_at(at)
+
+    return find
 
 
 def _store(op: Opcode, i: Instruction, program: Program) -> Execute:

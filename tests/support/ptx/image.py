@@ -13,6 +13,7 @@ from .table import Step, step_of
 __all__ = ["Image", "Program", "load_image"]
 
 _ALIGNMENT = 16
+_PARAMETER_BITS = 32
 
 
 class Image:
@@ -85,6 +86,7 @@ class Program:
         self.image, self.function = image, function
         self._steps: list[Step | None] = [None] * len(function.code)
         self._local: dict[str, int] = {}
+        self._parameters = [p.name for p in function.parameters]
         self.local_bytes = 0
         for variable in function.variables:
             assert variable.size is not None, variable
@@ -106,8 +108,17 @@ class Program:
         return found
 
     def address_of(self, name: str) -> int:
-        """Return the address of a variable in its space."""
+        """Return the address of a variable or a parameter in its space."""
+        if name in self._parameters:
+            return (1 + self._parameters.index(name)) << _PARAMETER_BITS
         return self._local[name] if name in self._local else self.image.address_of(name)
+
+    def parameter_at(self, place: int) -> tuple[str, int]:
+        """Return the parameter at an address, and the offset in it."""
+        number, offset = divmod(place, 1 << _PARAMETER_BITS)
+        if not 0 < number <= len(self._parameters):
+            raise PtxFault(f"no parameter is at {place:#x}")
+        return self._parameters[number - 1], offset
 
 
 def _aligned(offset: int, alignment: int) -> int:
