@@ -160,9 +160,10 @@ class MeshQuery(BvhQuery):
     parameter that takes one.
     """
 
-    # Where the points and indices of the mesh begin.
+    # Where the points, the indices and the pairs of boxes of the mesh begin.
     points: int
     indices: int
+    pairs: int
 
 
 class _Result:
@@ -222,7 +223,9 @@ class MeshQueryRay(_Result):
     normal: tuple[float, float, float]
 
 
-_ADDRESSES: Final = frozenset({"starts", "ids", "groups", "boxes", "links", "items", "item_boxes", "points", "indices"})
+_ADDRESSES: Final = frozenset(
+    {"starts", "ids", "groups", "boxes", "links", "items", "item_boxes", "points", "indices", "pairs"}
+)
 _TYPES: Final[Mapping[str, T.Scalar | T.Vec]] = {
     "int": T.INT32, "bool": T.BOOL, "float": T.FLOAT32, "tuple[float, float, float]": T.Vec(T.FLOAT32, 3),
 }  # fmt: skip

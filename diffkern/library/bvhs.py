@@ -29,8 +29,8 @@ from diffkern.library.language import (
 
 __all__: list[str] = []
 
-ID, BOXES, LINKS, ITEMS, ITEM_BOXES, TABLE, COUNT, WORDS = range(8)
-"""The words of a descriptor: its id; where arrays begin; the number of boxes."""
+ID, BOXES, LINKS, ITEMS, ITEM_BOXES, TABLE, COUNT, PAIRS, WORDS = range(9)
+"""The words of a descriptor: its id; where arrays begin; the number of boxes; where pairs of boxes begin, or 0."""
 
 BOX, SPHERE, RAY = range(3)
 """The kinds of queries."""

@@ -10,6 +10,7 @@ import math
 from typing import Final
 
 from diffkern.lang.func import func
+from diffkern.library.box_pairs import away_sq, entered, facing, pair_at
 from diffkern.library.bvhs import distance_sq, entry, inverse_of
 from diffkern.library.language import (
     atan2,
@@ -17,15 +18,17 @@ from diffkern.library.language import (
     dot,
     float32,
     int32,
+    int64,
     length_sq,
     own_zeros,
     peek_float32,
     peek_int32,
     sqrt,
+    uint32,
     uint64,
     vec3f,
 )
-from diffkern.library.triangles import along, closest, hit, is_sliver
+from diffkern.library.triangles import along, closest, edges, hit, is_sliver, shear, turned
 
 __all__: list[str] = []
 
@@ -33,6 +36,7 @@ DEEPEST: Final = 64
 """Levels of a tree at most."""
 
 _FAR: Final = float("inf")
+_GREATEST: Final = 3.4028234663852886e38  # float32
 
 
 @func
@@ -59,7 +63,8 @@ def blended(a, b, c, u, v):  # type: ignore[no-untyped-def]
 def closest_face(tree, x, max_dist):  # type: ignore[no-untyped-def]
     """Return the face nearest to a point and nearer than a distance; -1 if there is none."""
     stack, far = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
-    best, found, top, node = max_dist * max_dist, -1, 0, tree.node
+    # Nothing is near a point with a NaN, which no comparison with boxes would find out.
+    best, found, top, node = max_dist * max_dist, -1, 0, tree.node if dot(x, x) >= 0.0 else -1
     while node >= 0:
         right, goes_to = peek_int32(tree.links, 4 * node + 3), -1
         if right == 0:
@@ -72,18 +77,19 @@ def closest_face(tree, x, max_dist):  # type: ignore[no-untyped-def]
                 if square < best and not is_sliver(a, b, c):
                     best, found = square, face
         else:
-            one, other = distance_sq(tree.boxes, node + 1, x), distance_sq(tree.boxes, right, x)
-            near = one if one <= other else other
+            at = pair_at(node)
+            one, other = away_sq(tree.pairs, at, x), away_sq(tree.pairs, at + int64(6), x)
+            is_left = one <= other
             # The nearer child comes first: what it finds often makes the other one needless.
-            if near < best:
-                goes_to = node + 1 if one <= other else right
-                stack[top], far[top] = (right if one <= other else node + 1), (other if one <= other else one)
-                top += 1
+            stack[uint32(top)], far[uint32(top)] = (right if is_left else node + 1), (other if is_left else one)
+            top += 1 if far[uint32(top)] < best else 0
+            if (one if is_left else other) < best:
+                goes_to = node + 1 if is_left else right
         while goes_to < 0 and top > 0:
             top -= 1
             # Something nearer may have been found since the node was put aside.
-            if far[top] < best:
-                goes_to = stack[top]
+            if far[uint32(top)] < best:
+                goes_to = stack[uint32(top)]
         node = goes_to
     return found
 
@@ -134,33 +140,72 @@ def furthest_corner(tree, x, min_dist):  # type: ignore[no-untyped-def]
 
 
 @func
+def seen(points, i, start, x, y, z):  # type: ignore[no-untyped-def]
+    """Return where a point is from a start, both in another order of axes."""
+    at = int64(3) * int64(i)
+    return vec3f(
+        peek_float32(points, at + x) - start[0],
+        peek_float32(points, at + y) - start[1],
+        peek_float32(points, at + z) - start[2],
+    )
+
+
+@func
+def hit_at(tree, face, start, axis, x, y, length):  # type: ignore[no-untyped-def]
+    """Return where the line of a ray, as from :func:`shear`, meets a face, as :func:`hit` says; -1 if it does not."""
+    i, j = peek_int32(tree.indices, 3 * face), peek_int32(tree.indices, 3 * face + 1)
+    k = peek_int32(tree.indices, 3 * face + 2)
+    # The axes in the order of `turned`, by which the vertices are read.
+    one, two, three = int64(axis + 1 if axis < 2 else 0), int64(axis - 1 if axis > 0 else 2), int64(axis)
+    a, b = seen(tree.points, i, start, one, two, three), seen(tree.points, j, start, one, two, three)
+    c = seen(tree.points, k, start, one, two, three)
+    p = vec3f(a[0] - x * a[2], a[1] - y * a[2], 0.0)
+    q = vec3f(b[0] - x * b[2], b[1] - y * b[2], 0.0)
+    r = vec3f(c[0] - x * c[2], c[1] - y * c[2], 0.0)
+    u, v, w = edges(p, q, r)
+    t = float32(-1.0)
+    if (u >= 0.0 and v >= 0.0 and w >= 0.0) or (u <= 0.0 and v <= 0.0 and w <= 0.0):
+        total = u + v + w
+        # Most faces are missed, and nothing is divided for them.
+        if total != 0.0:
+            u, v = u / total, v / total
+            t = u * (a[2] / length) + v * (b[2] / length) + (float32(1.0) - u - v) * (c[2] / length)
+    return t
+
+
+@func
 def first_hit(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
     """Return the face that a ray hits first, before ``max_t``; -1 if there is none."""
     stack, far = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
-    inverse, none = inverse_of(dir), float32(0.0)
-    best, found, top, node = max_t, -1, 0, tree.node
+    inverse = inverse_of(dir)
+    x, y, z = facing(inverse[0]), facing(inverse[1]), facing(inverse[2])
+    axis, across, along_y, length = shear(dir)
+    origin = turned(start, axis)
+    # A box that is missed is infinitely far away, and a ray may be as long.
+    best, found, top = max_t if max_t < float32(_GREATEST) else float32(_GREATEST), -1, 0
+    # No ray with a NaN hits anything, which no comparison with boxes would find out.
+    node = tree.node if dot(start, start) >= 0.0 and dot(dir, dir) >= 0.0 and max_t == max_t else -1
     while node >= 0:
         right, goes_to = peek_int32(tree.links, 4 * node + 3), -1
         if right == 0:
             for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
                 face = peek_int32(tree.items, p)
-                a, b, c = corners(tree, face)
-                met, t, _, _, _ = hit(start, dir, a, b, c)
-                if met and t >= 0.0 and t < best:
+                t = hit_at(tree, face, origin, axis, across, along_y, length)
+                if t >= 0.0 and t < best:
                     best, found = t, face
         else:
-            one = entry(tree.boxes, node + 1, start, inverse, none)
-            other = entry(tree.boxes, right, start, inverse, none)
-            near = one if one <= other else other
-            # A miss is infinite, which an infinite max_t alone would let pass.
-            if near <= best and near < float32(_FAR):
-                goes_to = node + 1 if one <= other else right
-                stack[top], far[top] = (right if one <= other else node + 1), (other if one <= other else one)
-                top += 1
+            at = pair_at(node)
+            one = entered(tree.pairs, at, start, inverse, x, y, z)
+            other = entered(tree.pairs, at + int64(6), start, inverse, x, y, z)
+            is_left = one <= other
+            stack[uint32(top)], far[uint32(top)] = (right if is_left else node + 1), (other if is_left else one)
+            top += 1 if far[uint32(top)] <= best else 0
+            if (one if is_left else other) <= best:
+                goes_to = node + 1 if is_left else right
         while goes_to < 0 and top > 0:
             top -= 1
-            if far[top] <= best and far[top] < float32(_FAR):
-                goes_to = stack[top]
+            if far[uint32(top)] <= best:
+                goes_to = stack[uint32(top)]
         node = goes_to
     return found
 

@@ -14,7 +14,8 @@ from diffkern.lang.func import func
 from diffkern.lang.library import built_in
 from diffkern.lang.queries import MESH, MeshQuery, MeshQueryPoint, MeshQueryRay
 from diffkern.lang.structs import Definition, register
-from diffkern.library.bvhs import BOX, SPHERE, advanced, begun, group_root, positive
+from diffkern.library.bvhs import BOX, PAIRS, SPHERE, advanced, begun, group_root, positive
+from diffkern.library.bvhs import descriptor as tree_descriptor
 from diffkern.library.descriptors import descriptor_of
 from diffkern.library.language import (
     Float,
@@ -90,7 +91,9 @@ def opened(id, root, kind, low, high, radius):  # type: ignore[no-untyped-def]
     """Return a query of the faces at its beginning."""
     query, place = MeshQuery(), descriptor(id)
     if place != uint64(0) and peek_uint64(place, FACE_COUNT) != uint64(0):
-        query = begun(query, peek_uint64(place, BVH_ID), root, kind, low, high, radius)
+        tree = peek_uint64(place, BVH_ID)
+        query = begun(query, tree, root, kind, low, high, radius)
+        query.pairs = peek_uint64(tree_descriptor(tree), PAIRS)
         query.points, query.indices = peek_uint64(place, POINTS), peek_uint64(place, INDICES)
     return query
 

@@ -117,20 +117,45 @@ def edge(p, q):  # type: ignore[no-untyped-def]
 
 
 @func
+def shear(dir):  # type: ignore[no-untyped-def]
+    """Return the axis along which a direction is longest, and what it goes along the other two in terms of that one."""
+    axis = longest_axis(dir)
+    d = turned(dir, axis)
+    # The last component is the longest, so that neither is more than 1.
+    return axis, d[0] / d[2], d[1] / d[2], d[2]
+
+
+@func
+def doubtful(p, q):  # type: ignore[no-untyped-def]
+    """Return the signed area of an edge as :func:`edge` does, rounded, and whether its sign may be wrong."""
+    one, other = p[0] * q[1], p[1] * q[0]
+    area = one - other
+    return area, abs(area) <= float32(_ROUNDING) * (abs(one) + abs(other))
+
+
+@func
+def edges(p, q, r):  # type: ignore[no-untyped-def]
+    """Return the same as :func:`edge` of the three edges, with a single branch for all doubts."""
+    u, u_doubt = doubtful(r, q)
+    v, v_doubt = doubtful(p, r)
+    w, w_doubt = doubtful(q, p)
+    if u_doubt or v_doubt or w_doubt:
+        u, v, w = edge(r, q), edge(p, r), edge(q, p)
+    return u, v, w
+
+
+@func
 def hit(start, dir, a, b, c):  # type: ignore[no-untyped-def]
     """Return whether the line of a ray meets a triangle, where on the ray, the weights of the place, and the side.
 
     The vertices are sheared so that the ray is the last axis; the signs of three areas then say whether it passes
     inside, in the same way for both triangles at an edge.
     """
-    axis = longest_axis(dir)
-    d = turned(dir, axis)
-    # The last component is the longest, so that neither is more than 1.
-    x, y = d[0] / d[2], d[1] / d[2]
+    axis, x, y, length = shear(dir)
     p, q, r = turned(a - start, axis), turned(b - start, axis), turned(c - start, axis)
-    p = vec3f(p[0] - x * p[2], p[1] - y * p[2], p[2] / d[2])
-    q = vec3f(q[0] - x * q[2], q[1] - y * q[2], q[2] / d[2])
-    r = vec3f(r[0] - x * r[2], r[1] - y * r[2], r[2] / d[2])
+    p = vec3f(p[0] - x * p[2], p[1] - y * p[2], p[2] / length)
+    q = vec3f(q[0] - x * q[2], q[1] - y * q[2], q[2] / length)
+    r = vec3f(r[0] - x * r[2], r[1] - y * r[2], r[2] / length)
     u, v, w = edge(r, q), edge(p, r), edge(q, p)
     total = u + v + w
     inside = (u >= 0.0 and v >= 0.0 and w >= 0.0) or (u <= 0.0 and v <= 0.0 and w <= 0.0)
@@ -139,5 +164,5 @@ def hit(start, dir, a, b, c):  # type: ignore[no-untyped-def]
     total = total if met else float32(1.0)
     u, v = u / total, v / total
     t = u * p[2] + v * q[2] + (float32(1.0) - u - v) * r[2]
-    side = float32(1.0) if total * d[2] > 0.0 else float32(-1.0)
+    side = float32(1.0) if total * length > 0.0 else float32(-1.0)
     return met, t, u, v, side

@@ -7,13 +7,14 @@ in :mod:`diffkern.library.bvhs`.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 
 from diffkern.errors import LaunchError
 from diffkern.ir.types import FLOAT32, INT32, Element, Vec
 from diffkern.lang.queries import BVH
+from diffkern.library.box_pairs import PAIR
 from diffkern.library.bvhs import WORDS
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, new
@@ -85,6 +86,8 @@ class Bvh(Uncopied):
     array([2, 0], dtype=int32)
     """
 
+    _has_pairs: ClassVar[bool] = False  # whether searches find the boxes of both children of a node in one place
+
     def __init__(
         self,
         lowers: array,
@@ -105,6 +108,8 @@ class Bvh(Uncopied):
         if lowers.size > _MOST:
             raise LaunchError(f"a Bvh of {lowers.size} boxes: at most {_MOST} are supported", remedy="make several")
         self._leaf_size = min(int(leaf_size), max(self._count, 1))
+        # For kernels: 1 if the items' boxes are kept, 2 if the children's boxes are, in pairs.
+        self._keeps = int(self._leaf_size > 1) + 2 * self._has_pairs
         self._levels: tuple[array, ...] = ()
         # The descriptor keeps its address for the life of the tree, so that recorded launches and graphs find the
         # rebuilt tree.
@@ -143,23 +148,23 @@ class Bvh(Uncopied):
         n = self._count
         if n == 0:
             return
-        order, links, table, boxes, item_boxes = self._resource.content.arrays
+        order, links, table, boxes, item_boxes, pairs = self._resource.content.arrays
         is_kept = self._resource.content.kept
         # A tape keeps the content for its backward launches, so new boxes go to new arrays; the order and links are
         # shared.
         if is_kept:
-            boxes, item_boxes = self._of(boxes.size, FLOAT32), self._of(item_boxes.size, FLOAT32)
+            boxes, item_boxes, pairs = (self._of(a.size, FLOAT32) for a in (boxes, item_boxes, pairs))
         if is_kept or will_replay():  # when a recording runs, it may lie elsewhere
-            self._lead_to((order, links, table, boxes, item_boxes))
+            self._lead_to((order, links, table, boxes, item_boxes, pairs))
         self._resource.times_built += 1
         given = [self.lowers, self.uppers, order, links]
-        keeps = int(self._leaf_size > 1)
+        kept = [boxes, item_boxes, pairs, self._keeps]
         # On the CPU one thread walks the nodes from the last to the first. A GPU does one level after the other, the
         # deepest first, since parents need the boxes of their children.
         if self.device.is_cpu:
-            self._launch(kernels.refit, 1, [*given, boxes, item_boxes, keeps])
+            self._launch(kernels.refit, 1, [*given, *kept])
         for nodes in self._levels:
-            self._launch(kernels.refit_level, nodes.size, [*given, nodes, boxes, item_boxes, keeps])
+            self._launch(kernels.refit_level, nodes.size, [*given, nodes, *kept])
 
     def rebuild(self, constructor: str | None = None) -> None:
         """Rebuild the tree from the current boxes.
@@ -181,9 +186,9 @@ class Bvh(Uncopied):
             # Of n boxes a binary tree has at most 2n - 1 nodes: 4 links and 6 coordinates of each, and a table of
             # groups.
             room = (n, INT32), (4 * nodes, INT32), (2 * n + 1, INT32), (6 * nodes, FLOAT32)
-            keeps = 6 * n if self._leaf_size > 1 else 1
             # Leaves of one box need no copies of the items' boxes: the node's box is the item's.
-            arrays = tuple(self._of(size, scalar) for size, scalar in (*room, (keeps, FLOAT32)))
+            more = 6 * n if self._keeps & 1 else 1, PAIR * nodes if self._keeps & 2 else PAIR
+            arrays = tuple(self._of(size, scalar) for size, scalar in (*room, *((m, FLOAT32) for m in more)))
         else:
             arrays = now.arrays
         if self.device.is_cpu:
@@ -196,13 +201,14 @@ class Bvh(Uncopied):
         self, lowers: array, uppers: array, groups: array | None, by_count: int, arrays: tuple[array, ...]
     ) -> array:
         """Build on the host; return the level of each node."""
-        order, links, table, boxes, item_boxes = arrays
+        order, links, table, boxes, item_boxes, pairs = arrays
         host = lowers.device
         depths = new((2 * lowers.size,), INT32, False, host)
         # A kernel takes an array in any case; without groups any array of int32 serves, and the flag says it isn't
         # read.
         given = [lowers, uppers, order if groups is None else groups, int(groups is not None)]
         given += [self._leaf_size, by_count, order, links, depths, boxes, item_boxes, table]
+        given += [pairs, self._keeps]
         launch(kernels.build, dim=1, inputs=given, device=host, record_tape=False)
         return depths
 
@@ -224,15 +230,16 @@ class Bvh(Uncopied):
         self._levels = tuple(array(part, dtype=int, device=self.device) for part in np.split(nodes, ends[:-1]))
 
     def _lead_to(self, arrays: tuple[array, ...]) -> None:
-        order, links, table, boxes, item_boxes = arrays
+        order, links, table, boxes, item_boxes, pairs = arrays
         content = self._resource.content
         # The same content stays the same object, by which a tape recognizes what it keeps.
         same = [*map(id, content.arrays)] == [*map(id, arrays)]
         content = content if same else Content(arrays)
-        of_items = item_boxes._address if self._leaf_size > 1 else 0
+        of_items = item_boxes._address if self._keeps & 1 else 0
+        of_pairs = pairs._address if self._keeps & 2 else 0
         of_groups = 0 if self.groups is None else table._address
         self._resource.lead_to(
-            content, (boxes._address, links._address, order._address, of_items, of_groups, self._count)
+            content, (boxes._address, links._address, order._address, of_items, of_groups, self._count, of_pairs)
         )
 
     def _of(self, size: int, scalar: Element) -> array:

@@ -110,7 +110,7 @@ class Mesh(Uncopied):
         self._resource = Resource(self.device, MESH, WORDS)
         # Before the tree, which is built from the boxes.
         self._write_boxes()
-        self._bvh = Bvh(
+        self._bvh = _FaceTree(
             self._lowers, self._uppers, bvh_constructor, groups, 4 if bvh_leaf_size is None else bvh_leaf_size
         )
         # The mesh's descriptor holds the id of the tree, so the tree has to live as long as any user of the mesh.
@@ -177,7 +177,7 @@ class Mesh(Uncopied):
         # Always new: a tape may keep the dipoles of the points as they were.
         self._dipoles: array | None = None
         if self._winding and self._faces:
-            order, links, _, _, _ = self._bvh._resource.content.arrays
+            order, links, *_ = self._bvh._resource.content.arrays
             self._dipoles = new((9 * 2 * self._faces,), FLOAT32, False, self.device)
             inputs = [self._points, self._indices, order, links, self._dipoles]
             launch(kernels.dipoles, 1, inputs, device=self.device, record_tape=False)
@@ -196,6 +196,12 @@ class Mesh(Uncopied):
 
     def __repr__(self) -> str:
         return f"Mesh({self._points.size} points, {self._faces} faces, device={str(self.device)!r})"
+
+
+class _FaceTree(Bvh):
+    """The tree of a mesh's faces, in which searches go to the nearer child first."""
+
+    _has_pairs = True
 
 
 def _vectors(given: Any, what: str, device: Device | None, like: array | None) -> array:

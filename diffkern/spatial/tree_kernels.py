@@ -17,6 +17,7 @@ from typing import Any, Final
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.func import func
 from diffkern.lang.intrinsics import INTRINSICS
+from diffkern.library.box_pairs import PAIR
 from diffkern.library.language import float32, int32, uint32, vec3f
 from diffkern.runtime.arrays.create import zeros
 from diffkern.spatial.kernels import sort_cell
@@ -224,13 +225,13 @@ def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, 
 
 @func
 def box_of_range(lowers, uppers, order, begin, end, boxes, node, item_boxes, keeps):  # type: ignore[no-untyped-def]
-    """Write the box around a range, and with ``keeps`` each of its boxes."""
+    """Write the box around a range, and with ``keeps`` & 1 each of its boxes."""
     low, high = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
     for p in range(begin, end):
         i = uint32(order[uint32(p)])
         a, b = lowers[i], uppers[i]
         low, high = lower(a, low), upper(b, high)
-        if keeps != 0:
+        if keeps & 1 != 0:
             for c in range(3):
                 item_boxes[6 * uint32(p) + uint32(c)] = a[c]
                 item_boxes[6 * uint32(p) + uint32(3 + c)] = b[c]
@@ -238,14 +239,24 @@ def box_of_range(lowers, uppers, order, begin, end, boxes, node, item_boxes, kee
 
 
 @func
-def box_of_children(boxes, node, right):  # type: ignore[no-untyped-def]
-    """Write the box around those of the children."""
-    low = lower(low_of(boxes, right), low_of(boxes, node + 1))
-    put(boxes, node, low, upper(high_of(boxes, right), high_of(boxes, node + 1)))
+def box_of_children(boxes, node, right, pairs, keeps):  # type: ignore[no-untyped-def]
+    """Write the box around those of the children, and with ``keeps`` & 2 both in a record."""
+    one, two, three, four = (
+        low_of(boxes, node + 1),
+        high_of(boxes, node + 1),
+        low_of(boxes, right),
+        high_of(boxes, right),
+    )
+    put(boxes, node, lower(three, one), upper(four, two))
+    if keeps & 2 != 0:
+        at = PAIR * uint32(node)
+        for c in range(3):
+            pairs[at + uint32(c)], pairs[at + uint32(3 + c)] = one[c], two[c]
+            pairs[at + uint32(6 + c)], pairs[at + uint32(9 + c)] = three[c], four[c]
 
 
 @func
-def boxes_upward(lowers, uppers, order, links, boxes, item_boxes, keeps):  # type: ignore[no-untyped-def]
+def boxes_upward(lowers, uppers, order, links, boxes, item_boxes, pairs, keeps):  # type: ignore[no-untyped-def]
     """Write all boxes, children first."""
     count = links[0]
     for j in range(count):
@@ -255,13 +266,14 @@ def boxes_upward(lowers, uppers, order, links, boxes, item_boxes, keeps):  # typ
             first, end = links[4 * node + 1], links[4 * node + 2]
             box_of_range(lowers, uppers, order, first, end, boxes, node, item_boxes, keeps)
         else:
-            box_of_children(boxes, node, right)
+            box_of_children(boxes, node, right, pairs, keeps)
 
 
 @_alone
 def build(  # type: ignore[no-untyped-def]
-    lowers, uppers, groups, grouped: int, leaf_size: int, by_count: int, order, links, depths, boxes, item_boxes, table
-):
+    lowers, uppers, groups, grouped: int, leaf_size: int, by_count: int, order, links, depths, boxes, item_boxes, table,
+    pairs, keeps: int,
+):  # fmt: skip
     """Build the whole tree, by one thread.
 
     A node's links are the end of the nodes below it, the first of the sorted boxes below it and the one after the last,
@@ -319,17 +331,17 @@ def build(  # type: ignore[no-untyped-def]
         node = nodes - 1 - j
         if links[4 * node + 3] > 0:
             links[4 * node] = links[4 * links[4 * node + 3]]
-    boxes_upward(lowers, uppers, order, links, boxes, item_boxes, 1 if leaf_size > 1 else 0)
+    boxes_upward(lowers, uppers, order, links, boxes, item_boxes, pairs, keeps)
 
 
 @_alone
-def refit(lowers, uppers, order, links, boxes, item_boxes, keeps: int):  # type: ignore[no-untyped-def]
+def refit(lowers, uppers, order, links, boxes, item_boxes, pairs, keeps: int):  # type: ignore[no-untyped-def]
     """Recompute all boxes, by one thread."""
-    boxes_upward(lowers, uppers, order, links, boxes, item_boxes, keeps)
+    boxes_upward(lowers, uppers, order, links, boxes, item_boxes, pairs, keeps)
 
 
 @_integral
-def refit_level(lowers, uppers, order, links, nodes, boxes, item_boxes, keeps: int):  # type: ignore[no-untyped-def]
+def refit_level(lowers, uppers, order, links, nodes, boxes, item_boxes, pairs, keeps: int):  # type: ignore[no-untyped-def]
     """Recompute the boxes of some nodes, whose children are up to date."""
     node = nodes[tid()]
     right = links[4 * node + 3]
@@ -338,4 +350,4 @@ def refit_level(lowers, uppers, order, links, nodes, boxes, item_boxes, keeps: i
             lowers, uppers, order, links[4 * node + 1], links[4 * node + 2], boxes, node, item_boxes, keeps
         )  # fmt: skip
     else:
-        box_of_children(boxes, node, right)
+        box_of_children(boxes, node, right, pairs, keeps)

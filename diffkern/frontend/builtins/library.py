@@ -293,7 +293,9 @@ def _of_rows() -> Iterator[tuple[str, _Row]]:
 def _peek(t: T.Scalar) -> Handler:
     def handler(cx: Context, args: Sequence[Term], node: ast.Call) -> Term:
         address = coerce.convert(cx, args[0], T.UINT64, node, "the address")
-        return Val(cx.b.one("peek", address, coerce.convert(cx, args[1], T.INT32, node, "the index"), type=t))
+        is_long = isinstance(args[1], Val) and args[1].type == T.INT64
+        index = coerce.convert(cx, args[1], T.INT64 if is_long else T.INT32, node, "the index")
+        return Val(cx.b.one("peek", address, index, type=t))
 
     return handler
 

@@ -18,6 +18,7 @@ from diffkern.ir.types import (
     FLOAT32,
     FLOAT64,
     INT32,
+    INT64,
     UINT64,
     Array,
     Element,
@@ -100,8 +101,8 @@ def _constant_array(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
 
 
 def _peek(types: Sequence[Type], attrs: Attrs) -> tuple[Type, ...]:
-    if types[0] != UINT64 or types[1] != INT32:
-        raise TypeRuleError(f"needs an address and an index, uint64 and int32, not {types}")
+    if types[0] != UINT64 or types[1] not in (INT32, INT64):
+        raise TypeRuleError(f"needs an address and an index, uint64 and int32 or int64, not {types}")
     return (attrs["type"],)
 
 
