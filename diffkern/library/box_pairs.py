@@ -1,7 +1,8 @@
 """Pairs of boxes: what the inner nodes of a mesh's tree hold for searches that go to the nearer child first.
 
 A record has the box of the left child (its lower corner, then its upper one) and that of the right child, so that a
-step of a search reads both in one piece. No box has a NaN (:mod:`diffkern.spatial.tree_kernels`): one without a number is empty and never met.
+step of a search reads both in one piece. No box of a node has a NaN (:mod:`diffkern.spatial.tree_kernels`): where there
+is no number it is empty, which no search enters.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from typing import Final
 
 from diffkern.lang.func import func
 from diffkern.library.box_pairs import away_sq, entered, facing, pair_at
-from diffkern.library.bvhs import distance_sq, entry, inverse_of
+from diffkern.library.bvhs import distance_sq, inverse_of
 from diffkern.library.language import (
     atan2,
     cross,
@@ -174,17 +174,32 @@ def hit_at(tree, face, start, axis, x, y, length):  # type: ignore[no-untyped-de
 
 
 @func
+def prepared(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
+    """Return the node that a search for a ray begins with, how far it goes, and what it needs to know of the ray."""
+    axis, x, y, length = shear(dir)
+    # No ray with a NaN hits anything, which no comparison with boxes would find out.
+    is_ray = dot(start, start) >= 0.0 and dot(dir, dir) >= 0.0 and max_t == max_t
+    # A box that is missed is infinitely far away, and a ray may be as long.
+    far = max_t if max_t < float32(_GREATEST) else float32(_GREATEST)
+    return (tree.node if is_ray else -1), far, turned(start, axis), axis, x, y, length
+
+
+@func
+def both_entered(pairs, node, start, inverse, x, y, z):  # type: ignore[no-untyped-def]
+    """Return how far along a ray it enters the left and the right child of a node; infinite for one it misses."""
+    at = pair_at(node)
+    one = entered(pairs, at, start, inverse, x, y, z)
+    return one, entered(pairs, at + int64(6), start, inverse, x, y, z)
+
+
+@func
 def first_hit(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
     """Return the face that a ray hits first, before ``max_t``; -1 if there is none."""
-    stack, far = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
+    stack, distances = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
     inverse = inverse_of(dir)
     x, y, z = facing(inverse[0]), facing(inverse[1]), facing(inverse[2])
-    axis, across, along_y, length = shear(dir)
-    origin = turned(start, axis)
-    # A box that is missed is infinitely far away, and a ray may be as long.
-    best, found, top = max_t if max_t < float32(_GREATEST) else float32(_GREATEST), -1, 0
-    # No ray with a NaN hits anything, which no comparison with boxes would find out.
-    node = tree.node if dot(start, start) >= 0.0 and dot(dir, dir) >= 0.0 and max_t == max_t else -1
+    node, best, origin, axis, across, along_y, length = prepared(tree, start, dir, max_t)
+    found, top = -1, 0
     while node >= 0:
         right, goes_to = peek_int32(tree.links, 4 * node + 3), -1
         if right == 0:
@@ -194,17 +209,17 @@ def first_hit(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
                 if t >= 0.0 and t < best:
                     best, found = t, face
         else:
-            at = pair_at(node)
-            one = entered(tree.pairs, at, start, inverse, x, y, z)
-            other = entered(tree.pairs, at + int64(6), start, inverse, x, y, z)
+            one, other = both_entered(tree.pairs, node, start, inverse, x, y, z)
             is_left = one <= other
-            stack[uint32(top)], far[uint32(top)] = (right if is_left else node + 1), (other if is_left else one)
-            top += 1 if far[uint32(top)] <= best else 0
+            # It is stored in any case, and counts if it is met, which saves a branch that is hard to foresee.
+            stack[uint32(top)], distances[uint32(top)] = (right if is_left else node + 1), (other if is_left else one)
+            top += 1 if distances[uint32(top)] <= best else 0
             if (one if is_left else other) <= best:
                 goes_to = node + 1 if is_left else right
         while goes_to < 0 and top > 0:
             top -= 1
-            if far[uint32(top)] <= best:
+            # A nearer face may have been hit since the node was put aside.
+            if distances[uint32(top)] <= best:
                 goes_to = stack[uint32(top)]
         node = goes_to
     return found
@@ -213,23 +228,28 @@ def first_hit(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
 @func
 def count_hits(tree, start, dir, max_t, most):  # type: ignore[no-untyped-def]
     """Return the number of faces that a ray hits before ``max_t``, counted up to ``most``."""
-    inverse, none, hits, node = inverse_of(dir), float32(0.0), 0, tree.node
-    # The order of the hits does not matter, so the walk along the links needs no stack.
-    while node >= 0 and node < tree.end and hits < most:
-        skip = peek_int32(tree.links, 4 * node)
-        near = entry(tree.boxes, node, start, inverse, none)
-        if near <= max_t and near < float32(_FAR):
-            if skip == node + 1:
-                for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
-                    a, b, c = corners(tree, peek_int32(tree.items, p))
-                    met, t, _, _, _ = hit(start, dir, a, b, c)
-                    if met and t >= 0.0 and t < max_t:
-                        hits += 1
-                node = skip
-            else:
-                node += 1
+    stack, inverse = own_zeros(shape=DEEPEST, dtype=int32), inverse_of(dir)
+    x, y, z = facing(inverse[0]), facing(inverse[1]), facing(inverse[2])
+    node, longest, origin, axis, across, along_y, length = prepared(tree, start, dir, max_t)
+    hits, top = 0, 0
+    while node >= 0 and hits < most:
+        right, goes_to = peek_int32(tree.links, 4 * node + 3), -1
+        if right == 0:
+            for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
+                t = hit_at(tree, peek_int32(tree.items, p), origin, axis, across, along_y, length)
+                hits += 1 if t >= 0.0 and t < longest else 0
         else:
-            node = skip
+            # In the order of the ray, as one hit may be enough.
+            one, other = both_entered(tree.pairs, node, start, inverse, x, y, z)
+            is_left = one <= other
+            stack[uint32(top)] = right if is_left else node + 1
+            top += 1 if (other if is_left else one) <= longest else 0
+            if (one if is_left else other) <= longest:
+                goes_to = node + 1 if is_left else right
+        if goes_to < 0 and top > 0:
+            top -= 1
+            goes_to = stack[uint32(top)]
+        node = goes_to
     return hits
 
 

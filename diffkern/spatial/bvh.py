@@ -207,7 +207,9 @@ class Bvh(Uncopied):
         # A kernel takes an array in any case; without groups any array of int32 serves, and the flag says it isn't
         # read.
         given = [lowers, uppers, order if groups is None else groups, int(groups is not None)]
-        given += [self._leaf_size, by_count, order, links, depths, boxes, item_boxes, table]
+        # Boxes are sorted where the items' ones are kept, or in memory of their own.
+        items = item_boxes if self._keeps & 1 else new((6 * lowers.size,), FLOAT32, False, host)
+        given += [self._leaf_size, by_count, order, links, depths, boxes, items, table]
         given += [pairs, self._keeps]
         launch(kernels.build, dim=1, inputs=given, device=host, record_tape=False)
         return depths

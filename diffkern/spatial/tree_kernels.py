@@ -91,9 +91,9 @@ def upper(a, most):  # type: ignore[no-untyped-def]
 
 
 @func
-def include_item(boxes, k, lowers, uppers, i):  # type: ignore[no-untyped-def]
-    """Enlarge a box so that it holds one of those from which the tree is built."""
-    put(boxes, k, lower(lowers[i], low_of(boxes, k)), upper(uppers[i], high_of(boxes, k)))
+def include(boxes, k, low, high):  # type: ignore[no-untyped-def]
+    """Enlarge a box so that it holds another one."""
+    put(boxes, k, lower(low, low_of(boxes, k)), upper(high, high_of(boxes, k)))
 
 
 @func
@@ -104,10 +104,10 @@ def area(low, high):  # type: ignore[no-untyped-def]
 
 
 @func
-def bin_of(lowers, uppers, i, axis, first, scale, bins):  # type: ignore[no-untyped-def]
+def bin_of(items, p, axis, first, scale, bins):  # type: ignore[no-untyped-def]
     """Return the bin of a box: that of twice its centre along an axis."""
-    low, high = lowers[i], uppers[i]
-    k = int32((low[axis] + high[axis] - first) * scale)
+    at = 6 * uint32(p) + uint32(axis)
+    k = int32((items[at] + items[at + uint32(3)] - first) * scale)
     # Rounding, and the greatest centre itself, may lead beyond the last bin.
     k = k if k > 0 else 0
     return k if k < bins else bins - 1
@@ -168,29 +168,38 @@ def border_of_groups(groups, order, begin, end):  # type: ignore[no-untyped-def]
 
 
 @func
-def partition(lowers, uppers, order, begin, end, axis, first, scale, bins, border):  # type: ignore[no-untyped-def]
+def exchange(items, order, p, q):  # type: ignore[no-untyped-def]
+    """Exchange two of the boxes that are being sorted."""
+    order[uint32(p)], order[uint32(q)] = order[uint32(q)], order[uint32(p)]
+    for c in range(6):
+        one, other = 6 * uint32(p) + uint32(c), 6 * uint32(q) + uint32(c)
+        items[one], items[other] = items[other], items[one]
+
+
+@func
+def partition(items, order, begin, end, axis, first, scale, bins, border):  # type: ignore[no-untyped-def]
     """Put the boxes of bins up to a border first; return where the others begin."""
     left, right = begin, end
     while left < right:
-        i = order[uint32(left)]
-        if bin_of(lowers, uppers, uint32(i), axis, first, scale, bins) <= border:
+        while left < right and bin_of(items, left, axis, first, scale, bins) <= border:
             left += 1
-        else:
+        while left < right and bin_of(items, right - 1, axis, first, scale, bins) > border:
             right -= 1
-            order[uint32(left)] = order[uint32(right)]
-            order[uint32(right)] = i
+        if left < right:
+            right -= 1
+            exchange(items, order, left, right)
+            left += 1
     return left
 
 
 @func
-def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, bin_boxes, counts, costs):  # type: ignore[no-untyped-def]
+def border_of_boxes(items, order, begin, end, depth, by_count, bounds, bin_boxes, counts, costs):  # type: ignore[no-untyped-def]
     """Sort a range of boxes into two sides; return where the right one begins."""
     middle, n = (begin + end) // 2, end - begin
     least, most = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
     for p in range(begin, end):
-        i = uint32(order[uint32(p)])
         # Twice the centre: halving would cost an operation and could round.
-        centre = lowers[i] + uppers[i]
+        centre = low_of(items, p) + high_of(items, p)
         least, most = lower(centre, least), upper(centre, most)
     for c in range(3):
         bounds[c], bounds[3 + c] = least[c], most[c]
@@ -208,17 +217,16 @@ def border_of_boxes(lowers, uppers, order, begin, end, depth, by_count, bounds, 
             if by_count == 0:
                 clear_box(bin_boxes, k)
         for p in range(begin, end):
-            i = uint32(order[uint32(p)])
-            k = bin_of(lowers, uppers, i, axis, first, scale, bins)
+            k = bin_of(items, p, axis, first, scale, bins)
             counts[uint32(k)] += 1
             if by_count == 0:
-                include_item(bin_boxes, k, lowers, uppers, i)
+                include(bin_boxes, k, low_of(items, p), high_of(items, p))
         border = bins // 2 - 1
         if by_count != 0:
             border = balanced_border(counts, bins, n)
         else:
             border = best_border(bin_boxes, counts, costs, bins)
-        at = partition(lowers, uppers, order, begin, end, axis, first, scale, bins, border)
+        at = partition(items, order, begin, end, axis, first, scale, bins, border)
     # Both sides must have a box, or the tree would not end.
     return at if at > begin and at < end else middle
 
@@ -235,6 +243,15 @@ def box_of_range(lowers, uppers, order, begin, end, boxes, node, item_boxes, kee
             for c in range(3):
                 item_boxes[6 * uint32(p) + uint32(c)] = a[c]
                 item_boxes[6 * uint32(p) + uint32(3 + c)] = b[c]
+    put(boxes, node, low, high)
+
+
+@func
+def box_of_items(items, begin, end, boxes, node):  # type: ignore[no-untyped-def]
+    """Write the box around a range of sorted boxes."""
+    low, high = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
+    for p in range(begin, end):
+        low, high = lower(low_of(items, p), low), upper(high_of(items, p), high)
     put(boxes, node, low, high)
 
 
@@ -260,10 +277,10 @@ def boxes_upward(lowers, uppers, order, links, boxes, item_boxes, pairs, keeps):
     """Write all boxes, children first."""
     count = links[0]
     for j in range(count):
-        node = count - 1 - j
-        right = links[4 * node + 3]
+        node = uint32(count - 1 - j)
+        right = links[uint32(4) * node + uint32(3)]
         if right == 0:
-            first, end = links[4 * node + 1], links[4 * node + 2]
+            first, end = links[uint32(4) * node + uint32(1)], links[uint32(4) * node + uint32(2)]
             box_of_range(lowers, uppers, order, first, end, boxes, node, item_boxes, keeps)
         else:
             box_of_children(boxes, node, right, pairs, keeps)
@@ -271,7 +288,7 @@ def boxes_upward(lowers, uppers, order, links, boxes, item_boxes, pairs, keeps):
 
 @_alone
 def build(  # type: ignore[no-untyped-def]
-    lowers, uppers, groups, grouped: int, leaf_size: int, by_count: int, order, links, depths, boxes, item_boxes, table,
+    lowers, uppers, groups, grouped: int, leaf_size: int, by_count: int, order, links, depths, boxes, items, table,
     pairs, keeps: int,
 ):  # fmt: skip
     """Build the whole tree, by one thread.
@@ -288,6 +305,10 @@ def build(  # type: ignore[no-untyped-def]
     if grouped != 0:
         # Groups end up as subtrees only if the boxes of each are next to one another.
         sort_cell(0, n, order, groups, 1)
+    # The boxes themselves are sorted, so that the many passes over a range read memory in order.
+    for p in range(n):
+        i = uint32(order[p])
+        put(items, p, lowers[i], uppers[i])
     nodes, top, found = 0, 1, 0
     # Each entry of the stack: first box, end, depth, and the parent to which the node is linked as its right child (-1
     # for a left one, which follows its parent).
@@ -314,9 +335,7 @@ def build(  # type: ignore[no-untyped-def]
         elif end - begin == 2 and leaf_size == 1:
             at = begin + 1
         elif end - begin > leaf_size:
-            at = border_of_boxes(
-                lowers, uppers, order, begin, end, depth, by_count, bounds, bin_boxes, counts, costs
-            )  # fmt: skip
+            at = border_of_boxes(items, order, begin, end, depth, by_count, bounds, bin_boxes, counts, costs)
         links[4 * node], links[4 * node + 1], links[4 * node + 2], links[4 * node + 3] = node + 1, begin, end, 0
         depths[node] = depth
         if at > begin:
@@ -331,7 +350,14 @@ def build(  # type: ignore[no-untyped-def]
         node = nodes - 1 - j
         if links[4 * node + 3] > 0:
             links[4 * node] = links[4 * links[4 * node + 3]]
-    boxes_upward(lowers, uppers, order, links, boxes, item_boxes, pairs, keeps)
+    for j in range(nodes):
+        node = uint32(nodes - 1 - j)
+        right = links[uint32(4) * node + uint32(3)]
+        if right == 0:
+            first, end = links[uint32(4) * node + uint32(1)], links[uint32(4) * node + uint32(2)]
+            box_of_items(items, first, end, boxes, node)
+        else:
+            box_of_children(boxes, node, right, pairs, keeps)
 
 
 @_alone
@@ -343,8 +369,8 @@ def refit(lowers, uppers, order, links, boxes, item_boxes, pairs, keeps: int):  
 @_integral
 def refit_level(lowers, uppers, order, links, nodes, boxes, item_boxes, pairs, keeps: int):  # type: ignore[no-untyped-def]
     """Recompute the boxes of some nodes, whose children are up to date."""
-    node = nodes[tid()]
-    right = links[4 * node + 3]
+    node = uint32(nodes[tid()])
+    right = links[uint32(4) * node + uint32(3)]
     if right == 0:
         box_of_range(
             lowers, uppers, order, links[4 * node + 1], links[4 * node + 2], boxes, node, item_boxes, keeps
