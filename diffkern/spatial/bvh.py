@@ -187,14 +187,14 @@ class Bvh(Uncopied):
             # groups.
             room = (n, INT32), (4 * nodes, INT32), (2 * n + 1, INT32), (6 * nodes, FLOAT32)
             # Leaves of one box need no copies of the items' boxes: the node's box is the item's.
-            more = 6 * n if self._keeps & 1 else 1, PAIR * nodes if self._keeps & 2 else PAIR
+            more = 6 * n if self._keeps & 1 else 1, PAIR * nodes if self._keeps & 2 and self.device.is_cpu else PAIR
             arrays = tuple(self._of(size, scalar) for size, scalar in (*room, *((m, FLOAT32) for m in more)))
         else:
             arrays = now.arrays
         if self.device.is_cpu:
             self._build(self.lowers, self.uppers, self.groups, by_count, arrays)
         else:
-            self._build_on_host(by_count, arrays)
+            arrays = self._build_on_host(by_count, arrays)
         self._lead_to(arrays)
 
     def _build(
@@ -214,22 +214,30 @@ class Bvh(Uncopied):
         launch(kernels.build, dim=1, inputs=given, device=host, record_tape=False)
         return depths
 
-    def _build_on_host(self, by_count: int, arrays: tuple[array, ...]) -> None:
-        """Build from copies on the host, and copy the tree to its device."""
+    def _build_on_host(self, by_count: int, arrays: tuple[array, ...]) -> tuple[array, ...]:
+        """Build from copies on the host, and copy the tree to its device; return the arrays there."""
         host = get_device("cpu")
         copies = [None if a is None else a.to("cpu") for a in (self.lowers, self.uppers, self.groups)]
-        made = tuple(new(a.shape, a._element, False, host) for a in arrays)
+        room = (*(a.shape for a in arrays[:-1]), (PAIR * 2 * self._count if self._keeps & 2 else PAIR,))
+        made = tuple(new(shape, a._element, False, host) for shape, a in zip(room, arrays, strict=True))
         assert copies[0] is not None
         assert copies[1] is not None
         depths = self._build(copies[0], copies[1], copies[2], by_count, made)
+        # Word 0 of the links is where the nodes below the root end: the number of nodes.
+        count = int(made[1].numpy()[0])
+        if self._keeps & 2:
+            # There are far fewer nodes than there is room for on the host, where memory that is not used costs nothing.
+            fits = arrays[-1].size == PAIR * count
+            arrays = *arrays[:-1], arrays[-1] if fits else self._of(PAIR * count, FLOAT32)
+            made = *made[:-1], made[-1][: PAIR * count]
         for goal, source in zip(arrays, made, strict=True):
             submit(Copy(goal, source))
-        # Word 0 of the links is where the nodes below the root end: the number of nodes.
-        level = depths.numpy()[: int(made[1].numpy()[0])]
+        level = depths.numpy()[:count]
         # Nodes grouped by level, deepest first; the stable sort keeps their order within a level.
         nodes = np.argsort(-level, kind="stable").astype(np.int32)
         ends = np.cumsum(np.bincount(level)[::-1])
         self._levels = tuple(array(part, dtype=int, device=self.device) for part in np.split(nodes, ends[:-1]))
+        return arrays
 
     def _lead_to(self, arrays: tuple[array, ...]) -> None:
         order, links, table, boxes, item_boxes, pairs = arrays
