@@ -159,6 +159,13 @@ def store_element(
         tag(array, b.store(to_memory(b, s, value), component(b, s, pointer, k)), k)
 
 
+def frozen(b: Builder, value: Any) -> Any:
+    """Return a loaded value as one that LLVM makes no part of other instructions."""
+    made = ir.instructions.Instruction(b.block, value.type, "freeze", [value])
+    b._insert(made)
+    return made
+
+
 def add_element(b: Builder, array: ArrayRef, pointer: Any, values: Sequence[Any], flags: tuple[str, ...]) -> None:
     """Add to an element that no other thread touches."""
     # No other thread touches the element, so plain load, add and store suffice.
@@ -235,7 +242,12 @@ def _extremum_in_any_order(t: Scalar, kind: str) -> Callable[[Builder, Any, Any]
 
 
 def _plain(b: Builder, t: Scalar, pointer: Any, kind: str, value: Any) -> Any:
-    old = from_memory(b, t, b.load(pointer, typ=memory_type(t)))
+    raw = b.load(pointer, typ=memory_type(t))
+    if t.is_integer and t.bits == 32:
+        # Keeps the load from being one that extends to 64 bits, as for an index: x86-64 processors take what was stored
+        # a moment ago from a register only for loads of the same width, and a counter waits for its last value.
+        raw = frozen(b, raw)
+    old = from_memory(b, t, raw)
     b.store(to_memory(b, t, combination(t, kind)(b, old, value)), pointer)
     return old
 

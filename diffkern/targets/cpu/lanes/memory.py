@@ -15,7 +15,7 @@ from llvmlite import ir
 from diffkern.ir.types import Element, Scalar, scalar_of
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
 from diffkern.targets.emit.loops import not_unrolled
-from diffkern.targets.emit.memory import component, element_size
+from diffkern.targets.emit.memory import component, element_size, frozen
 from diffkern.targets.emit.types import I1, I8, I32, I64, PTR, VOID, from_memory, i32, i64, memory_type, to_memory
 from diffkern.vecmath import literals
 
@@ -113,9 +113,7 @@ def _load_part(b: LaneBuilder, s: Scalar, count: int, places: LanePlaces, mask: 
     args = [pointer, i32(s.itemsize), _repeated(b, mask, count, part), zeros(t)]
     loaded = places.tag(b.intrinsic(f"llvm.masked.load.{_name(held, len(part))}.p0", t, args))
     # LLVM 22 folds a choice by the same mask into the load, and moves it there, behind stores: not what is frozen.
-    frozen = ir.instructions.Instruction(plain.block, t, "freeze", [loaded])
-    plain._insert(frozen)
-    return frozen
+    return frozen(plain, loaded)
 
 
 def _repeated(b: LaneBuilder, mask: Any, count: int, part: range) -> Any:
