@@ -257,6 +257,7 @@ def place(
         set_row_lengths(dest)
         fill: list[Any] = [dest.offsets, dest.row_counts, dest.columns, new_first, new_last, dest._ensure_status()]
         launch(kernels.fill_padded, dim=nrow, inputs=[offsets, columns, first, last, *fill])
+        dest._note_pattern()
     else:
         own, ends, _ = dest._rows()
         fill = [own, ends, dest.columns, new_first, new_last]

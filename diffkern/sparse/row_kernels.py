@@ -1,8 +1,9 @@
-"""Kernels in which one thread of a CPU finds the pattern of a sum, a product or a transposed matrix.
+"""Kernels of a CPU that find the pattern of a sum, a product or a transposed matrix, most of them in one thread.
 
 Rows are merged, columns counted, products placed by the block that they belong to: nothing is sorted but the columns of
 a product's row, and one pass takes the place of several launches and of arrays between them. The last offset is the
-number of blocks, or -1 if a row is not strictly ascending, which :mod:`diffkern.sparse.pattern_kernels` can do.
+number of blocks, or -1 if a row is not strictly ascending, which :mod:`diffkern.sparse.pattern_kernels` can do. Rows of
+a padded matrix begin where they did, so that each has a thread.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ int32: Any = SCALARS["int32"]
 int64: Any = SCALARS["int64"]
 uint32: Any = SCALARS["uint32"]
 least: Any = INTRINSICS["min"]
+greatest: Any = INTRINSICS["max"]
+tid: Any = INTRINSICS["tid"]
 transpose: Any = INTRINSICS["transpose"]
 _MOST: Final = 2147483647
 _RANKED: Final = 128
@@ -108,6 +111,101 @@ def add_rows(  # type: ignore[no-untyped-def]
         offsets[i + uint32(1)] = int32(n)
     if ascending == 0:
         offsets[nrow] = -1
+
+
+@func
+def _is_ascending(columns: Any, begin: Any, end: Any, before: Any) -> Any:
+    """Return True for columns that are strictly ascending, from greater ones than the one before on."""
+    ascending = True
+    for k in range(begin, end):
+        column = columns[k]
+        if column <= before:
+            ascending = False
+        before = column
+    return ascending
+
+
+@_integral
+def count_merged(starts, ends, columns, starts2, ends2, columns2, counts, unordered):  # type: ignore[no-untyped-def]
+    """Count the blocks of each row of two matrices' sum, and note whether a row is not strictly ascending."""
+    i = uint32(tid())
+    k = starts[i]
+    m = starts2[i]
+    end = ends[i]
+    end2 = ends2[i]
+    n = 0
+    before = -1
+    ascending = 1
+    # Both ends of a row are looked at first: they come from memory at a time.
+    if k < end and columns[k] > columns[end - uint32(1)]:
+        ascending = 0
+    while k < end and m < end2:
+        c = columns[k]
+        d = columns2[m]
+        column = least(c, d)
+        if column <= before:
+            ascending = 0
+        before = column
+        if c <= d:
+            k += uint32(1)
+        if d <= c:
+            m += uint32(1)
+        n += 1
+    # One of the two is at its end.
+    counts[i] = n + int32(end - k) + int32(end2 - m)
+    if not (_is_ascending(columns, k, end, before) and _is_ascending(columns2, m, end2, before)):
+        ascending = 0
+    if ascending == 0:
+        unordered[0] = 1
+
+
+@func
+def _column_before(columns: Any, k: Any, begin: Any) -> Any:
+    """The column of the block before a place, and before the first of a row one that is less than all others."""
+    c = -1
+    if k > begin:
+        c = columns[k - uint32(1)]
+    return c
+
+
+@_integral
+def add_into_rows(  # type: ignore[no-untyped-def]
+    starts, ends, columns, held, starts2, ends2, columns2, beta, x, alpha, counts, lengths, y, status
+):
+    """Write the sum of two matrices, each times a factor, over the first, whose rows have room.
+
+    What has no room is left out. `ends` is where the blocks of each row end that are summed, and `held` where its
+    blocks ended before.
+    """
+    i = uint32(tid())
+    begin = starts[i]
+    n = uint32(counts[i])
+    room = starts[i + uint32(1)] - begin
+    begin2 = starts2[i]
+    k = ends[i]
+    m = ends2[i]
+    # From the last block on, as the place of a block of the sum is never before that of the block that it is made of.
+    w = begin + n
+    while w > begin:
+        w -= uint32(1)
+        c = _column_before(columns, k, begin)
+        d = _column_before(columns2, m, begin2)
+        s = y.dtype(0)
+        if c >= d:
+            k -= uint32(1)
+            s += beta * y[k]
+        if d >= c:
+            m -= uint32(1)
+            s += alpha * x[m]
+        if w < begin + room:
+            columns[w] = greatest(c, d)
+            y[w] = s
+    if n > room:
+        status[0] = 1
+        n = room
+    lengths[i] = int32(n)
+    for q in range(begin + n, held[i]):
+        y[q] = y.dtype(0)
 
 
 # -- transposed matrices -----------------------------------------------------------------------------------------------

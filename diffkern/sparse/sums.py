@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from diffkern.ir.types import INT64
 from diffkern.runtime.arrays.array import array, new
+from diffkern.runtime.memory.state import will_replay
 from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.records.launch import launch
 from diffkern.sparse import pattern_kernels as kernels
+from diffkern.sparse import row_kernels
 from diffkern.sparse import value_kernels as values_of
 from diffkern.sparse.assembly import bsr_set_zero
 from diffkern.sparse.matrix import (
@@ -20,7 +24,16 @@ from diffkern.sparse.matrix import (
     empty_matrix,
     split,
 )
-from diffkern.sparse.patterns import Contributions, Placed, checked, place, prefix_sums, set_pattern, target
+from diffkern.sparse.patterns import (
+    Contributions,
+    Placed,
+    checked,
+    place,
+    prefix_sums,
+    set_pattern,
+    set_row_lengths,
+    target,
+)
 from diffkern.sparse.serial import ALONE, is_serial, merged, summed
 from diffkern.sparse.storage import integers, new_values
 
@@ -147,6 +160,33 @@ def _at_once(
     return found
 
 
+def _added_into(x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any) -> bool:
+    """Let a padded matrix become a sum in its own memory, if nothing observes that; else return False.
+
+    All rows have to be strictly ascending.
+    """
+    if slow_path_flags.word[0] or not x.device.is_cpu or will_replay() or not x.nrow or (alpha == 0.0 and beta == 0.0):
+        return False
+    own, given = (y.values, y.columns), (x.values, x.columns)
+    if y.values.requires_grad or x.values.requires_grad or min(one.size for one in own) < y.nnz:
+        return False
+    if any(np.may_share_memory(one._data, other._data) for one in own for other in given):
+        return False
+    of_x, of_y = _used(x, y, alpha, beta)
+    set_row_lengths(y)
+    (xs, xe, _), (ys, ye, _) = x._rows(), y._rows()
+    pattern, more = [ys, ye if of_y else ys, y.columns], [xs, xe if of_x else xs, x.columns]
+    counts, unordered = integers(x.nrow, y), integers(1, y, zero=True)
+    launch(row_kernels.count_merged, dim=x.nrow, inputs=[*pattern, *more, counts, unordered])
+    if unordered._data[0]:
+        return False
+    factors = [as_factor(beta, x), x.values, as_factor(alpha, x)]
+    out = [y.row_counts, y.values, y._ensure_status()]
+    launch(row_kernels.add_into_rows, dim=x.nrow, inputs=[*pattern, ye, *more, *factors, counts, *out])
+    y._note_pattern()
+    return True
+
+
 def _add(x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any, dest: BsrMatrix, topology: str) -> None:
     """Let a matrix, which may be one of the two, be their sum."""
     of_x, of_y = _used(x, y, alpha, beta)
@@ -156,6 +196,8 @@ def _add(x: BsrMatrix, y: BsrMatrix, alpha: Any, beta: Any, dest: BsrMatrix, top
     if dest is y and (at_once := _at_once(x, y, alpha, beta, topology)) is not None:
         offsets, columns, dest.values, count = at_once
         set_pattern(dest, x.nrow, x.ncol, count, offsets, columns)
+        return
+    if dest is y and topology == "padded" and _added_into(x, y, alpha, beta):
         return
     if topology == "compact" and is_serial(x, gain=7) and (found := merged(x, y, of_x, of_y)) is not None:
         set_pattern(dest, x.nrow, x.ncol, found.count, found.offsets, found.columns)
