@@ -50,14 +50,8 @@ def describe(
         (k, axis), *_ = gather.count.of or ((0, None),)
         extent = names[k] if axis == -1 else f"{names[k]}.shape[{axis}]" if axis is not None else gather.count.factor
         lines.append(f"  launches of {extent} threads gather: each computes what the others would add to its elements")
-    if isinstance(sums, Unsorted):
-        line = f" (line {sums.loc.line})" if sums.loc is not None else ""
-        lines.append(
-            f"  no sums by sorted destinations in the place of atomics: {names[sums.cotangent]}: {sums.why}{line}"
-        )
-    elif sums:
-        sorted_by = ", ".join(names[one.cotangent] for one in sums)
-        lines.append(f"  large launches add up by sorted destinations in the place of atomics: {sorted_by}")
+    if sums:
+        lines.append(_sorted_sums(names, sums))
     if adjoint.saved:
         kept = ", ".join(names[k] for k in adjoint.saved)
         lines.append(f"  contents kept from before the launch: {kept}")
@@ -69,6 +63,15 @@ def describe(
     stacks = [op for op in walk(adjoint.fn.body) if op.name in NEW_STACKS and op.result not in starts.values()]
     lines += [_loop(op, starts.get(op.result)) for op in stacks] or ["  no loop needs its state stored"]
     return "\n".join(lines) + "\n"
+
+
+def _sorted_sums(names: Sequence[str], sums: Sequence[SortedSum] | Unsorted) -> str:
+    """Return the line about gradients that are added up by sorted destinations, or why none are."""
+    if isinstance(sums, Unsorted):
+        line = f" (line {sums.loc.line})" if sums.loc is not None else ""
+        return f"  no sums by sorted destinations in the place of atomics: {names[sums.cotangent]}: {sums.why}{line}"
+    sorted_by = ", ".join(names[one.cotangent] for one in sums)
+    return f"  large launches add up by sorted destinations in the place of atomics: {sorted_by}"
 
 
 def _starts(fn: Function) -> dict[Value, Value]:

@@ -202,11 +202,7 @@ def load_directory(directory: str | os.PathLike[str]) -> ShippedArtifacts:
     if not place.is_dir():
         raise FileNotFoundError(f"there is no directory {place}")
     found = _programs(place)
-    here = runnable_targets()
-    usable = [target for target in here if any(a.target == target for a in found)]
-    # Programs that the driver can compile from PTX are usable too, and come last.
-    others = {a.target for a in found if _may_run(a, here)}.difference(here)
-    usable += sorted(others, key=lambda name: (len(name), name))
+    usable = _usable_targets(found)
     if not usable:
         has = ", ".join(sorted({a.target for a in found})) or "nothing"
         raise CompileError(
@@ -216,6 +212,15 @@ def load_directory(directory: str | os.PathLike[str]) -> ShippedArtifacts:
     _warn_of_other_versions(place, found)
     add_directory(place)
     return ShippedArtifacts(place, tuple(usable), tuple(dict.fromkeys(a.title for a in found if a.target in usable)))
+
+
+def _usable_targets(found: Sequence[Artifact]) -> list[str]:
+    """Return the targets of programs that this machine can run, the best first."""
+    here = runnable_targets()
+    usable = [target for target in here if any(a.target == target for a in found)]
+    # Programs that the driver can compile from PTX are usable too, and come last.
+    others = {a.target for a in found if _may_run(a, here)}.difference(here)
+    return usable + sorted(others, key=lambda name: (len(name), name))
 
 
 def _programs(place: Path) -> list[Artifact]:

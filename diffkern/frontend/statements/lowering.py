@@ -230,9 +230,7 @@ def lower_library(
     cx.of_func = True
     # With another function than the library's: calling that one would look like a recursion.
     cx.stack.append(replace(make_frame(cx, pyfunc, source), pyfunc=lower_library))  # of the caller, who is none
-    longest = max((list(o.signature.parameters) for o in function.overloads), key=len)
-    names = [*longest[: len(arg_types)], *(f"p{k}" for k in range(len(longest), len(arg_types))), *keywords]
-    types = dict(zip(names, (*arg_types, *keywords.values()), strict=True))
+    types = _named_types(function, arg_types, keywords)
     values = {
         name: Static(t, name) if isinstance(t, (DType, type)) else Value(_passed(t), name) for name, t in types.items()
     }
@@ -255,6 +253,15 @@ def lower_library(
     fn = _function(cx, function.name, params, source, updates)
     fn.body.yields = results
     return fn, together
+
+
+def _named_types(
+    function: Composed, arg_types: Sequence[T.Type | DType | type], keywords: Mapping[str, T.Type | DType | type]
+) -> dict[str, T.Type | DType | type]:
+    """Return the types of the arguments of a library function by the names of its parameters."""
+    longest = max((list(o.signature.parameters) for o in function.overloads), key=len)
+    names = [*longest[: len(arg_types)], *(f"p{k}" for k in range(len(longest), len(arg_types))), *keywords]
+    return dict(zip(names, (*arg_types, *keywords.values()), strict=True))
 
 
 def _passed(t: T.Type) -> T.Type:

@@ -162,10 +162,7 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
     if isinstance(obj, Special):
         return b"special:" + obj.name.encode()
     if isinstance(obj, Func):
-        ways = [(where, obj.on(simt)) for where, simt in ((b" on a CPU:", False), (b" on a GPU:", True))]
-        told = [(where, b"none" if isinstance(f, str) else b"%d" % number_of(f)) for where, f in ways if f is not obj]
-        other = b"".join(part for pair in told for part in pair)
-        return b"func:" + b",".join(b"%d" % number_of(overload) for overload in obj.overloads) + other
+        return b"func:" + _func(obj, number_of)
     if isinstance(obj, FuncTransformation):
         return b"derivative:" + obj.form.value.encode()
     if isinstance(obj, Called):
@@ -196,6 +193,14 @@ def encode_object(obj: Any, number_of: Callable[[Func], int]) -> bytes:
         return encode_value(obj)
     except TypeError:
         return named
+
+
+def _func(func: Func, number_of: Callable[[Func], int]) -> bytes:
+    """Return the numbers of a function's overloads, and of the functions that stand for it on a device."""
+    ways = [(where, func.on(simt)) for where, simt in ((b" on a CPU:", False), (b" on a GPU:", True))]
+    told = [(where, b"none" if isinstance(f, str) else b"%d" % number_of(f)) for where, f in ways if f is not func]
+    other = b"".join(part for pair in told for part in pair)
+    return b",".join(b"%d" % number_of(overload) for overload in func.overloads) + other
 
 
 def _defaults(defaults: Mapping[str, Any]) -> bytes:

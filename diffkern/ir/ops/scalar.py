@@ -620,6 +620,8 @@ WHOLE_QUOTIENTS = _all(lambda row: row.divides and row.diff is Diff.ZERO)
 BITWISE = _all(lambda row: row.built_in is not None and row.built_in.also is _COMPONENTS and row.arity == 2)
 SELECTIONS = _all(lambda row: row.chooses and row.arity == 3)
 QUESTIONS = _all(lambda row: row.infer is _test)
+FLOAT_FUNCTIONS = _all(lambda row: row.arity == 1 and row.built_in is not None and row.built_in.of_floats) - QUESTIONS
+"""Functions of one float whose value is a float."""
 JUMPS = _all(lambda row: row.jumps)
 BOUNDS = _all(lambda row: row.chooses and row.arity == 2)
 LOGIC = _all(lambda row: row.modular and row.commutative and not row.affine)

@@ -15,6 +15,7 @@ import numpy as np
 
 from diffkern.contracts.argument_block import address_of
 from diffkern.errors import described
+from diffkern.ir.ops.scalar import FLOAT_FUNCTIONS
 from diffkern.ir.structs import Stored, Struct, StructArray
 from diffkern.ir.types import BFLOAT16, Array, Scalar, is_complex, scalar_of
 from diffkern.lang.dtypes import complex_dtype
@@ -68,11 +69,8 @@ class ArrayC(ctypes.Structure):
     ]  # fmt: skip
 
 
-_OF_NUMBERS: Final = "acos asin atan ceil cos cosh exp floor log round sign sin sinh sqrt tan tanh".split()
-"""Functions of one number that are methods of other libraries' arrays."""
-
 _ELSEWHERE: Final[Mapping[str, str]] = {
-    **{name: f"write dk.map(dk.{name}, x), which passes gradients" for name in _OF_NUMBERS},
+    **{name: f"write dk.map(dk.{name}, x), which passes gradients" for name in sorted(FLOAT_FUNCTIONS)},
     "append": "an array has a fixed number of elements",
     "at": "kernels write elements in place, as in x[i] += v",
     "backward": "write with dk.Tape() as tape: around the launches, then tape.backward(loss)",
@@ -89,6 +87,7 @@ _ELSEWHERE: Final[Mapping[str, str]] = {
     "from_numpy": "write x.assign(values)",
     "relu": "write dk.map(lambda v: dk.max(v, 0.0), x), which passes gradients",
     "requires_grad_": "write x.requires_grad = True",
+    "sign": "write dk.map(dk.sign, x), which passes gradients",
     "to_numpy": "write x.numpy()",
     "zero_grad": "write tape.zero(), or x.grad.zero_()",
 }
