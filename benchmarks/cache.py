@@ -16,7 +16,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from harness import Target, exit_status, machine, options, print_machine, print_table, row_of_pairs, save_json
+from harness import (
+    Target,
+    exit_status,
+    machine,
+    options,
+    print_machine,
+    print_table,
+    rounds_of,
+    row_of_pairs,
+    save_json,
+)
 
 CHILD = Path(__file__).with_name("cache_child.py")
 KERNELS = 200
@@ -69,7 +79,7 @@ def compile_time(directory: Path, cache: Path, processes: int) -> float:
 def main() -> int:
     """Run the chosen cases and print the table."""
     arguments = options(str(__doc__).partition("\n")[0]).parse_args()
-    readings = 5 if arguments.quick else 15
+    readings = rounds_of(arguments, 15, 5)
     count = 20 if arguments.quick else KERNELS
     facts = machine()
     print_machine(facts)

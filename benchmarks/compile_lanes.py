@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from corpus import SAMPLES, Sample
 from grad.build import values
-from harness import machine, options, print_machine, save_json
+from harness import machine, options, print_machine, rounds_of, save_json
 
 from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.options import KernelOptions, Variant
@@ -87,7 +87,7 @@ def main() -> int:
     measured(*programs[0], 1)  # what the first program pays for is in none
     rows = []
     for sample, adjoint in programs:
-        rows.append(row := measured(sample, adjoint, QUICK_PAIRS if chosen.quick else PAIRS))
+        rows.append(row := measured(sample, adjoint, rounds_of(chosen, PAIRS, QUICK_PAIRS)))
         mark = "unasked" if row["unasked"] else ""
         print(
             f"{row['program']:<44}{row['alone_s'] * 1e3:>8.0f} ms{row['lanes_s'] * 1e3:>8.0f} ms"

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from harness import compare, load_peer, machine, options, print_machine, save_json, seconds_text
+from harness import Row, compare, load_peer, machine, options, print_machine, rows_beside, save_json, seconds_text
 
 Float32 = npt.NDArray[np.float32]
 SIZES = (250, 500, 1000, 2000, 4000)
@@ -130,6 +130,18 @@ def check_outputs(readings: Sequence[Reading]) -> None:
             compare(f"{r.shape}, {r.operations}, {r.library}", r.output, peers[r.shape, r.operations], 1e-5)
 
 
+def rows_of(readings: Sequence[Reading]) -> list[Row]:
+    """Return a row for each kernel of diffkern's, forward and adjoint together, beside Warp's where there is one."""
+    both = {(r.library, r.shape, r.operations): r.forward_s + r.adjoint_s for r in readings}
+    rows = []
+    for (library, shape, operations), seconds in both.items():
+        if library == "diffkern":
+            theirs = both.get(("warp", shape, operations))
+            others = {} if theirs is None else {"warp": [theirs]}
+            rows += rows_beside(f"{shape}, {operations} operations", [seconds], others, shape)
+    return rows
+
+
 def growth(operations: Sequence[int], seconds: Sequence[float]) -> float:
     """Return the exponent of the least-squares fit of a power law."""
     if len(operations) < 2 or min(seconds) <= 0.0:
@@ -163,6 +175,8 @@ def main() -> int:
     parser = options(str(__doc__).partition("\n")[0])
     parser.add_argument("--lanes", choices=LANES, default="unasked", help="how the threads of diffkern's kernels run")
     arguments = parser.parse_args()
+    if arguments.rounds > 1:
+        parser.error("each kernel is compiled once, for each is a new one")
     own_options = LANES[arguments.lanes]
     sizes = QUICK_SIZES if arguments.quick else SIZES
     facts = machine()
@@ -198,7 +212,7 @@ def main() -> int:
             }
             for r in readings
         ]
-        save_json(arguments.json, facts, [], readings=figures, exponents=exponents)
+        save_json(arguments.json, facts, rows_of(readings), readings=figures, exponents=exponents)
     return 0
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import kernels
@@ -32,6 +32,7 @@ from harness import (
     options,
     print_machine,
     print_table,
+    rounds_of,
     save_json,
 )
 
@@ -266,7 +267,7 @@ def own_ratio_rows(works: dict[str, Work], pairs: int) -> list[Row]:
     """Return the rows that set diffkern beside a plain copy and beside itself."""
     copy = copy_work()
     rows = [
-        measure_pair(f"{name}, against a copy", works[name], copy, Target(at_most=2.5), pairs)
+        replace(measure_pair(f"{name}, against a copy", works[name], copy, Target(at_most=2.5), pairs), only=name)
         for name in ("wave forward", "wave forward in place")
         if name in works
     ]
@@ -313,7 +314,7 @@ def failed(name: str, target: Target, error: Exception) -> Row:
 def main() -> int:
     """Run the chosen cases and print the table."""
     arguments = options(str(__doc__).partition("\n")[0]).parse_args()
-    pairs = 5 if arguments.quick else 21
+    pairs = rounds_of(arguments, 21, 5)
     facts = machine()
     print_machine(facts)
     warp = load_peer()

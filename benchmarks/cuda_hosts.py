@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import record_kernels
 import stub_driver
-from harness import Row, Target, exit_status, machine, options, print_machine, save_json
+from harness import Row, Target, exit_status, machine, options, print_machine, rounds_of, save_json
 
 DEVICE = "cuda:0"
 LONG, FEW = 1000, 50
@@ -172,7 +172,7 @@ def measured(case: str, run: Any, cases: Mapping[str, Any], label: str, readings
 def main() -> int:
     """Run the chosen cases and print the table."""
     arguments = options(str(__doc__).partition("\n")[0]).parse_args()
-    readings = 20 if arguments.quick else 200
+    readings = rounds_of(arguments, 200, 20)
     stub_driver.install()
     dk: Any = importlib.import_module("diffkern")
     facts = {**machine(), "target": dk.get_device(DEVICE).target, "driver": "a stub: nothing runs, no GPU"}

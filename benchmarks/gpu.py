@@ -33,6 +33,7 @@ from harness import (
     options,
     print_machine,
     print_table,
+    rounds_of,
     save_json,
 )
 
@@ -381,7 +382,7 @@ def main() -> int:
     peers = [Side("warp", warp, "cuda:0")] if (warp := optional("warp")) is not None else []
     facts = {**machine(), "gpu": gpu.name, "target": gpu.target}
     print_machine(facts)
-    pairs = 3 if arguments.quick else 15
+    pairs = rounds_of(arguments, 15, 3)
     own, only = Side("diffkern", dk, "cuda:0"), arguments.only or ""
     measured = list(rows_of(own, peers, sizes, only, pairs))
     torch = optional("torch")

@@ -16,8 +16,8 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +81,11 @@ class Target:
 
 @dataclass
 class Row:
-    """The outcome of one case; the times are medians in seconds, the ratios come from the single pairs."""
+    """The outcome of one case; the times are medians in seconds, the ratios come from the single pairs.
+
+    ``only`` is what the script is asked for to measure the row again, where that is not its name; ``unlike`` says how
+    the peer's result differs, whose time is then no measure.
+    """
 
     name: str
     top: str
@@ -94,6 +98,8 @@ class Row:
     pairs: int = 0
     target: Target = field(default_factory=Target)
     error: str = ""
+    only: str = ""
+    unlike: str = ""
 
     @property
     def verdict(self) -> str:
@@ -193,6 +199,54 @@ def row_of_pairs(
     )
 
 
+def row_of_readings(
+    name: str, top: str, bottom: str, top_s: Sequence[float], bottom_s: Sequence[float], only: str = ""
+) -> Row:
+    """Summarise readings: in pairs where there are as many of both, else by medians and by what is farthest apart."""
+    if len(top_s) == len(bottom_s):
+        return replace(row_of_pairs(name, top, bottom, top_s, bottom_s, Target()), only=only)
+    middle = statistics.median(top_s), statistics.median(bottom_s)
+    ratios = min(top_s) / max(bottom_s), middle[0] / middle[1], max(top_s) / min(bottom_s)
+    return Row(name, top, bottom, *middle, *ratios, pairs=min(len(top_s), len(bottom_s)), only=only)
+
+
+def rows_beside(name: str, own_s: Sequence[float], others: Mapping[str, Sequence[float]], only: str = "") -> list[Row]:
+    """Return a row for each other library whose readings there are, or one of diffkern alone where there is none."""
+    if not others:
+        return [Row(name, "diffkern", "-", top_s=statistics.median(own_s), pairs=len(own_s), only=only)]
+    return [row_of_readings(name, peer, "diffkern", read, own_s, only) for peer, read in others.items()]
+
+
+def measure_beside(
+    name: str,
+    calls: Mapping[str, Callable[[], object] | None],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+    count: int = 1,
+    only: str = "",
+) -> list[Row]:
+    """Time a call of diffkern's and those of other libraries in turn, and return a row for each of the others.
+
+    Parameters
+    ----------
+    name : str
+        The case.
+    calls : mapping of str to callable
+        By library, diffkern's among them. None: the library has nothing of the kind.
+    rounds : int
+        How many readings there are of each.
+    clock : callable, optional
+        Gives the time in seconds.
+    count : int, optional
+        How many calls a reading has; it is the time of one.
+    only : str, optional
+        What the script is asked for to measure this again, if not for the name.
+    """
+    works = [Work(side, call, calls=count) for side, call in calls.items() if call is not None]
+    found = dict(zip((work.name for work in works), measure_in_turn(works, rounds, 1, clock), strict=True))
+    return rows_beside(name, found.pop("diffkern"), found, only)
+
+
 def measure_alone(name: str, work: Work, target: Target, pairs: int, warmup: int = 2) -> Row:
     """Time one work without a counterpart; the ratio stays open."""
     for _ in range(warmup):
@@ -288,12 +342,30 @@ def without_nan(value: Any) -> Any:
     return value
 
 
-def options(description: str) -> argparse.ArgumentParser:
-    """Return the argument parser that all scripts share."""
-    parser = argparse.ArgumentParser(description=description)
+def add_rounds(parser: argparse.ArgumentParser) -> None:
+    """Let a script be asked for few readings, or for a number of them."""
     parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
+    parser.add_argument("--rounds", type=int, default=0, metavar="N", help="how many readings, for the script's number")
+
+
+def rounds_of(asked: argparse.Namespace, usual: int, quick: int) -> int:
+    """Return how many readings a script takes: what it is asked for, or one of its own two numbers."""
+    rounds: int = asked.rounds
+    return rounds or (quick if asked.quick else usual)
+
+
+def few_options(doc: str) -> argparse.ArgumentParser:
+    """Return the argument parser that scripts share, from the docstring, which begins with a description."""
+    parser = argparse.ArgumentParser(description=doc.partition("\n")[0])
+    add_rounds(parser)
     parser.add_argument("--only", metavar="NAME", default="", help="only cases whose name contains NAME")
     parser.add_argument("--json", metavar="FILE", default="", help="also write the figures to FILE")
+    return parser
+
+
+def options(description: str) -> argparse.ArgumentParser:
+    """Return the argument parser of scripts that time a peer alone if asked, and have targets."""
+    parser = few_options(description)
     parser.add_argument("--peer-only", action="store_true", help="time the peer alone, without diffkern")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a target is missed")
     return parser
@@ -316,7 +388,7 @@ def chosen_cases(doc: str, cases: Collection[str], *, threads: bool = False) -> 
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"of {names}; all by default")
     if threads:
         parser.add_argument("--threads", type=int, default=1, help="1: processor time; more: wall time")
-    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
+    add_rounds(parser)
     parser.add_argument("--json", metavar="FILE", default="", help="also write the figures to FILE")
     chosen = parser.parse_args()
     unknown = [name for name in chosen.cases if name not in cases]

@@ -1,7 +1,9 @@
-"""Milliseconds of surfaces of fields: diffkern and Warp on the CPU, in interleaved runs.
+"""Compare surfaces of fields with Warp on the CPU, in interleaved runs.
 
-``python benchmarks/isosurfaces.py [NODES]`` prints the least processor time of seven rounds, and the ratio of Warp's to
-diffkern's, for grids of 128 nodes along each axis or as many as it is told. It stops if numbers of triangles differ.
+    python benchmarks/isosurfaces.py [--quick] [NODES]
+
+The medians of processor time, for grids of 128 nodes along each axis or as many as it is told. A case in which numbers
+of triangles differ fails. Without Warp diffkern is timed alone.
 """
 
 from __future__ import annotations
@@ -9,15 +11,26 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
+from harness import (
+    Row,
+    exit_status,
+    few_options,
+    machine,
+    measure_beside,
+    print_machine,
+    print_table,
+    rounds_of,
+    save_json,
+)
 
-import diffkern as dk
 import diffkern.warp
 
-ROUNDS = 7
+ROUNDS, QUICK_ROUNDS = 7, 3
+Case = tuple[str, Callable[..., Callable[[], int]], str, np.ndarray]
 
 
 def fields(nodes: int) -> dict[str, np.ndarray]:
@@ -50,31 +63,42 @@ def with_gradient(wp: Any, geometry: Any, kind: str, values: np.ndarray) -> Call
     return run
 
 
-def main(arguments: list[str]) -> None:
-    sides = [(diffkern.warp, importlib.import_module("diffkern.warp").geometry)]
+def measured(cases: Iterable[Case], sides: dict[str, tuple[Any, Any]], rounds: int) -> Iterator[Row]:
+    """Count the triangles of both libraries, then time them."""
+    for name, make, kind, values in cases:
+        works = {side: make(*modules, kind, values) for side, modules in sides.items()}
+        counts = {side: work() for side, work in works.items()}
+        if len(set(counts.values())) > 1:
+            yield Row(name, "warp", "diffkern", error=f"numbers of triangles differ: {counts}")
+        else:
+            yield from measure_beside(name, works, rounds, time.process_time)
+
+
+def main() -> int:
+    """Run the chosen cases and print the table."""
+    parser = few_options(str(__doc__))
+    parser.add_argument("nodes", nargs="?", type=int, default=128, metavar="NODES", help="along each axis")
+    chosen = parser.parse_args()
+    facts = machine()
+    print_machine(facts)
+    sides = {"diffkern": (diffkern.warp, importlib.import_module("diffkern.warp").geometry)}
     try:
-        sides.append((importlib.import_module("warp"), importlib.import_module("warp.geometry")))
+        sides["warp"] = importlib.import_module("warp"), importlib.import_module("warp.geometry")
     except ImportError:
         print("Warp is not installed")
-    shapes = fields(int(arguments[0]) if arguments else 128)
-    cases = [(f"{kind}, {name}", extract, kind, values) for kind in KINDS for name, values in shapes.items()]
-    cases.append((f"{KINDS[0]}, a ball, with the gradient", with_gradient, KINDS[0], shapes["a ball"]))
-    print(f"diffkern {dk.__version__}; processor time in ms, the least of {ROUNDS}")
-    for name, make, kind, values in cases:
-        works = [make(*side, kind, values) for side in sides]
-        if len({work() for work in works}) > 1:
-            print(f"  {name}: numbers of triangles differ")
-        least = [1e9] * len(works)
-        for _ in range(ROUNDS):
-            for k, work in enumerate(works):
-                began = time.process_time()
-                work()
-                least[k] = min(least[k], time.process_time() - began)
-        ratio = f"{least[1] / least[0]:8.1f}" if len(least) > 1 else ""
-        print(f"  {name:55s}", *(f"{1e3 * t:9.1f}" for t in least), ratio, flush=True)
+    shapes = fields(chosen.nodes)
+    cases = [(f"{CALLED[kind]}, {name}", extract, kind, values) for kind in CALLED for name, values in shapes.items()]
+    first = next(iter(CALLED))
+    cases.append((f"{CALLED[first]}, a ball, with the gradient", with_gradient, first, shapes["a ball"]))
+    rounds = rounds_of(chosen, ROUNDS, QUICK_ROUNDS)
+    rows = list(measured((case for case in cases if chosen.only in case[0]), sides, rounds))
+    print_table(rows)
+    if chosen.json:
+        save_json(chosen.json, facts, rows)
+    return exit_status(rows, strict=False)
 
 
-KINDS = ("IsoSurfaceMarchingCubes", "IsoSurfaceNets")
+CALLED = {"IsoSurfaceMarchingCubes": "marching cubes", "IsoSurfaceNets": "surface nets"}
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    sys.exit(main())

@@ -27,6 +27,7 @@ from harness import (
     options,
     print_machine,
     print_table,
+    rounds_of,
     save_json,
     version_of,
 )
@@ -97,7 +98,7 @@ def cases(dk: Any, wp: Any, n: int, calls: int) -> list[tuple[str, Work, Work, T
 def main() -> int:
     """Run the chosen cases and print the table."""
     arguments = options(str(__doc__).partition("\n")[0]).parse_args()
-    pairs = 5 if arguments.quick else 21
+    pairs = rounds_of(arguments, 21, 5)
     facts = {**machine(), "jax": version_of("jax")}
     print_machine(facts)
     warp = load_peer()

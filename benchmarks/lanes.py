@@ -14,7 +14,7 @@ from typing import Any
 
 import lane_kernels
 import numpy as np
-from harness import machine, options, print_machine, save_json
+from harness import machine, options, print_machine, rounds_of, save_json
 
 import diffkern as dk
 
@@ -80,7 +80,7 @@ def main() -> int:
             expected, found = one(), other()
             scale = float(np.nanmax(np.abs(expected[np.isfinite(expected)])))
             assert np.allclose(found / scale, expected / scale, atol=1e-4, equal_nan=True), (name, what)
-            pairs = [(_seconds(one), _seconds(other)) for _ in range(QUICK_PAIRS if chosen.quick else PAIRS)]
+            pairs = [(_seconds(one), _seconds(other)) for _ in range(rounds_of(chosen, PAIRS, QUICK_PAIRS))]
             first, second = (median(times) for times in zip(*pairs, strict=True))
             ratio = median(a / b for a, b in pairs)
             print(f"{name + ' ' + what:<24}{first * 1e3:>11.2f} ms{second * 1e3:>9.2f} ms{ratio:>8.1f}")

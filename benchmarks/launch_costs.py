@@ -32,6 +32,7 @@ from harness import (
     options,
     print_machine,
     print_table,
+    rounds_of,
     save_json,
 )
 
@@ -183,7 +184,7 @@ def per_launch(row: Row) -> Row:
 
 def measured(peer: Any, arguments: argparse.Namespace) -> list[Row]:
     """Return the rows of all cases that are asked for."""
-    pairs = QUICK_PAIRS if arguments.quick else PAIRS
+    pairs = rounds_of(arguments, PAIRS, QUICK_PAIRS)
     diffkern: Any = importlib.import_module("diffkern")
     rows: list[Row] = []
     for size in SIZES:

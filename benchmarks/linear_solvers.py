@@ -1,21 +1,33 @@
-"""Microseconds per iteration of the solvers of ``dk.optim.linear`` and of SciPy, in interleaved runs.
+"""Compare an iteration of the solvers of ``dk.optim.linear`` with one of SciPy's, in interleaved runs.
 
-``python benchmarks/linear_solvers.py [--quick]`` prints, for each system and method, the median of a solver that was
-made before, of one that is made for it, and of SciPy.
+For each system and method: a solver that was made before, and one that is made for it, beside SciPy. The times are
+medians; a right-hand side, a matrix and a number of iterations are the same for all.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
-import time
 import warnings
-from collections.abc import Iterator
-from statistics import median
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as theirs
+from harness import (
+    Row,
+    Work,
+    few_options,
+    machine,
+    measure_in_turn,
+    print_machine,
+    print_table,
+    rounds_of,
+    row_of_readings,
+    save_json,
+    version_of,
+)
 
 import diffkern as dk
 from diffkern.optim import linear as ours
@@ -67,48 +79,59 @@ def systems(quick: bool) -> Iterator[tuple[str, Any, Any, int]]:
         yield f"Poisson, {side * side}", grid, operator(grid), iterations
 
 
-def main() -> None:
-    quick = "--quick" in sys.argv
-    warnings.simplefilter("ignore")
-    for name, matrix, own, iterations in systems(quick):
-        n = matrix.shape[0]
-        right = np.cos(np.arange(n) ** 1.5)
-        b, x = dk.array(right), dk.array(np.zeros(n))
+def runs_of(system: tuple[str, Any, Any, int], method: str) -> tuple[dict[str, Callable[[], object]], int]:
+    """Return what solves a system in each of the three ways, and the number of iterations."""
+    _, matrix, own, iterations = system
+    right = np.cos(np.arange(matrix.shape[0]) ** 1.5)
+    b, x = dk.array(right), dk.array(np.zeros(matrix.shape[0]))
+    count = 30 if method == "gmres" else iterations
+    restart = {"restart": 30} if method == "gmres" else {}
+    asked = {"tol": 0.0, "atol": 0.0, "maxiter": count, "check_every": 10, **restart}
+    function, solve = getattr(ours, method), getattr(theirs, method)
+    solver = function(own, b, x, run=False, **asked)
+    scipy_options = {"maxiter": 1, **restart} if method == "gmres" else {"maxiter": count}
+
+    def made_before() -> None:
+        x.zero_()
+        solver()
+
+    def made_now() -> None:
+        x.zero_()
+        function(own, b, x, **asked)
+
+    def of_scipy() -> None:
+        solve(matrix, right, rtol=0.0, atol=0.0, **scipy_options)
+
+    return {"made before": made_before, "made for it": made_now, "scipy": of_scipy}, count
+
+
+def measured(chosen: argparse.Namespace) -> Iterator[Row]:
+    """Measure the systems and methods that are asked for."""
+    for system in systems(chosen.quick):
         for method in METHODS:
-            count = 30 if method == "gmres" else iterations
-            options = {"restart": 30} if method == "gmres" else {}
-            asked = {"tol": 0.0, "atol": 0.0, "maxiter": count, "check_every": 10, **options}
-            function = getattr(ours, method)
-            solver = function(own, b, x, run=False, **asked)
-            scipy_options = {"maxiter": 1, **options} if method == "gmres" else {"maxiter": count}
+            name = f"{method}, {system[0]} unknowns"
+            if chosen.only not in name:
+                continue
+            runs, count = runs_of(system, method)
+            works = [Work(way, run) for way, run in runs.items()]
+            rounds = rounds_of(chosen, 7, 7) if system[1].shape[0] < 100_000 else 3
+            *own, others = ([t / count for t in read] for read in measure_in_turn(works, rounds, warmup=1))
+            for way, read in zip(runs, own, strict=False):
+                yield row_of_readings(f"{name}, solver {way}", "scipy", "diffkern", others, read, name)
 
-            def made_before(solver: Any = solver, x: Any = x) -> None:
-                x.zero_()
-                solver()
 
-            def made_now(function: Any = function, own: Any = own, b: Any = b, x: Any = x, asked: Any = asked) -> None:
-                x.zero_()
-                function(own, b, x, **asked)
-
-            solve = getattr(theirs, method)
-
-            def of_scipy(
-                solve: Any = solve, matrix: Any = matrix, right: Any = right, given: Any = scipy_options
-            ) -> None:
-                solve(matrix, right, rtol=0.0, atol=0.0, **given)
-
-            runs = (made_before, made_now, of_scipy)
-            for run in runs:
-                run()
-            taken: list[list[float]] = [[], [], []]
-            for _ in range(7 if n < 100_000 else 3):
-                for k, run in enumerate(runs):
-                    begin = time.perf_counter()
-                    run()
-                    taken[k].append((time.perf_counter() - begin) / count * 1e6)
-            before, now, scipy = map(median, taken)
-            print(f"{name:20s} {method:9s} {before:10.2f} {now:10.2f}   SciPy {scipy:10.2f}", flush=True)
+def main() -> int:
+    """Run the chosen systems and print the table."""
+    chosen = few_options(str(__doc__)).parse_args()
+    warnings.simplefilter("ignore")
+    facts = {**machine(), "scipy": version_of("scipy")}
+    print_machine(facts)
+    rows = list(measured(chosen))
+    print_table(rows)
+    if chosen.json:
+        save_json(chosen.json, facts, rows)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -27,6 +27,7 @@ from harness import (
     options,
     print_machine,
     print_table,
+    rounds_of,
     save_json,
 )
 
@@ -127,7 +128,7 @@ def per_launch(row: Row) -> Row:
 def main() -> int:
     """Run the chosen cases and print the table."""
     arguments = options(str(__doc__).partition("\n")[0]).parse_args()
-    pairs = 5 if arguments.quick else 21
+    pairs = rounds_of(arguments, 21, 5)
     facts = machine()
     print_machine(facts)
     warp = load_peer()

@@ -19,7 +19,7 @@ from typing import Any
 import kernels
 import numpy as np
 from cpu import grid_mesh
-from harness import chosen_cases, compare, machine, print_machine, save_json
+from harness import chosen_cases, compare, machine, print_machine, rounds_of, save_json
 
 import diffkern as dk
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
@@ -115,7 +115,7 @@ def main() -> int:
     facts = machine()
     print_machine(facts)
     kernel = kernels.make(dk).mesh_area
-    side, runs = (QUICK_SIDE, QUICK_RUNS) if chosen.quick else (SIDE, RUNS)
+    side, runs = QUICK_SIDE if chosen.quick else SIDE, rounds_of(chosen, RUNS, QUICK_RUNS)
     print(f"{2 * side**2:,} triangles, {(side + 1) ** 2:,} vertices; ms of wall time (of processor time)")
     names = ("copies", "atomics", "sorted", "sort")
     print(f"{'':<22}", *(f"{name:>16}" for name in names), f"{'atomics / sorted':>18}")

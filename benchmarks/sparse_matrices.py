@@ -1,12 +1,14 @@
-"""Microseconds of operations on sparse matrices: diffkern, Warp on the CPU and SciPy, in interleaved runs.
+"""Compare operations on sparse matrices with Warp on the CPU and with SciPy, in interleaved runs.
 
-``python benchmarks/sparse_matrices.py [--quick] [--cpu] [OPERATION ...]`` prints the least of five rounds, with
-``--cpu`` of the time of all processors, which other programs disturb less. Matrices have five
-entries in each row, in float64. Columns of libraries that are not installed are empty.
+    python benchmarks/sparse_matrices.py [--quick] [--cpu] [products] [assembly] [matrices]
+
+The medians of seven rounds, with ``--cpu`` of the time of all processors, which other programs disturb less. Matrices
+have five entries in each row, in float64. What is not installed has no rows.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,6 +17,17 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from harness import (
+    Row,
+    few_options,
+    machine,
+    measure_beside,
+    print_machine,
+    print_table,
+    rounds_of,
+    save_json,
+    version_of,
+)
 
 import diffkern as dk
 from diffkern import sparse as ours
@@ -26,24 +39,11 @@ except ImportError:
     wp = theirs = None
 
 Call = Callable[[], Any]
-Row = tuple[str, list[Call | None], int]
+Case = tuple[str, list[Call | None], int]
 SIZES = (100, 10_000, 1_000_000)
-ROUNDS = 5
-
-
-def measured(calls: list[Call | None], count: int) -> list[float | None]:
-    """Return the microseconds of each call, the least of the rounds, taken in turns."""
-    least = [float("inf")] * len(calls)
-    clock = time.process_time if "--cpu" in sys.argv else time.perf_counter
-    for round_ in range(ROUNDS + 1):
-        for k, call in enumerate(calls):
-            begin = clock()
-            for _ in range(count if round_ else 1):
-                if call is not None:
-                    call()
-            if round_:
-                least[k] = min(least[k], (clock() - begin) / count)
-    return [None if call is None else 1e6 * best for call, best in zip(calls, least, strict=True)]
+SIDES = ("diffkern", "warp", "scipy")
+KINDS = ("products", "assembly", "matrices")
+ROUNDS = 7
 
 
 def triplets(n: int) -> tuple[Any, Any, Any]:
@@ -64,7 +64,7 @@ def warp_matrix(n: int, held: tuple[Any, Any, Any]) -> Any:
     return made
 
 
-def products(n: int, count: int) -> Iterator[Row]:
+def products(n: int, count: int) -> Iterator[Case]:
     """Products with a vector: called, in a record, transposed, and with blocks."""
     held = triplets(n)
     known = sp.coo_matrix((held[2], held[:2]), shape=(n, n)).tocsr()
@@ -76,7 +76,7 @@ def products(n: int, count: int) -> Iterator[Row]:
         ours.bsr_mv(a, dx, dy)
     mv = w and (lambda: theirs.bsr_mv(w, wx, wy))
     yield f"product with a vector, {n} rows", [lambda: ours.bsr_mv(a, dx, dy), mv, lambda: known @ x], count
-    yield f"the same in a record, {n} rows", [sequence.replay, mv, lambda: known @ x], count
+    yield f"product with a vector in a record, {n} rows", [sequence.replay, mv, lambda: known @ x], count
     turned = w and (lambda: theirs.bsr_mv(w, wx, wy, transpose=True))
     calls = [lambda: ours.bsr_mv(a, dx, dy, transpose=True), turned, lambda: known.T @ x]
     yield f"product with the transposed matrix, {n} rows", calls, count
@@ -95,7 +95,7 @@ def products(n: int, count: int) -> Iterator[Row]:
     yield f"product with a vector, blocks of 3 x 3, {n} rows", calls, count
 
 
-def assembly(n: int, count: int) -> Iterator[Row]:
+def assembly(n: int, count: int) -> Iterator[Case]:
     """Matrices from triplets, and new values in the same pattern."""
     rows, columns, values = held = triplets(n)
     dr, dc, dv = map(dk.array, held)
@@ -117,7 +117,7 @@ def assembly(n: int, count: int) -> Iterator[Row]:
     yield f"new values, {5 * n} triplets", [lambda: ours.bsr_set_values(k, mapping, dv), put, None], max(count // 10, 1)
 
 
-def matrices(n: int, count: int) -> Iterator[Row]:
+def matrices(n: int, count: int) -> Iterator[Case]:
     """Products, sums and copies of matrices."""
     held = triplets(n)
     known = sp.coo_matrix((held[2], held[:2]), shape=(n, n)).tocsr()
@@ -136,25 +136,40 @@ def matrices(n: int, count: int) -> Iterator[Row]:
         count,
     )
     calls = [lambda: ours.bsr_mm(a, a, z, work_arrays=work, reuse_topology=True), again, None]
-    yield f"the same with its pattern, {n} rows", calls, count
+    yield f"product of matrices with its pattern, {n} rows", calls, count
     calls = [lambda: ours.bsr_transposed(a), w and (lambda: theirs.bsr_transposed(w)), known.T.tocsr]
     yield f"transposed matrix, {n} rows", calls, count
     yield f"sum, {n} rows", [lambda: a + a, w and (lambda: w + w), lambda: known + known], count
     yield f"copy, {n} rows", [lambda: ours.bsr_copy(a), w and (lambda: theirs.bsr_copy(w)), known.copy], count
 
 
-def main() -> None:
-    chosen = [word for word in sys.argv[1:] if not word.startswith("-")] or ["products", "assembly", "matrices"]
-    sizes = SIZES[:1] if "--quick" in sys.argv else SIZES
+def measured(chosen: argparse.Namespace) -> Iterator[Row]:
+    """Measure the operations that are asked for."""
+    clock = time.process_time if chosen.cpu else time.perf_counter
+    rounds = rounds_of(chosen, ROUNDS, ROUNDS)
+    for kind in chosen.kinds or KINDS:
+        for n in SIZES[:1] if chosen.quick else SIZES:
+            for name, calls, count in globals()[kind](n, 300 if n <= 100 else 60 if n <= 10_000 else 3):
+                if chosen.only in name:
+                    yield from measure_beside(name, dict(zip(SIDES, calls, strict=True)), rounds, clock, count)
+
+
+def main() -> int:
+    """Run the chosen operations and print the table."""
+    parser = few_options(str(__doc__))
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; all by default")
+    parser.add_argument("--cpu", action="store_true", help="the time of all processors")
+    chosen = parser.parse_args()
+    facts = {**machine(), "scipy": version_of("scipy")}
+    print_machine(facts)
     if wp is not None:
         wp.config.quiet = True
-    print(f"{'microseconds':<50}{'diffkern':>12}{'Warp':>12}{'SciPy':>12}")
-    for name in chosen:
-        for n in sizes:
-            for text, calls, count in globals()[name](n, 300 if n <= 100 else 60 if n <= 10_000 else 3):
-                found = ("" if us is None else f"{us:,.1f}" for us in measured(calls, count))
-                print(f"{text:<50}" + "".join(f"{number:>12}" for number in found), flush=True)
+    rows = list(measured(chosen))
+    print_table(rows)
+    if chosen.json:
+        save_json(chosen.json, facts, rows)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -26,6 +26,7 @@ from harness import (
     options,
     print_machine,
     print_table,
+    rounds_of,
     row_of_pairs,
     save_json,
 )
@@ -108,7 +109,7 @@ def import_row(pairs: int) -> Row:
 def main() -> int:
     """Run the chosen cases and print the table."""
     arguments = options(str(__doc__).partition("\n")[0]).parse_args()
-    pairs = 3 if arguments.quick else 9
+    pairs = rounds_of(arguments, 9, 3)
     facts = machine()
     print_machine(facts)
     rows: list[Row] = []

@@ -16,7 +16,7 @@ from typing import Any
 
 import lane_kernels
 import numpy as np
-from harness import chosen_cases, machine, print_machine, save_json
+from harness import chosen_cases, machine, print_machine, rounds_of, save_json
 
 import diffkern as dk
 from diffkern.runtime.native import pool
@@ -99,7 +99,7 @@ def main() -> int:
     for pause in PAUSES:
         print(f"\n{f'pauses of {1e3 * pause:g} ms' if pause else 'no pauses':<20}", *(f"{n:>23,}" for n in SIZES))
         for case in chosen.cases or CASES:
-            read = [measure(case, size, pause, QUICK_TURNS if chosen.quick else TURNS) for size in SIZES]
+            read = [measure(case, size, pause, rounds_of(chosen, TURNS, QUICK_TURNS)) for size in SIZES]
             cells = [
                 f"{1e6 * r['one_s']:.0f} > {1e6 * r['two_s']:.0f} ({r['ratio']:.2f}; {r['same']:.2f})" for r in read
             ]

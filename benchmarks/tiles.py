@@ -35,6 +35,7 @@ from harness import (
     options,
     print_machine,
     print_table,
+    rounds_of,
     row_of_pairs,
     save_json,
 )
@@ -191,7 +192,7 @@ def attention_rows(pairs: int) -> list[Row]:
     for differentiated, (name, top, bottom) in enumerate(ways):
         there = Work("torch", top, forget, partial(expected, bool(differentiated)))
         here = Work("diffkern", bottom, clear, partial(found, bool(differentiated)))
-        rows.append(compared(name, there, here, AT_LEAST, pairs))
+        rows.append(replace(compared(name, there, here, AT_LEAST, pairs), only="attention"))
     return rows
 
 
@@ -254,7 +255,8 @@ def operations(peer: Any, chosen: Sequence[Case], only: str, pairs: int) -> tupl
             error = disagreement(works[1], works[0])
             times = measure_in_turn(works, pairs, clock=time.process_time)
             row = row_of_pairs(name, "warp", "diffkern", times[1], times[0], AT_LEAST)
-            beside_peer.append(replace(row, target=Target(), name=f"{name} ({error})") if error else row)
+            row.only = f"operation {case.name}"
+            beside_peer.append(replace(row, target=Target(), name=f"{name} ({error})", unlike=error) if error else row)
             beside_alone.append(row_of_pairs(name, "lanes=False", "diffkern", times[2], times[0], Target()))
     return beside_peer, beside_alone
 
@@ -292,7 +294,7 @@ def main() -> int:
     parser.add_argument("--size", type=int, default=32, help="rows and columns of the tiles of operations")
     parser.add_argument("--unpacked", action="store_true", help="operations with i, _ = tid()")
     arguments = parser.parse_args()
-    pairs = 5 if arguments.quick else 25
+    pairs = rounds_of(arguments, 25, 5)
     facts = machine()
     print_machine(facts)
     rows: list[Row] = []
@@ -301,7 +303,8 @@ def main() -> int:
     if arguments.only in "network forward adjoint":
         networks = Network("warp", peer, blocks), Network("diffkern", dk, blocks)
         for name, differentiated in (("network forward", False), ("network forward+adjoint", True)):
-            rows.append(compared(name, *(one.work(differentiated) for one in networks), FASTER, pairs))
+            row = compared(name, *(one.work(differentiated) for one in networks), FASTER, pairs)
+            rows.append(replace(row, only="network"))
     for size in (16, 32, 64, 128):
         name = f"product {size}x{size}x{size}"
         if arguments.only in name:

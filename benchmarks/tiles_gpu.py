@@ -30,6 +30,7 @@ from harness import (
     options,
     print_machine,
     print_table,
+    rounds_of,
     save_json,
 )
 
@@ -133,7 +134,7 @@ def main() -> int:
     gpu = dk.get_device("cuda:0")
     facts = {**machine(), "gpu": gpu.name, "target": gpu.target}
     print_machine(facts)
-    pairs = 3 if arguments.quick else 15
+    pairs = rounds_of(arguments, 15, 3)
     chosen = [p for p in PRECISIONS if arguments.only in p.name]
     rows = [row for p in chosen for row in rows_of(p, arguments.size, "cuda:0", pairs)]
     print_table(rows)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -27,6 +28,7 @@ from harness import (
     options,
     print_machine,
     print_table,
+    rounds_of,
     save_json,
 )
 
@@ -138,7 +140,7 @@ def warp_works() -> dict[str, Work]:
 def main() -> int:
     """Run the chosen cases and print the table."""
     arguments = options(str(__doc__).partition("\n")[0]).parse_args()
-    pairs = 5 if arguments.quick else 21
+    pairs = rounds_of(arguments, 21, 5)
     torch.set_num_threads(1)
     facts = {**machine(), "torch": torch.__version__}
     print_machine(facts)
@@ -156,7 +158,7 @@ def main() -> int:
             if arguments.only not in label:
                 continue
             check_agreement(top, peer[case], 1e-5)
-            rows.append(measure_pair(case, top, peer[case], target, pairs))
+            rows.append(replace(measure_pair(case, top, peer[case], target, pairs), only=label))
     print_table(rows)
     if arguments.json:
         save_json(arguments.json, facts, rows)

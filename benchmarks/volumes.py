@@ -1,8 +1,9 @@
-"""Milliseconds of operations on sparse volumes: diffkern and Warp on the CPU, in interleaved runs.
+"""Compare operations on sparse volumes with Warp on the CPU, in interleaved runs.
 
-``python benchmarks/volumes.py [--quick] [OPERATION ...]`` prints the least processor time of the rounds, and the least
-time that passed. Queries are of 1e6 places in a shell of tiles, at random and in order. Columns of libraries that
-are not installed are empty.
+    python benchmarks/volumes.py [--quick] [--wall]
+
+The medians of processor time, or with ``--wall`` of the time that passed. Queries are of 1e6 places in a shell of
+tiles, at random and in order. Without Warp diffkern is timed alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from harness import Row, few_options, machine, measure_beside, print_machine, print_table, rounds_of, save_json
 
 import diffkern as dk
 
@@ -68,7 +70,7 @@ def store(volume: m.uint64, x: V, y: F):
 
 ROUNDS = 7
 Call = Callable[[], Any]
-Row = tuple[str, list[Call | None]]
+Case = tuple[str, list[Call | None]]
 
 
 def kernels(name: str, folder: Path) -> Any:
@@ -83,21 +85,6 @@ def kernels(name: str, folder: Path) -> Any:
     return made
 
 
-def measured(calls: list[Call | None], rounds: int) -> list[tuple[float, float] | None]:
-    """Return the milliseconds of each call, of the processor and passed, the least of the rounds, taken in turns."""
-    least = [(float("inf"), float("inf"))] * len(calls)
-    for round_ in range(rounds + 1):
-        for k, call in enumerate(calls):
-            if call is None:
-                continue
-            begin, passed = time.process_time(), time.perf_counter()
-            call()
-            took = time.process_time() - begin, time.perf_counter() - passed
-            if round_:
-                least[k] = min(least[k][0], took[0]), min(least[k][1], took[1])
-    return [None if call is None else (1e3 * a, 1e3 * b) for call, (a, b) in zip(calls, least, strict=True)]
-
-
 def shell(n: int) -> np.ndarray:
     """Return tiles around a sphere of 40 tiles in diameter, and many points in them."""
     rng = np.random.default_rng(n)
@@ -106,7 +93,7 @@ def shell(n: int) -> np.ndarray:
     return (way * (160.0 + rng.uniform(-6.0, 6.0, (n, 1)))).astype(np.float32)
 
 
-def queries(n: int, folder: Path) -> Iterator[Row]:
+def queries(n: int, folder: Path) -> Iterator[Case]:
     """Queries and their adjoints with respect to the place and, of an array by index, the values."""
     libraries = [(dk, kernels("diffkern", folder)), (wp, wp and kernels("warp", folder))]
     points = shell(n)
@@ -152,7 +139,7 @@ def queries(n: int, folder: Path) -> Iterator[Row]:
                 yield f"{name}, {where}: adjoint", backward
 
 
-def allocations(n: int) -> Iterator[Row]:
+def allocations(n: int) -> Iterator[Case]:
     """Allocation from points, of which many share a tile or a voxel."""
     points = np.round(shell(n)).astype(np.int32)
     for what in ("tiles", "voxels"):
@@ -167,24 +154,26 @@ def allocations(n: int) -> Iterator[Row]:
         yield f"allocation by {what}", calls
 
 
-def main() -> None:
-    """Print the table."""
-    quick, wanted = "--quick" in sys.argv, [a for a in sys.argv[1:] if not a.startswith("-")]
-    n, rounds = (100_000, 3) if quick else (1_000_000, ROUNDS)
-    print(f"{n} points; milliseconds of the processor, and passed")
-    print(f"{'':34}{'diffkern':>18}{'Warp':>18}{'ratio':>8}")
+def main() -> int:
+    """Run the chosen operations and print the table."""
+    parser = few_options(str(__doc__))
+    parser.add_argument("--wall", action="store_true", help="the time that passed")
+    chosen = parser.parse_args()
+    facts = machine()
+    print_machine(facts)
+    n, rounds = 100_000 if chosen.quick else 1_000_000, rounds_of(chosen, ROUNDS, 3)
+    clock = time.perf_counter if chosen.wall else time.process_time
+    rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
-        for rows in (allocations(n), queries(n, Path(folder))):
-            for name, calls in rows:
-                if wanted and not any(name.startswith(w) for w in wanted):
-                    continue
-                ours, theirs = measured(calls, rounds)
-                assert ours is not None
-                text = f"{name:34}{ours[0]:9.1f}{ours[1]:9.1f}"
-                if theirs is not None:
-                    text += f"{theirs[0]:9.1f}{theirs[1]:9.1f}{ours[0] / theirs[0]:8.2f}"
-                print(text, flush=True)
+        for cases in (allocations(n), queries(n, Path(folder))):
+            for name, calls in cases:
+                if chosen.only in name:
+                    rows += measure_beside(name, dict(zip(("diffkern", "warp"), calls, strict=True)), rounds, clock)
+    print_table(rows)
+    if chosen.json:
+        save_json(chosen.json, facts, rows)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

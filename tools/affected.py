@@ -26,7 +26,12 @@ READS = {
         "tests/unit/test_gallery",
     ),
     "examples": ("tests/e2e", "tests/interop", "tests/unit/test_docs"),
-    "benchmarks": ("tests/interop/jax/test_adbench", "tests/unit/cli", "tests/unit/test_docs_figures"),
+    "benchmarks": (
+        "tests/interop/jax/test_adbench",
+        "tests/unit/cli",
+        "tests/unit/test_benchmarks_page",
+        "tests/unit/test_docs_figures",
+    ),
     "tools": ("tests/unit", "tests/programs", "tests/e2e/test_gpu_day"),
     "README.md": ("tests/unit/test_docs",),
     "CONTRIBUTING.md": ("tests/unit/test_contributing",),

@@ -19,6 +19,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,7 +36,7 @@ import jax_forms
 import torch
 import torch_forms
 from case import Case, difference
-from harness import machine, print_machine, save_json, version_of
+from harness import Row, add_rounds, machine, print_machine, rounds_of, rows_beside, save_json, version_of
 from sizes import CASES, MODULES
 
 RUNS, QUICK_RUNS = 15, 5
@@ -52,8 +53,8 @@ def seconds(work: Callable[[], object], calls: int = 1) -> float:
     return (clock() - begin) * 1e-9 / calls
 
 
-def readings(cases: dict[str, Case], runs: int) -> dict[str, dict[str, float]]:
-    """Medians of interleaved readings, those of PyTorch at the end; what takes long is read a few times."""
+def readings(cases: dict[str, Case], runs: int) -> dict[str, dict[str, list[float]]]:
+    """Interleaved readings, those of PyTorch at the end; what takes long is read a few times."""
     if len(cases) > 1 and "torch" in cases:
         others = {name: case for name, case in cases.items() if name != "torch"}
         return readings(others, runs) | readings({"torch": cases["torch"]}, runs)
@@ -68,10 +69,19 @@ def readings(cases: dict[str, Case], runs: int) -> dict[str, dict[str, float]]:
             elif turn >= FEW:
                 continue
             times[key].append(seconds(work, calls))
-    return {name: {what: median(times[name, what]) for what in ("forward", "derivative")} for name in cases}
+    return {name: {what: times[name, what] for what in ("forward", "derivative")} for name in cases}
 
 
-def measure(name: str, runs: int) -> dict[str, Any]:
+def rows_of(name: str, read: dict[str, dict[str, list[float]]], wrong: str) -> list[Row]:
+    """Return the rows of a case: value, and value with derivative, beside each other library."""
+    rows = []
+    for what, called in (("forward", "value"), ("derivative", "value and derivative")):
+        others = {other: times[what] for other, times in read.items() if other != "diffkern"}
+        rows += rows_beside(f"{name}, {called}", read["diffkern"][what], others, name)
+    return [replace(row, error=wrong) for row in rows]
+
+
+def measure(name: str, runs: int) -> tuple[list[Row], dict[str, Any]]:
     """Compare the derivatives of a case, measure it, and print its line."""
     given, module = CASES[name](), name.partition(" ")[0]
     cases = {
@@ -84,14 +94,16 @@ def measure(name: str, runs: int) -> dict[str, Any]:
         case.derivative()
     expected = cases["jax"].results()
     apart = {other: difference(cases[other].results(), expected) for other in ("diffkern", "torch")}
-    found = readings(cases, runs)
+    read = readings(cases, runs)
+    found = {side: {what: median(times) for what, times in each.items()} for side, each in read.items()}
     own = found["diffkern"]
     ratio = own["derivative"] / own["forward"]
     cells = [f"{1e3 * t['forward']:10.3f}{1e3 * t['derivative']:10.3f}" for t in found.values()]
     beside = [f"{found[other]['derivative'] / own['derivative']:7.2f}" for other in ("jax", "torch")]
     wrong = "" if apart["diffkern"] <= MOST_APART else "  WRONG"
     print(f"{name:<26}", *cells, f"{ratio:7.2f}", *beside, f"{apart['diffkern']:9.1e}{wrong}", flush=True)
-    return {"case": name, "threads": THREADS, "seconds": found, "apart": apart, "ratio": ratio}
+    measured = {"case": name, "threads": THREADS, "seconds": found, "apart": apart, "ratio": ratio}
+    return rows_of(name, read, f"differs by {apart['diffkern']:.1e}" if wrong else ""), measured
 
 
 def main() -> int:
@@ -99,7 +111,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help=f"beginnings of: {', '.join(CASES)}")
     parser.add_argument("--threads", type=int, default=1, help="1: processor time; more: wall time")
-    parser.add_argument("--quick", action="store_true", help="few repetitions: a look, not a figure to quote")
+    add_rounds(parser)
     parser.add_argument("--json", metavar="FILE", default="", help="also write the figures to FILE")
     chosen = parser.parse_args()
     torch.set_num_threads(THREADS)
@@ -110,10 +122,11 @@ def main() -> int:
     sides = [f"{side:>10}{'derivative':>10}" for side in ("diffkern", "jax", "torch")]
     print(f"{'case':<26}", *sides, f"{'times':>7} {'jax/dk':>7} {'torch/dk':>7} {'apart':>9}")
     names = [name for name in CASES if not chosen.cases or any(name.startswith(c) for c in chosen.cases)]
-    rows = [measure(name, QUICK_RUNS if chosen.quick else RUNS) for name in names]
+    runs = rounds_of(chosen, RUNS, QUICK_RUNS)
+    rows, measured = zip(*(measure(name, runs) for name in names), strict=True)
     if chosen.json:
-        save_json(chosen.json, facts, [], readings=rows)
-    return int(any(row["apart"]["diffkern"] > MOST_APART for row in rows))
+        save_json(chosen.json, facts, [row for each in rows for row in each], readings=measured)
+    return int(any(each["apart"]["diffkern"] > MOST_APART for each in measured))
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ sys.path[1:1] = [str(Path(__file__).parent.parent), str(Path(__file__).parent.pa
 
 import inputs
 import numpy as np
-from harness import chosen_cases, machine, print_machine, save_json, version_of
+from harness import Row, chosen_cases, machine, print_machine, rounds_of, rows_beside, save_json, version_of
 
 CASES = ("elementwise", "nbody", "mesh", "recurrence")
 SIDES = {"diffkern": "own_forms", "drjit": "drjit_forms", "jax": "jax_forms", "torch": "torch_forms"}
@@ -68,7 +68,7 @@ def seconds(work: Any, calls: int = 1) -> float:
     return (clock() - begin) * 1e-9 / calls
 
 
-def measure(name: str, modules: dict[str, Any], runs: int) -> dict[str, Any]:
+def measure(name: str, modules: dict[str, Any], runs: int) -> tuple[list[Row], dict[str, Any]]:
     """Compare the results of a case, measure it, and print its line."""
     given = getattr(inputs, name)()
     works = {side: getattr(module, name)(given) for side, module in modules.items()}
@@ -89,7 +89,11 @@ def measure(name: str, modules: dict[str, Any], runs: int) -> dict[str, Any]:
     cells = [f"{1e3 * t:10.2f} ({t / own:6.2f})" for t in found.values()]
     wrong = [side for side, far in apart.items() if not far <= MOST_APART]
     print(f"{name:<12}", *cells, f"  differ: {wrong}" if wrong else "", flush=True)
-    return {"case": name, "threads": THREADS, "seconds": found, "apart": apart}
+    peers = {side: read for side, read in times.items() if side != "diffkern"}
+    rows = rows_beside(name, times["diffkern"], peers)
+    for row in rows:
+        row.unlike = "another result" if row.top in wrong else ""
+    return rows, {"case": name, "threads": THREADS, "seconds": found, "apart": apart}
 
 
 def main() -> int:
@@ -100,10 +104,11 @@ def main() -> int:
     modules = forms()
     print(f"ms {'of one thread' if THREADS == 1 else 'of the clock'}, forward and gradient (times diffkern's)")
     print(f"{'case':<12}", *(f"{side:>19}" for side in modules))
-    rows = [measure(name, modules, QUICK_RUNS if chosen.quick else RUNS) for name in chosen.cases or CASES]
+    runs = rounds_of(chosen, RUNS, QUICK_RUNS)
+    rows, found = zip(*(measure(name, modules, runs) for name in chosen.cases or CASES), strict=True)
     if chosen.json:
-        save_json(chosen.json, facts, [], readings=rows)
-    return int(any(far > MOST_APART for row in rows for far in row["apart"].values()))
+        save_json(chosen.json, facts, [row for each in rows for row in each], readings=found)
+    return int(any(far > MOST_APART for each in found for far in each["apart"].values()))
 
 
 if __name__ == "__main__":

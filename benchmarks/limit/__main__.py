@@ -30,7 +30,7 @@ import kernels
 import limit_kernels
 import numpy as np
 from cases import CASES, Case, Values
-from harness import chosen_cases, machine, print_machine, save_json
+from harness import Row, chosen_cases, machine, print_machine, rounds_of, row_of_readings, save_json
 
 import diffkern as dk
 
@@ -125,7 +125,7 @@ def _fast(own: SimpleNamespace) -> SimpleNamespace:
     return SimpleNamespace(**{name: dk.kernel(k.func, fast_math=True) for name, k in vars(own).items()})
 
 
-def measure(name: str, case: Case, warp: Any, runs: int) -> dict[str, Any]:
+def measure(name: str, case: Case, warp: Any, runs: int) -> tuple[list[Row], dict[str, Any]]:
     """Compare the results of a case, measure it, and print its line."""
     works = works_of(case, warp)
     expected = {key: np.array(value) for key, value in works["by hand"]().items()}
@@ -149,7 +149,25 @@ def measure(name: str, case: Case, warp: Any, runs: int) -> dict[str, Any]:
             cells.append(wrong.get(side, "").rjust(17))
     best = min((row["ratios"][k] for k in OWN if k in times), default=float("inf"))
     print(f"{name:<12}", *cells, f"   {case.most}: {'met' if best <= case.most else 'missed'}", flush=True)
-    return {**row, "wrong": {side: why for side, why in wrong.items() if why}}
+    why = {side: said for side, said in wrong.items() if said}
+    return rows_of(name, times, why), {**row, "wrong": why}
+
+
+def rows_of(name: str, times: dict[str, list[float]], wrong: dict[str, str]) -> list[Row]:
+    """Return the rows of a case: diffkern's three ways beside the hand-written program, and its tape beside Warp's."""
+    rows = []
+    for side, called in zip(OWN, ("on a tape", "recorded", "recorded, fast_math"), strict=True):
+        if side in times:
+            rows.append(
+                row_of_readings(f"{name}, {called}", "by hand", "diffkern", times["by hand"], times[side], name)
+            )
+        else:
+            rows.append(Row(f"{name}, {called}", "by hand", "diffkern", error=wrong[side]))
+    if "warp" in times and "tape" in times:
+        rows.append(row_of_readings(f"{name}, on a tape", "warp", "diffkern", times["warp"], times["tape"], name))
+    elif "warp" in wrong:
+        rows.append(Row(f"{name}, on a tape", "warp", "diffkern", unlike=wrong["warp"]))
+    return rows
 
 
 def main() -> int:
@@ -160,10 +178,11 @@ def main() -> int:
     warp = _warp()
     print("ms of one thread, forward and gradient (ratio to the hand-written program)")
     print(f"{'case':<12} {'by hand':>9} {'tape':>17} {'recorded':>17} {'fast':>17} {'warp':>17}    target")
-    rows = [measure(name, CASES[name](), warp, QUICK_RUNS if chosen.quick else RUNS) for name in chosen.cases or CASES]
+    runs = rounds_of(chosen, RUNS, QUICK_RUNS)
+    rows, found = zip(*(measure(name, CASES[name](), warp, runs) for name in chosen.cases or CASES), strict=True)
     if chosen.json:
-        save_json(chosen.json, facts, [], readings=rows)
-    return int(any(side in row["wrong"] for row in rows for side in OWN))
+        save_json(chosen.json, facts, [row for each in rows for row in each], readings=found)
+    return int(any(side in each["wrong"] for each in found for side in OWN))
 
 
 def _warp() -> Any:

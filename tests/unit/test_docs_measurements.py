@@ -24,6 +24,7 @@ OPTION = re.compile(r"^ +:\w+:.*\n", re.MULTILINE)
 
 # Figures that are no measurements, by page: limits, sizes, the world that is simulated.
 NOT_MEASURED = {
+    "adbench": ["20 ms", "0.3 s"],  # how long a reading is
     "cpu_threads": ["50 us", "50 us, and at most 1 ms", "1 ms"],  # when a launch wakes other threads
     "neighbours": ["150 seconds"],  # a limit
 }
