@@ -33,7 +33,7 @@ from diffkern.library.triangles import along, closest, edges, hit, is_sliver, sh
 __all__: list[str] = []
 
 DEEPEST: Final = 64
-"""Levels of a tree at most."""
+"""Levels of a tree at most, a power of two."""
 
 _FAR: Final = float("inf")
 _GREATEST: Final = 3.4028234663852886e38  # float32
@@ -60,6 +60,12 @@ def blended(a, b, c, u, v):  # type: ignore[no-untyped-def]
 
 
 @func
+def slot(top):  # type: ignore[no-untyped-def]
+    """Return a place of a stack as one of which the compiler sees that there is room for it."""
+    return uint32(top) & uint32(DEEPEST - 1)
+
+
+@func
 def closest_face(tree, x, max_dist):  # type: ignore[no-untyped-def]
     """Return the face nearest to a point and nearer than a distance; -1 if there is none."""
     stack, far = own_zeros(shape=DEEPEST, dtype=int32), own_zeros(shape=DEEPEST, dtype=float32)
@@ -81,15 +87,15 @@ def closest_face(tree, x, max_dist):  # type: ignore[no-untyped-def]
             one, other = away_sq(tree.pairs, at, x), away_sq(tree.pairs, at + int64(6), x)
             is_left = one <= other
             # The nearer child comes first: what it finds often makes the other one needless.
-            stack[uint32(top)], far[uint32(top)] = (right if is_left else node + 1), (other if is_left else one)
-            top += 1 if far[uint32(top)] < best else 0
+            stack[slot(top)], far[slot(top)] = (right if is_left else node + 1), (other if is_left else one)
+            top += 1 if far[slot(top)] < best else 0
             if (one if is_left else other) < best:
                 goes_to = node + 1 if is_left else right
         while goes_to < 0 and top > 0:
             top -= 1
             # Something nearer may have been found since the node was put aside.
-            if far[uint32(top)] < best:
-                goes_to = stack[uint32(top)]
+            if far[slot(top)] < best:
+                goes_to = stack[slot(top)]
         node = goes_to
     return found
 
@@ -212,15 +218,15 @@ def first_hit(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
             one, other = both_entered(tree.pairs, node, start, inverse, x, y, z)
             is_left = one <= other
             # It is stored in any case, and counts if it is met, which saves a branch that is hard to foresee.
-            stack[uint32(top)], distances[uint32(top)] = (right if is_left else node + 1), (other if is_left else one)
-            top += 1 if distances[uint32(top)] <= best else 0
+            stack[slot(top)], distances[slot(top)] = (right if is_left else node + 1), (other if is_left else one)
+            top += 1 if distances[slot(top)] <= best else 0
             if (one if is_left else other) <= best:
                 goes_to = node + 1 if is_left else right
         while goes_to < 0 and top > 0:
             top -= 1
             # A nearer face may have been hit since the node was put aside.
-            if distances[uint32(top)] <= best:
-                goes_to = stack[uint32(top)]
+            if distances[slot(top)] <= best:
+                goes_to = stack[slot(top)]
         node = goes_to
     return found
 
@@ -242,13 +248,13 @@ def count_hits(tree, start, dir, max_t, most):  # type: ignore[no-untyped-def]
             # In the order of the ray, as one hit may be enough.
             one, other = both_entered(tree.pairs, node, start, inverse, x, y, z)
             is_left = one <= other
-            stack[uint32(top)] = right if is_left else node + 1
+            stack[slot(top)] = right if is_left else node + 1
             top += 1 if (other if is_left else one) <= longest else 0
             if (one if is_left else other) <= longest:
                 goes_to = node + 1 if is_left else right
         if goes_to < 0 and top > 0:
             top -= 1
-            goes_to = stack[uint32(top)]
+            goes_to = stack[slot(top)]
         node = goes_to
     return hits
 

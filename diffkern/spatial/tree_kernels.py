@@ -29,7 +29,7 @@ _alone = functools.partial(Kernel, enable_backward=False, lanes=False)
 _integral = functools.partial(Kernel, enable_backward=False)
 
 BINS: Final = 16
-"""Bins along an axis."""
+"""Bins along an axis, a power of two."""
 
 DEEPEST: Final = 64
 """Levels of a tree at most, which is what a walk with a stack has room for."""
@@ -114,6 +114,12 @@ def bin_of(items, p, axis, first, scale, bins):  # type: ignore[no-untyped-def]
 
 
 @func
+def within(k):  # type: ignore[no-untyped-def]
+    """Return the number of a bin as one of which the compiler sees that there is room for it."""
+    return uint32(k) & uint32(BINS - 1)
+
+
+@func
 def balanced_border(counts, bins, n):  # type: ignore[no-untyped-def]
     """Return the last bin of the left side where the numbers of n boxes are closest."""
     best, least, right = bins // 2 - 1, n, 0
@@ -133,7 +139,8 @@ def best_border(boxes, counts, costs, bins):  # type: ignore[no-untyped-def]
     low, high = vec3f(_FAR, _FAR, _FAR), vec3f(-_FAR, -_FAR, -_FAR)
     # One sweep from the left keeps the cost of every left side, one from the right adds that of the right side.
     n = 0
-    for k in range(bins):
+    for j in range(bins):
+        k = within(j)
         low, high = lower(low_of(boxes, k), low), upper(high_of(boxes, k), high)
         n += counts[k]
         costs[k] = area(low, high) * float32(n) if n > 0 else 0.0
@@ -143,9 +150,10 @@ def best_border(boxes, counts, costs, bins):  # type: ignore[no-untyped-def]
     m = 0
     for j in range(1, bins):
         k = bins - 1 - j
-        low, high = lower(low_of(boxes, k + 1), low), upper(high_of(boxes, k + 1), high)
-        m += counts[k + 1]
-        cost = costs[k] + (area(low, high) * float32(m) if m > 0 else 0.0)
+        right = within(k + 1)
+        low, high = lower(low_of(boxes, right), low), upper(high_of(boxes, right), high)
+        m += counts[right]
+        cost = costs[within(k)] + (area(low, high) * float32(m) if m > 0 else 0.0)
         if cost < least and m > 0 and m < n:
             best, least = k, cost
     return best
@@ -213,12 +221,12 @@ def border_of_boxes(items, order, begin, end, depth, by_count, bounds, bin_boxes
         bins = n if n < BINS else BINS
         first, scale = bounds[axis], float32(bins) / extent
         for k in range(bins):
-            counts[k] = 0
+            counts[within(k)] = 0
             if by_count == 0:
-                clear_box(bin_boxes, k)
+                clear_box(bin_boxes, within(k))
         for p in range(begin, end):
-            k = bin_of(items, p, axis, first, scale, bins)
-            counts[uint32(k)] += 1
+            k = within(bin_of(items, p, axis, first, scale, bins))
+            counts[k] += 1
             if by_count == 0:
                 include(bin_boxes, k, low_of(items, p), high_of(items, p))
         border = bins // 2 - 1
