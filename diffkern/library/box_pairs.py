@@ -34,23 +34,23 @@ def facing(inverse):  # type: ignore[no-untyped-def]
 
 
 @func
-def entered(pairs, at, start, inverse, x, y, z):  # type: ignore[no-untyped-def]
-    """Return how far along a ray it enters a box of a record; infinite if it does not.
+def entered(boxes, at, start, inverse, x, y, z):  # type: ignore[no-untyped-def]
+    """Return how far along a ray it enters the box at a place; infinite if it does not.
 
     x, y and z say through which faces it enters, as :func:`facing` does.
     """
-    near = (peek_float32(pairs, at + x) - start[0]) * inverse[0]
+    near = (peek_float32(boxes, at + x) - start[0]) * inverse[0]
     # Where the ray runs along a face, that one is 0 times infinity, a NaN, and no comparison with it is true.
     near = near if near > 0.0 else float32(0.0)
-    low = (peek_float32(pairs, at + y + int64(1)) - start[1]) * inverse[1]
+    low = (peek_float32(boxes, at + y + int64(1)) - start[1]) * inverse[1]
     near = low if low > near else near
-    low = (peek_float32(pairs, at + z + int64(2)) - start[2]) * inverse[2]
+    low = (peek_float32(boxes, at + z + int64(2)) - start[2]) * inverse[2]
     near = low if low > near else near
-    far = (peek_float32(pairs, at + (int64(3) - x)) - start[0]) * inverse[0]
+    far = (peek_float32(boxes, at + (int64(3) - x)) - start[0]) * inverse[0]
     far = far if far < float32(_FAR) else float32(_FAR)
-    high = (peek_float32(pairs, at + (int64(4) - y)) - start[1]) * inverse[1]
+    high = (peek_float32(boxes, at + (int64(4) - y)) - start[1]) * inverse[1]
     far = high if high < far else far
-    high = (peek_float32(pairs, at + (int64(5) - z)) - start[2]) * inverse[2]
+    high = (peek_float32(boxes, at + (int64(5) - z)) - start[2]) * inverse[2]
     far = high if high < far else far
     return near if near <= far * float32(_ROUNDED) else float32(_FAR)
 
@@ -63,9 +63,9 @@ def outside(below, above):  # type: ignore[no-untyped-def]
 
 
 @func
-def away_sq(pairs, at, x):  # type: ignore[no-untyped-def]
-    """Return the square of the distance of a point from a box of a record."""
-    a = outside(peek_float32(pairs, at) - x[0], x[0] - peek_float32(pairs, at + int64(3)))
-    b = outside(peek_float32(pairs, at + int64(1)) - x[1], x[1] - peek_float32(pairs, at + int64(4)))
-    c = outside(peek_float32(pairs, at + int64(2)) - x[2], x[2] - peek_float32(pairs, at + int64(5)))
+def away_sq(boxes, at, x):  # type: ignore[no-untyped-def]
+    """Return the square of the distance of a point from the box at a place."""
+    a = outside(peek_float32(boxes, at) - x[0], x[0] - peek_float32(boxes, at + int64(3)))
+    b = outside(peek_float32(boxes, at + int64(1)) - x[1], x[1] - peek_float32(boxes, at + int64(4)))
+    c = outside(peek_float32(boxes, at + int64(2)) - x[2], x[2] - peek_float32(boxes, at + int64(5)))
     return a * a + b * b + c * c

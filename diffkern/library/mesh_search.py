@@ -234,28 +234,23 @@ def first_hit(tree, start, dir, max_t):  # type: ignore[no-untyped-def]
 @func
 def count_hits(tree, start, dir, max_t, most):  # type: ignore[no-untyped-def]
     """Return the number of faces that a ray hits before ``max_t``, counted up to ``most``."""
-    stack, inverse = own_zeros(shape=DEEPEST, dtype=int32), inverse_of(dir)
+    inverse = inverse_of(dir)
     x, y, z = facing(inverse[0]), facing(inverse[1]), facing(inverse[2])
     node, longest, origin, axis, across, along_y, length = prepared(tree, start, dir, max_t)
-    hits, top = 0, 0
-    while node >= 0 and hits < most:
-        right, goes_to = peek_int32(tree.links, 4 * node + 3), -1
-        if right == 0:
-            for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
-                t = hit_at(tree, peek_int32(tree.items, p), origin, axis, across, along_y, length)
-                hits += 1 if t >= 0.0 and t < longest else 0
+    hits = 0
+    # The order of the hits does not matter, so the walk along the links needs no stack.
+    while node >= 0 and node < tree.end and hits < most:
+        skip = peek_int32(tree.links, 4 * node)
+        if entered(tree.boxes, int64(6) * int64(node), start, inverse, x, y, z) <= longest:
+            if skip == node + 1:
+                for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
+                    t = hit_at(tree, peek_int32(tree.items, p), origin, axis, across, along_y, length)
+                    hits += 1 if t >= 0.0 and t < longest else 0
+                node = skip
+            else:
+                node += 1
         else:
-            # In the order of the ray, as one hit may be enough.
-            one, other = both_entered(tree.pairs, node, start, inverse, x, y, z)
-            is_left = one <= other
-            stack[slot(top)] = right if is_left else node + 1
-            top += 1 if (other if is_left else one) <= longest else 0
-            if (one if is_left else other) <= longest:
-                goes_to = node + 1 if is_left else right
-        if goes_to < 0 and top > 0:
-            top -= 1
-            goes_to = stack[slot(top)]
-        node = goes_to
+            node = skip
     return hits
 
 
