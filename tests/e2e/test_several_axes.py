@@ -131,7 +131,7 @@ def test_grids_of_few_threads_go_round():
             check(kernel, (9, 12), larger=3, blocks=blocks, block_dim=block_dim)
 
 
-@pytest.mark.parametrize("by", [("llvm", "sm_80"), ("numba", "sm_90")], ids=str)
+@pytest.mark.parametrize("by", [("llvm", "sm_80"), pytest.param(("numba", "sm_90"), marks=pytest.mark.full)], ids=str)
 def test_other_compilers_and_architectures(by):
     if by[0] == "numba":
         require("numba.cuda")
