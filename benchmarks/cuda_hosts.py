@@ -22,11 +22,13 @@ from harness import Row, Target, exit_status, machine, options, print_machine, r
 
 DEVICE = "cuda:0"
 LONG, FEW = 1000, 50
-PLAIN, PLAIN_CHAIN = "plain launch", f"{FEW} plain launches"
+PLAIN, PLAIN_CHAIN, PLAIN_SUM = "plain launch", f"{FEW} plain launches", "plain sum into a loss"
 RATIOS = {
     "adjoint launch": (PLAIN, 1.5),
     "tape, launch, backward and zero": (PLAIN, 4.5),
     f"{FEW} launches on a tape": (PLAIN_CHAIN, 1.8),
+    "adjoint of a sum": (PLAIN_SUM, 1.5),
+    "tape, sum, backward and zero": (PLAIN_SUM, 4.5),
 }
 """The plain launches that a case is compared with in alternation, and how often their time it takes at most."""
 TARGETS = {
@@ -66,6 +68,20 @@ def works(dk: Any, count: int) -> dict[str, Callable[[], Any] | Within]:
         tape.backward(y)
         tape.zero()
 
+    total = record_kernels.make_sums(dk)[count]
+
+    def plain_sum() -> None:
+        dk.launch(total, dim=1, inputs=inputs, outputs=[y])
+
+    def adjoint_sum() -> None:
+        dk.launch(total, dim=1, inputs=inputs, outputs=[y], adjoint=True, adj_inputs=gradients, adj_outputs=[y.grad])
+
+    def trained_sum() -> None:
+        with dk.Tape() as tape:
+            dk.launch(total, dim=1, inputs=inputs, outputs=[y])
+        tape.backward(y)
+        tape.zero()
+
     def chain() -> None:
         for goal in goals:
             dk.launch(kernel, dim=1, inputs=inputs, outputs=[goal])
@@ -76,6 +92,7 @@ def works(dk: Any, count: int) -> dict[str, Callable[[], Any] | Within]:
 
     for _ in range(3):  # what a program does again and again is known then
         trained()
+        trained_sum()
     plain()
     record = dk.launch(kernel, dim=1, inputs=inputs, outputs=[y], record_cmd=True)
     reverse = record.adjoint()
@@ -96,6 +113,9 @@ def works(dk: Any, count: int) -> dict[str, Callable[[], Any] | Within]:
         "adjoint launch": adjoint,
         "tape and one launch": on_tape,
         "tape, launch, backward and zero": trained,
+        PLAIN_SUM: plain_sum,
+        "adjoint of a sum": adjoint_sum,
+        "tape, sum, backward and zero": trained_sum,
         PLAIN_CHAIN: chain,
         f"{FEW} launches on a tape": chain_on_tape,
         "record.launch": record.launch,
