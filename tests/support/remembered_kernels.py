@@ -10,7 +10,7 @@ import diffkern as dk
 
 __all__ = ["LIKELY", "make"]
 
-LIKELY = (9, 9, 4, 6, 3, 1, 9, 3, 3, 3, 2, 1, 3, 2)
+LIKELY = (6, 6, 4, 5, 4, 4, 6, 5, 3, 3, 3, 4, 4, 2)
 """How likely each kernel is."""
 
 

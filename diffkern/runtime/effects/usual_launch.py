@@ -2,8 +2,8 @@
 
 Of a launch on arrays that are apart, by a program that needs no copy, no log and no look at contents, the types and
 which arrays carry gradients decide all that a tape does. That is found once for each program, and the rest is written
-for little overhead. Sums into an array are of that kind once their adjoint is there, which tells that nothing of the
-old contents is needed. Everything else takes the general path of
+for little overhead. Launches that add to what an array holds are of that kind once their adjoint is there, which tells
+that it needs nothing of that. Everything else takes the general path of
 :class:`~diffkern.runtime.effects.tape_recording.TapeRecording`.
 """
 
