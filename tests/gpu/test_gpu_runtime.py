@@ -254,6 +254,7 @@ def test_memory_is_given_back():
     assert gpu.free_memory >= before - (1 << 28)
 
 
+@pytest.mark.real_gpu  # CuPy calls NVIDIA's driver itself
 def test_other_libraries():
     cupy = require("cupy")
     x = dk.array(np.arange(8.0), dtype=float, device=G)
