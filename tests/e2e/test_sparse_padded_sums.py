@@ -1,4 +1,4 @@
-"""Sums into padded matrices, whose rows have room: beside sums of their rows by hand, in memory of their own and not."""
+"""Sums into padded matrices, whose rows have room: beside sums of rows by hand, in their own memory and not."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_zero_times_nan(ascending):
 
 
 def test_matrices_that_share_memory(ascending):
-    x, y = ascending
+    _, y = ascending
     shared = dk.array(y.values.numpy())
     for give in (lambda z: setattr(z, "values", y.values), lambda z: setattr(z, "values", y.values[:]),
                  lambda z: setattr(z, "columns", y.columns)):  # fmt: skip
@@ -180,7 +180,8 @@ def test_values_that_a_tape_reads_stay(ascending):
         sparse.bsr_mv(y, vector, out)
     agree(y, wanted)
     tape.backward(grads={out: dk.ones_like(out)})
-    blocks = np.concatenate([np.arange(a, a + n) for a, n in zip(x.offsets.numpy(), x.row_counts.numpy(), strict=False)])
+    starts, counts = x.offsets.numpy(), x.row_counts.numpy()
+    blocks = np.concatenate([np.arange(a, a + n) for a, n in zip(starts, counts, strict=False)])
     np.testing.assert_array_equal(x.values.grad.numpy()[blocks], 2.0)
 
 
