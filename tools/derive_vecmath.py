@@ -230,6 +230,7 @@ def main() -> None:
         ("PIO2_PARTS", "pi/2 in 33-bit parts and a rest: a product with a 20-bit integer is exact",
          split(mp.pi / 2, (33, 33, 33, 53)), 53),
         ("PIO2_SHORT", "pi/2 in two parts, the first of 33 bits", split(mp.pi / 2, (33, 53)), 53),
+        ("PIO2_FUSED", "pi/2 in three float64", split(mp.pi / 2, (53, 53, 53)), 53),
         ("PIO2_F", "pi/2 in three float32", split(mp.pi / 2, (24, 24, 24)), 24),
         ("PIO2", "pi/2 in two float64", split(mp.pi / 2, (53, 53)), 53),
         ("PI", "pi in two float64", split(mp.pi, (53, 53)), 53),

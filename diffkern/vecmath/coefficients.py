@@ -330,6 +330,8 @@ ERFCX_S: tuple[float, ...] = (
 PIO2_PARTS: tuple[float, ...] = (1.5707963267341256, 6.077100506303966e-11, 2.0222662487111665e-21, 8.4784276603689e-32)
 # pi/2 in two parts, the first of 33 bits
 PIO2_SHORT: tuple[float, ...] = (1.5707963267341256, 6.077100506506192e-11)
+# pi/2 in three float64
+PIO2_FUSED: tuple[float, ...] = (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33)
 # pi/2 in three float32
 PIO2_F: tuple[float, ...] = (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15)
 # pi/2 in two float64

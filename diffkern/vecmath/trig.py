@@ -1,11 +1,11 @@
 """sin, cos, tan.
 
 The argument is reduced to a number of quarter turns and a rest in [-pi/4, pi/4].  Below 2^20 (sin and cos of float32:
-2^17) the rest is x - n*pi/2 with pi/2 in parts (Cody and Waite).  In float64 their products with n are exact.  sin and
-cos of a float32 use float32 where multiplication and addition are fused, which makes the first difference exact, and
-float64 elsewhere.  From there on, the quarter turns are x * 2/pi modulo 4, from a row of bits of 2/pi for each exponent
-(Payne and Hanek); that form stands out of line, and a vectorised loop reaches it after one test per vector, so that the
-common case pays for no table.
+2^17) the rest is x - n*pi/2 with pi/2 in parts (Cody and Waite).  In float64 their products with n are exact; where
+multiplication and addition are fused, the first difference is.  sin and cos of a float32 use float32 where they are
+fused, which makes the first difference exact, and float64 elsewhere.  From there on, the quarter turns are x * 2/pi
+modulo 4, from a row of bits of 2/pi for each exponent (Payne and Hanek); that form stands out of line, and a vectorised
+loop reaches it after one test per vector, so that the common case pays for no table.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ _MODULO_16 = 1.5 * 2.0**56
 
 def _reduce_medium(x: EmittedValue) -> tuple[Double, EmittedValue]:
     """Reduce a float64 below 2^20: the rest in two parts, and an integer whose low two bits are the quarter turn."""
+    if x.e.fuses:
+        return _reduce_medium_fused(x)
     n, quarter = round_with_bits(x, c.TWO_OVER_PI)
     p1, p2, p3, p4 = c.PIO2_PARTS
     # n*p1, n*p2 and n*p3 are exact, and so is the first difference: fusing changes nothing.
@@ -42,6 +44,19 @@ def _reduce_medium(x: EmittedValue) -> tuple[Double, EmittedValue]:
     high, low = two_sum(high, n * -p2)
     high, low2 = two_sum(high, low + n * -p3)
     return fast_two_sum(high, low2 + _tail(low, n * -p3) + n * -p4), quarter
+
+
+def _reduce_medium_fused(x: EmittedValue) -> tuple[Double, EmittedValue]:
+    """Reduce as :func:`_reduce_medium` with fused multiplication and addition, in half as many steps."""
+    n, quarter = round_with_bits(x, c.TWO_OVER_PI)
+    p1, p2, p3 = c.PIO2_FUSED
+    # Unless n is 0, x and n*p1 are multiples of 2^-53, and their difference is below 1: it is exact.
+    rest = (-n).mad(p1, x)
+    product, product_low = two_product(n, n.const(p2))
+    high = rest - product
+    # The error of a sum is exact in two steps also where rest is the smaller one, being a multiple of product's ulp.
+    low = (rest - high) - product
+    return (high, (-n).mad(p3, low - product_low)), quarter
 
 
 def _tail(a: EmittedValue, b: EmittedValue) -> EmittedValue:
