@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -51,18 +51,17 @@ def on_one_processor(command: list[str]) -> str:
     return "" if done.returncode == 0 else done.stderr.strip()[-500:] or f"status {done.returncode}"
 
 
-def in_turn(runs: Sequence[Callable[[], Any]], rounds: int) -> list[float]:
-    """Return the medians of the processor times of calls, made in turns after first ones that compile."""
-    times: list[list[float]] = [[] for _ in runs]
+def median_time(run: Callable[[], Any], rounds: int) -> float:
+    """Return the median of the processor times of a call, after a first one that compiles."""
+    times: list[float] = []
     begin = time.perf_counter()
     for number in range(rounds + 1):
-        for run, found in zip(runs, times, strict=True):
-            start = time.process_time()
-            run()
-            found.append(time.process_time() - start)
+        start = time.process_time()
+        run()
+        times.append(time.process_time() - start)
         if number >= 3 and time.perf_counter() - begin > BUDGET:
             break
-    return [statistics.median(found[1:]) for found in times]
+    return statistics.median(times[1:])
 
 
 def rows(name: str, source: Path | None, quick: bool) -> Iterator[Row]:
@@ -73,8 +72,12 @@ def rows(name: str, source: Path | None, quick: bool) -> Iterator[Row]:
     overheads = {f"published {where}": f"{value:.3g} times" for where, value in application.published}
     for size in application.sizes[:1] if quick else application.sizes:
         program = application.build(size)
-        primal, gradient = in_turn([program.primal, program.gradient], 3 if quick else ROUNDS)
+        rounds = 3 if quick else ROUNDS
+        # Before and after the original, and away from the gradient, which would leave its own arrays in the caches.
+        before = median_time(program.primal, rounds)
         beside = application.original(source, size) if source is not None else {}
+        primal = (before + median_time(program.primal, rounds)) / 2
+        gradient = median_time(program.gradient, rounds)
         called = f"{name} {size}"
         cause = application.cause if min(beside.values(), default=primal) < primal else ""
         yield Row(called, "forward", {"diffkern": primal, **beside}, difference, oracle, cause, dict(program.notes))
