@@ -23,7 +23,7 @@ from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.observe.spans import Span, past, span, watched
 from diffkern.runtime.records.recorder import Item
 from diffkern.runtime.records.sequence_dce import folded
-from diffkern.runtime.records.zero_fill_elision import Quick, needless_fills
+from diffkern.runtime.records.zero_fill_elision import Quick, idle_steps
 
 __all__ = ["CompiledSequence"]
 
@@ -87,10 +87,12 @@ class CompiledSequence:
         return Plan((), counters, PYTHON)
 
     def _hasten(self, operations: Sequence[Operation], counters: Sequence[Any]) -> None:
-        """Make a second plan without the fills of memory that is known to be zero already when a replay starts."""
-        fills = needless_fills(operations, self.forms)
-        if fills:
-            steps: Any = [step for k, form in enumerate(self.forms) if k not in fills for step in form or ()]
+        """Make a second plan without the steps that change nothing if some memory is zero when a replay starts."""
+        if {*self._places, CPU} != {CPU}:
+            return
+        idle = idle_steps(operations, self.forms)
+        if idle is not None:
+            steps: Any = [step for k, form in enumerate(self.forms) if k not in idle.steps for step in form or ()]
             # A strong reference would be a cycle through the plan, and keep the arrays alive until the garbage
             # collector runs.
             itself = weakref.ref(self)
@@ -100,7 +102,7 @@ class CompiledSequence:
                 assert program is not None  # it makes the call
                 program.run()
 
-            self.quick = Quick(Plan(steps, counters, 0), memories(fills.values()), run)
+            self.quick = Quick(Plan(steps, counters, 0), idle, run)
             self._watch(self.quick)
 
     @property

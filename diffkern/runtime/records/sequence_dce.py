@@ -21,7 +21,7 @@ from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.native.replay import Step, Steps
 from diffkern.runtime.records.adjoint_seeding import AdjointPlace, Change, as_run_by, fit_adjoint, is_same, meet
 
-__all__ = ["folded"]
+__all__ = ["folded", "looks_elsewhere"]
 
 _LESS_WORK = 0.95
 """A program for a launch and its adjoint is taken if it does less than so much of the work of the two."""
@@ -40,7 +40,7 @@ def folded(operations: Sequence[Operation], forms: Sequence[Steps]) -> list[Step
         The native form of each.
     """
     made = list(forms)
-    if any(_looks_elsewhere(operation) for operation in operations):
+    if any(looks_elsewhere(operation) for operation in operations):
         return made
     # Joining comes first: an adjoint that runs the launch too reads the launch's arrays at its own place in the
     # sequence, which decides whether fills and copies in front of it can be dropped.
@@ -65,12 +65,12 @@ def folded(operations: Sequence[Operation], forms: Sequence[Steps]) -> list[Step
     return made
 
 
-def _looks_elsewhere(operation: Operation) -> bool:
+def looks_elsewhere(operation: Operation) -> bool:
     """Return whether an operation may touch arrays that it does not name."""
     launch = operation.launch if isinstance(operation, AdjointLaunch) else operation
     if isinstance(launch, PackedLaunch):
         return launch.executable.by_id
-    return any(_looks_elsewhere(item.operation) for part in operation.sequences for item in part._program.items)
+    return any(looks_elsewhere(item.operation) for part in operation.sequences for item in part._program.items)
 
 
 class _Next:
