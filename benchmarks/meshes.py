@@ -37,6 +37,7 @@ from harness import (
     options,
     print_machine,
     print_table,
+    rounds_of,
     row_of_pairs,
     save_json,
 )
@@ -282,7 +283,7 @@ def main() -> int:
             for title, pair in works(sides, faces, arguments.only):
                 if len(pair) == 1:
                     pair *= 2
-                rows.append(measured(title, pair, 5 if arguments.quick else 21))
+                rows.append(measured(title, pair, rounds_of(arguments, 21, 5)))
                 print(title, f"{rows[-1].ratio_median:.2f}", file=sys.stderr, flush=True)
     print_table(rows)
     if arguments.json:

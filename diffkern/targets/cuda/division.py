@@ -14,7 +14,7 @@ __all__ = ["Dividers"]
 
 
 class Dividers:
-    """What divides by the extents of a launch but the first.
+    """The multipliers and shifts that divide by the extents of a launch but the first.
 
     Parameters
     ----------
