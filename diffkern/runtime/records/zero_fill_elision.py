@@ -23,14 +23,14 @@ from diffkern.runtime.native.replay import Plan, Step, Steps, function_address
 from diffkern.runtime.records.adjoint_seeding import takes
 from diffkern.runtime.records.sequence_dce import looks_elsewhere
 
-__all__ = ["Idle", "Quick", "idle_steps"]
+__all__ = ["IdleSteps", "Quick", "idle_steps"]
 
 _LEAST = 1 << 16
 """Bytes of which a fill takes longer than finding out that it is not needed."""
 
 
 @dataclass(frozen=True)
-class Idle:
+class IdleSteps:
     """The steps of a sequence that change nothing, and what has to be zero for that.
 
     Attributes
@@ -55,20 +55,20 @@ class Quick:
     ----------
     plan : Plan
         The plan; it raises the versions of all memory that the sequence writes by 1.
-    idle : Idle
+    idle : IdleSteps
         The steps that it leaves out.
     python : callable
         Runs the whole sequence instead.
     """
 
-    __slots__ = ("__weakref__", "_call", "_has_looked", "_idle", "plan")
+    __slots__ = ("__weakref__", "_call", "_idle", "_whole", "plan")
 
     leaves_out = True
 
-    def __init__(self, plan: Plan, idle: Idle, python: Callable[..., Any]) -> None:
+    def __init__(self, plan: Plan, idle: IdleSteps, python: Callable[..., Any]) -> None:
         self.plan = plan
         self._idle = idle
-        self._has_looked = False
+        self._whole = 0
         self._call = plan.call(python)
 
     def choose(self, call: Callable[[], None]) -> None:
@@ -88,10 +88,13 @@ class Quick:
                     memory.zero_version = memory.now
 
     def _look(self) -> bool:
-        """Return whether all is zero by its contents; they are read once, as what was recorded has run already."""
-        if self._has_looked:
+        """Return whether all is zero by its contents, as what was recorded has run already.
+
+        They are read less and less often: instead of the first whole replay, the second, the fourth, the eighth, …
+        """
+        self._whole += 1
+        if self._whole & (self._whole - 1):
             return False
-        self._has_looked = True
         for memory in self._idle.zero:
             if not memory.is_zero:
                 if memory.is_exposed or _contents(memory).any():
@@ -101,10 +104,10 @@ class Quick:
 
 
 def _contents(memory: Memory) -> np.ndarray[Any, Any]:
-    return np.frombuffer((ctypes.c_char * memory.nbytes).from_address(memory.address), np.uint8)
+    return np.ctypeslib.as_array((ctypes.c_uint8 * memory.nbytes).from_address(memory.address))
 
 
-def idle_steps(operations: Sequence[Operation], forms: Sequence[Steps | None]) -> Idle | None:
+def idle_steps(operations: Sequence[Operation], forms: Sequence[Steps | None]) -> IdleSteps | None:
     """Return the steps that change nothing if some memory is zero at first; None if there are none.
 
     Parameters
@@ -128,7 +131,7 @@ def idle_steps(operations: Sequence[Operation], forms: Sequence[Steps | None]) -
     # The order of the operations, as that of a set differs from run to run.
     zero = tuple(dict.fromkeys(change.goal._memory for change in changes if change.goal._memory in known.assumed))
     restored = flow.once(frozenset()).zero
-    return Idle(known.idle, zero, restored.intersection(zero))
+    return IdleSteps(known.idle, zero, restored.intersection(zero))
 
 
 def _is_large(held: array) -> bool:
@@ -148,7 +151,7 @@ def _is_clear(form: Steps) -> bool:
 
 
 @dataclass(frozen=True)
-class _Known:
+class _ZeroFacts:
     """The memory that was assumed to be zero and is zero at the end, the idle steps, and the memory they rest on."""
 
     assumed: frozenset[Memory]
@@ -177,14 +180,14 @@ class _ZeroFlow:
         self.followed = frozenset(followed)
         self.taken = {k: _consumed(op) & self.followed for k, op, _ in self.running if isinstance(op, AdjointLaunch)}
 
-    def run(self, assumed: Collection[Memory]) -> _Known:
+    def run(self, assumed: Collection[Memory]) -> _ZeroFacts:
         """Follow the contents; memory that is not zero at the end is not assumed to be zero at the beginning."""
         found = self.once(frozenset(assumed))
         while not found.assumed <= found.zero:
             found = self.once(found.assumed & found.zero)
         return found
 
-    def once(self, assumed: frozenset[Memory]) -> _Known:
+    def once(self, assumed: frozenset[Memory]) -> _ZeroFacts:
         """Follow the contents from the first step to the last."""
         self.zero, self.idle, self.used = set(assumed), set[int](), set[Memory]()
         for k, operation, form in self.running:
@@ -196,7 +199,7 @@ class _ZeroFlow:
                     self.zero |= self.taken[k]
                     # Its program may run the launch as well.
                     self.zero.difference_update(a._memory for a in operation.launch.writes())
-        return _Known(assumed, frozenset(self.zero), frozenset(self.idle), frozenset(self.used))
+        return _ZeroFacts(assumed, frozenset(self.zero), frozenset(self.idle), frozenset(self.used))
 
     def _change(self, k: int, operation: Assign | Copy | Add, form: Steps) -> None:
         goal = operation.goal._memory

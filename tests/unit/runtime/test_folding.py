@@ -726,7 +726,9 @@ def test_what_is_zero_is_not_set_to_zero(at_once, monkeypatch):
     made.replay()
     assert z.is_zero
     calls = []
-    monkeypatch.setattr(made.sequence._program.quick, "_idle", zero_fill_elision.Idle(frozenset(), (), frozenset()))
+    monkeypatch.setattr(
+        made.sequence._program.quick, "_idle", zero_fill_elision.IdleSteps(frozenset(), (), frozenset())
+    )
     made.z.grad.fill_(2.0)
     made.sequence.replay()
     calls.append(made.z.grad.list()[0])

@@ -131,20 +131,27 @@ CHANGES = [
 
 def test_replays_do_what_all_steps_do(pair):
     rng = np.random.default_rng(2)
-    quick_runs = 0
     for number in [*range(len(CHANGES)), *rng.integers(0, len(CHANGES), 30)]:
         for made in pair:
             CHANGES[number](made)
         for _ in range(2):
             made, whole = pair
-            quick_runs += all(memory.is_zero for memory in made.sequence._program.quick._idle.zero)
             made.sequence.replay()
             whole.sequence.replay()
             assert made.state() == whole.state()
-    assert quick_runs > 10
+        # What a change has left in a gradient may be kept by all later replays.
+        for made in pair if number % 2 else ():
+            CHANGES[-1](made)
+    # Where nothing interferes any more, the quicker plan comes to run in the end.
+    for made in pair:
+        CHANGES[-1](made)
+        for _ in range(130):
+            made.sequence.replay()
+    assert pair[0].state() == pair[1].state()
+    assert all(memory.is_zero for memory in pair[0].sequence._program.quick._idle.zero)
 
 
-def test_contents_are_looked_at_once():
+def test_contents_are_looked_at():
     made = Rollout("run")
     quick = made.sequence._program.quick
     # What was recorded has run, and has added zeros to the gradients: by its versions nothing is known of them.
@@ -156,7 +163,8 @@ def test_contents_are_looked_at_once():
         made.sequence.replay()
         assert made.x[2].grad.list()[3] == 0.5
     made.x[2].grad.zero_()
-    made.sequence.replay()
+    for _ in range(8):
+        made.sequence.replay()
     assert all(memory.is_zero for memory in quick._idle.zero)
 
 
