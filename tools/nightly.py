@@ -1,8 +1,9 @@
 """Everything that a developer can run on a commit, in pieces that can be resumed: ``.ci/nightly SECONDS``.
 
 The pieces are the files of tests with the cases marked ``full``, the tests for a GPU on executed PTX by both compilers,
-random programs, wrong programs and programs of remembered launches drawn from the commit, the suite with lanes forced on and off, published benchmarks
-of which ``DIFFKERN_OUTSIDE`` has checkouts, and a part of the suite with the least versions of all dependencies.
+random programs, wrong programs and programs of remembered launches drawn from the commit, the suite with lanes forced
+on and off, published benchmarks of which ``DIFFKERN_OUTSIDE`` has checkouts, and a part of the suite with the least
+versions of all dependencies.
 What a piece found stays in ``.nightly/COMMIT``; the next call on the same tree goes on with the pieces that are left.
 The exit status is 1 if anything has failed so far.
 """
