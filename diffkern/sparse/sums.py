@@ -95,7 +95,7 @@ def bsr_axpy(
         Accepted, with no effect.
     topology : str, optional
         ``"compact"``; ``"masked"`` leaves out what is not in the pattern of `y`; ``"padded"`` uses the room of its
-        rows.
+        rows. The arrays of `y` may be written or replaced: give another matrix its own with :func:`bsr_copy`.
 
     Returns
     -------
