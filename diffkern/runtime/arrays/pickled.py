@@ -34,7 +34,9 @@ class Copied:
 
     def __reduce_ex__(self: array, protocol: Any) -> tuple[Any, ...]:  # type: ignore[misc]
         check_copied(self)
-        data = np.ascontiguousarray(self._host())
+        data = np.ascontiguousarray(self._host()).view()
+        # Protocol 5 may hand out the memory itself, and nobody would see what is written there.
+        data.flags.writeable = False
         made = _restored, (type(self), data, self.dtype, self.shape, self.device.alias, self.requires_grad)
         return (*made, vars(self)) if vars(self) else made  # attributes that a program has added
 

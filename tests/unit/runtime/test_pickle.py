@@ -231,3 +231,15 @@ def test_arrays_are_read_by_a_process_that_has_imported_nothing(tmp_path):
         [sys.executable, "-c", code, str(tmp_path / "a.pickle")], capture_output=True, text=True, check=True
     )
     assert out.stdout.strip() == "[1. 2.]"
+
+
+def test_memory_given_away_without_a_copy_is_read_only():
+    """Tapes and records rely on nobody else writing to it."""
+    held, buffers = dk.array(np.arange(100.0), requires_grad=True), []
+    text = pickle.dumps(held, protocol=5, buffer_callback=buffers.append)
+    assert buffers
+    assert all(buffer.raw().readonly for buffer in buffers)
+    made = pickle.loads(text, buffers=buffers)
+    made.fill_(1.0)
+    np.testing.assert_array_equal(held.numpy(), np.arange(100.0))
+    assert made.requires_grad
