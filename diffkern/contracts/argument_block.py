@@ -73,8 +73,9 @@ def gpu_header(dims: Sequence[int], axes: int = 0, at_once: int = 0, status: int
     status : int, optional
         Address of the error record.
     """
-    # An empty launch does not run.
-    multipliers, shifts = zip(*[divider(max(1, extent)) for extent in dims[1:]], strict=True)
+    # An empty launch does not run, and its other extents may be of any size.
+    extents = dims[1:] if all(dims) else (1,) * (abi.MAX_DIMS - 1)
+    multipliers, shifts = zip(*map(divider, extents), strict=True)
     one_round = at_once >= math.prod(dims[:axes]) and max(dims[axes:], default=1) == 1
     return _pack_gpu(status, *dims, *multipliers, *shifts, one_round)
 

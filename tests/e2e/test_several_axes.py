@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from conftest import require
+from support.fake_driver.driver import fake_cuda
 from support.ptx.programs import PtxProgram, vjp_of
 
 import diffkern as dk
@@ -155,3 +156,38 @@ def test_accesses_of_groups_are_wide():
     for kernel, is_wide in ((two, True), (with_bias, True), (four, True), (turned, False), (stencil, False)):
         assert (".v4." in programs(kernel)[1].text) == is_wide, kernel
     assert "div." not in "".join(programs(kernel)[1].text for kernel in (two, four, counted, stencil))
+
+
+@dk.kernel
+def grown(x: A2, y: A2):
+    i, j = dk.tid()
+    y[i, j] = 2.0 * x[i, j] + 1.0
+
+
+@pytest.mark.parametrize("way", ["launched", "recorded", "changed", "taped"])
+def test_arrays_that_share_memory_are_taken_element_by_element_by_the_same_grid(way):
+    values = np.random.default_rng(4).normal(size=(4, 256)).astype(np.float32)
+    with fake_cuda(run="ptx", races=False):
+        shared = dk.array(values, device="cuda:0", requires_grad=way == "taped")
+        inputs = {"inputs": [shared], "outputs": [shared]}
+        if way == "launched":
+            dk.launch(grown, values.shape, **inputs)
+        elif way == "taped":
+            with dk.Tape() as tape:
+                dk.launch(grown, values.shape, **inputs)
+            tape.backward(grads={shared: dk.ones(values.shape, device="cuda:0")})
+            np.testing.assert_array_equal(shared.grad.numpy(), 2.0)
+        else:
+            other = dk.zeros(values.shape, device="cuda:0")
+            outputs = [shared if way == "recorded" else other]
+            record = dk.launch(grown, values.shape, inputs=[shared], outputs=outputs, record_cmd=True)
+            record.set_param_at_index(1, shared)
+            record.launch()
+        np.testing.assert_array_equal(shared.numpy(), 2.0 * values + 1.0)
+
+
+def test_an_empty_launch_may_have_an_extent_of_any_size():
+    with fake_cuda(run="ptx"):
+        y = dk.zeros((1, 1), device="cuda:0")
+        dk.launch(grown, (0, 2**32), inputs=[y], outputs=[y])
+        np.testing.assert_array_equal(y.numpy(), 0.0)

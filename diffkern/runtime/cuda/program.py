@@ -177,7 +177,9 @@ class CudaExecutable(Executable):
     def _header(self, c: ChunkGrid, threads: int, dims: tuple[int, ...], count: int) -> tuple[tuple[int, ...], bytes]:
         """Return the extents of a launch, and its header."""
         if self.manifest.gpu is not None:
-            at_once = count * (1 if self.tiled else threads * self._elements)
+            # Programs that take several elements a thread do not ask, but the one for arrays that share memory, which
+            # takes single elements, is launched with the same grid and header.
+            at_once = count * (1 if self.tiled else threads)
             return c.dims, gpu_header(c.dims, self.manifest.tid_arity, at_once)
         # The CPU's program, for a driver that runs those.
         if not self.blockwise:
