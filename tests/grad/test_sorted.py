@@ -505,6 +505,7 @@ def test_a_program_that_cannot_be_built_here(ran: list[bool], monkeypatch: pytes
     program = PackedLaunch(kernel, N, made).adjoint(frozenset({0, 2}))
     assert program.sorts is False
     program.sorts = True
+    program.fits.clear()  # what was chosen meanwhile for arrays whose places others may have by now
     assert not any(ran)
 
 

@@ -27,7 +27,7 @@ FAULTS = [
     Fault("outer product transposed in the rule of matvec",
           rule_edit(composite_rules, "_matvec", ("matvec",), 'b.one("outer", a.ct, v)', 'b.one("outer", v, a.ct)')),
     Fault("normalize without the projection",
-          rule_edit(composite_rules, "_normalize", ("normalize",), "b.sub(a.ct, b.one(", "b.add(a.ct, b.one(")),
+          rule_edit(composite_rules, "_normalize", ("normalize",), "b.sub(a.ct, ", "b.add(a.ct, ")),
     Fault("component's cotangent goes to another component",
           edit(cotangents, "CotangentMap.add_component", "parts[index] =", "parts[(index + 1) % v.type.size] =")),
     Fault("a second contribution replaces the first",

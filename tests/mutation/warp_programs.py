@@ -93,7 +93,7 @@ WARP_PROGRAMS = [
           edit(snippets, "TranslatedFunction.on", "self.on_gpu if simt else self.on_cpu", "self.on_cpu"),
           ("tests/unit/test_warp_snippets.py::test_a_gpu_has_a_text_of_its_own",)),
     Fault("keys do not tell what a GPU runs",
-          edit(encoding, "encode_object", "if f is not obj", "if False"),
+          edit(encoding, "_func", "if f is not func", "if False"),
           ("tests/unit/test_warp_snippets.py::test_keys_tell_what_a_gpu_runs",)),
     Fault("a colour that a neighbour has is taken",
           edit(coloring, "_first_free", "while color in taken:", "if color in taken:"),

@@ -26,6 +26,7 @@ OPTION = re.compile(r"^ +:\w+:.*\n", re.MULTILINE)
 NOT_MEASURED = {
     "adbench": ["20 ms", "0.3 s"],  # how long a reading is
     "cpu_threads": ["50 us", "50 us, and at most 1 ms", "1 ms"],  # when a launch wakes other threads
+    "gpu": ["15 minutes"],  # a limit
     "neighbours": ["150 seconds"],  # a limit
 }
 
