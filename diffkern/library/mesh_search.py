@@ -11,7 +11,7 @@ from typing import Final
 
 from diffkern.lang.func import func
 from diffkern.library.box_pairs import away_sq, entered, facing, pair_at
-from diffkern.library.bvhs import distance_sq, inverse_of
+from diffkern.library.bvhs import inverse_of
 from diffkern.library.language import (
     atan2,
     cross,
@@ -313,7 +313,7 @@ def is_behind(tree, x, face, u, v, epsilon):  # type: ignore[no-untyped-def]
     normal, node = vec3f(0.0, 0.0, 0.0), tree.node
     while node >= 0 and node < tree.end:
         skip = peek_int32(tree.links, 4 * node)
-        if distance_sq(tree.boxes, node, place) <= tolerance * tolerance:
+        if away_sq(tree.boxes, int64(6) * int64(node), place) <= tolerance * tolerance:
             if skip == node + 1:
                 for p in range(peek_int32(tree.links, 4 * node + 1), peek_int32(tree.links, 4 * node + 2)):
                     other = peek_int32(tree.items, p)
