@@ -202,7 +202,7 @@ def row_of_pairs(
 def row_of_readings(
     name: str, top: str, bottom: str, top_s: Sequence[float], bottom_s: Sequence[float], only: str = ""
 ) -> Row:
-    """Summarise readings: in pairs where there are as many of both, else by medians and by what is farthest apart."""
+    """Summarise readings: in pairs where there are as many of both, else by medians and extremes."""
     if len(top_s) == len(bottom_s):
         return replace(row_of_pairs(name, top, bottom, top_s, bottom_s, Target()), only=only)
     middle = statistics.median(top_s), statistics.median(bottom_s)

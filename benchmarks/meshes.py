@@ -123,7 +123,7 @@ def kernels(name: str, folder: Path) -> Any:
 
 
 def bumpy_sphere(faces: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the points and the indices of a closed surface with about so many triangles."""
+    """Return the points and the indices of a closed surface with about `faces` triangles."""
     m = int((faces / 2) ** 0.5)
     u, v = np.meshgrid(2.0 * np.pi * np.arange(m) / m, np.pi * np.linspace(0.01, 0.99, m + 1), indexing="ij")
     r = 1.0 + 0.1 * np.sin(5.0 * u) * np.sin(4.0 * v)
@@ -143,7 +143,7 @@ def bumpy_sphere(faces: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def camera(side: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rays of a picture of so many rows and columns: one start, neighbours in nearly one direction."""
+    """Return the rays of a picture with `side` rows and columns: one start, neighbours in nearly one direction."""
     a, b = np.meshgrid(np.linspace(-0.4, 0.4, side), np.linspace(-0.4, 0.4, side))
     ways = np.stack([a, b, -np.ones_like(a)], -1).reshape(-1, 3)
     return np.tile(np.float32([0.01, 0.02, 3.0]), (side * side, 1)), ways.astype(np.float32)
@@ -270,7 +270,7 @@ def measured(title: str, pair: list[Work], pairs: int) -> Row:
 def main() -> int:
     """Print the table."""
     parser = options(str(__doc__).partition("\n")[0])
-    parser.add_argument("--threads", type=int, default=1, help="wall time on so many threads")
+    parser.add_argument("--threads", type=int, default=1, help="number of threads, timed by the wall clock")
     arguments = parser.parse_args()
     facts = machine()
     print_machine(facts)

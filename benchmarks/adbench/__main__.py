@@ -41,7 +41,7 @@ from sizes import CASES, MODULES
 
 RUNS, QUICK_RUNS = 15, 5
 SHORT, LONG, FEW = 0.02, 0.3, 2
-MOST_APART, MOST_TIMES = 1e-9, 4.0
+LARGEST_DIFFERENCE, MOST_TIMES = 1e-9, 4.0
 
 
 def seconds(work: Callable[[], object], calls: int = 1) -> float:
@@ -93,17 +93,17 @@ def measure(name: str, runs: int) -> tuple[list[Row], dict[str, Any]]:
         case.forward()
         case.derivative()
     expected = cases["jax"].results()
-    apart = {other: difference(cases[other].results(), expected) for other in ("diffkern", "torch")}
+    differences = {other: difference(cases[other].results(), expected) for other in ("diffkern", "torch")}
     read = readings(cases, runs)
     found = {side: {what: median(times) for what, times in each.items()} for side, each in read.items()}
     own = found["diffkern"]
     ratio = own["derivative"] / own["forward"]
     cells = [f"{1e3 * t['forward']:10.3f}{1e3 * t['derivative']:10.3f}" for t in found.values()]
     beside = [f"{found[other]['derivative'] / own['derivative']:7.2f}" for other in ("jax", "torch")]
-    wrong = "" if apart["diffkern"] <= MOST_APART else "  WRONG"
-    print(f"{name:<26}", *cells, f"{ratio:7.2f}", *beside, f"{apart['diffkern']:9.1e}{wrong}", flush=True)
-    measured = {"case": name, "threads": THREADS, "seconds": found, "apart": apart, "ratio": ratio}
-    return rows_of(name, read, f"differs by {apart['diffkern']:.1e}" if wrong else ""), measured
+    wrong = "" if differences["diffkern"] <= LARGEST_DIFFERENCE else "  WRONG"
+    print(f"{name:<26}", *cells, f"{ratio:7.2f}", *beside, f"{differences['diffkern']:9.1e}{wrong}", flush=True)
+    measured = {"case": name, "threads": THREADS, "seconds": found, "difference": differences, "ratio": ratio}
+    return rows_of(name, read, f"differs by {differences['diffkern']:.1e}" if wrong else ""), measured
 
 
 def main() -> int:
@@ -120,13 +120,13 @@ def main() -> int:
     print_machine(facts)
     print(f"ms {'of one thread' if THREADS == 1 else 'of the clock'}; derivative / value at most {MOST_TIMES:g}")
     sides = [f"{side:>10}{'derivative':>10}" for side in ("diffkern", "jax", "torch")]
-    print(f"{'case':<26}", *sides, f"{'times':>7} {'jax/dk':>7} {'torch/dk':>7} {'apart':>9}")
+    print(f"{'case':<26}", *sides, f"{'times':>7} {'jax/dk':>7} {'torch/dk':>7} {'differs':>9}")
     names = [name for name in CASES if not chosen.cases or any(name.startswith(c) for c in chosen.cases)]
     runs = rounds_of(chosen, RUNS, QUICK_RUNS)
     rows, measured = zip(*(measure(name, runs) for name in names), strict=True)
     if chosen.json:
         save_json(chosen.json, facts, [row for each in rows for row in each], readings=measured)
-    return int(any(each["apart"]["diffkern"] > MOST_APART for each in measured))
+    return int(any(each["difference"]["diffkern"] > LARGEST_DIFFERENCE for each in measured))
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from harness import Row, chosen_cases, machine, print_machine, rounds_of, rows_b
 CASES = ("elementwise", "nbody", "mesh", "recurrence")
 SIDES = {"diffkern": "own_forms", "drjit": "drjit_forms", "jax": "jax_forms", "torch": "torch_forms"}
 RUNS, QUICK_RUNS, SHORT, LONG, FEW = 15, 5, 0.02, 0.5, 3
-MOST_APART = 2e-3
+LARGEST_DIFFERENCE = 2e-3
 
 
 def forms() -> dict[str, Any]:
@@ -75,7 +75,7 @@ def measure(name: str, modules: dict[str, Any], runs: int) -> tuple[list[Row], d
     for work, _ in works.values():
         work()
     expected = works["diffkern"][1]()
-    apart = {side: difference(results(), expected) for side, (_, results) in works.items()}
+    differences = {side: difference(results(), expected) for side, (_, results) in works.items()}
     first = {side: seconds(work) for side, (work, _) in works.items()}
     times: dict[str, list[float]] = {side: [] for side in works}
     for turn in range(runs):
@@ -87,13 +87,13 @@ def measure(name: str, modules: dict[str, Any], runs: int) -> tuple[list[Row], d
     found = {side: median(read) for side, read in times.items()}
     own = found["diffkern"]
     cells = [f"{1e3 * t:10.2f} ({t / own:6.2f})" for t in found.values()]
-    wrong = [side for side, far in apart.items() if not far <= MOST_APART]
+    wrong = [side for side, far in differences.items() if not far <= LARGEST_DIFFERENCE]
     print(f"{name:<12}", *cells, f"  differ: {wrong}" if wrong else "", flush=True)
     peers = {side: read for side, read in times.items() if side != "diffkern"}
     rows = rows_beside(name, times["diffkern"], peers)
     for row in rows:
         row.unlike = "another result" if row.top in wrong else ""
-    return rows, {"case": name, "threads": THREADS, "seconds": found, "apart": apart}
+    return rows, {"case": name, "threads": THREADS, "seconds": found, "difference": differences}
 
 
 def main() -> int:
@@ -108,7 +108,7 @@ def main() -> int:
     rows, found = zip(*(measure(name, modules, runs) for name in chosen.cases or CASES), strict=True)
     if chosen.json:
         save_json(chosen.json, facts, [row for each in rows for row in each], readings=found)
-    return int(any(far > MOST_APART for each in found for far in each["apart"].values()))
+    return int(any(far > LARGEST_DIFFERENCE for each in found for far in each["difference"].values()))
 
 
 if __name__ == "__main__":

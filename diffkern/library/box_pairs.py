@@ -29,7 +29,7 @@ def pair_at(node):  # type: ignore[no-untyped-def]
 
 @func
 def facing(inverse):  # type: ignore[no-untyped-def]
-    """Return by how many words the face of a box that a ray enters through, along an axis, is behind the lower one."""
+    """Return by how many words the face of a box through which a ray enters, along an axis, follows the lower one."""
     return int64(3) if inverse < 0.0 else int64(0)
 
 
