@@ -114,8 +114,8 @@ class Dialect:
         Whether ``tid()`` unpacked to fewer values than elsewhere in a kernel is the index along the first axes; else it
         is an error.
     matrices_of_rows
-        Whether a matrix type is called with the rows; else that is an error, as programs that are written for older
-        versions mean the columns.
+        Whether a matrix type is called with the rows; else with the columns, with a warning, as programs that are
+        written for older versions mean them.
     struct_defaults
         Whether the value that a class gives a field of a struct is the field's default; else the field begins as zero.
     cotangents_stay

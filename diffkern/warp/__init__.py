@@ -10,6 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any, Final
 
+from diffkern.warp.namespaces import install as _older_modules
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -75,7 +77,7 @@ _SUBMODULES: Final = frozenset({
 """Modules of this package that programs know."""
 
 _NATIVE: Final = frozenset({
-    "ANY", "Sequence", "SurfaceNets", "bool_", "compile", "cuda", "jax", "lipschitz_octree", "load", "record",
+    "ANY", "Sequence", "SurfaceNets", "bool_", "compile", "cuda", "lipschitz_octree", "load", "record",
     "sparse_marching_cubes", "sparse_marching_cubes_from_cells", "testing",
 })  # fmt: skip
 """Names of :mod:`diffkern` that Warp does not have."""
@@ -91,6 +93,9 @@ _PLACES: Final = {
     for name, _, public in (entry.partition("=") for entry in names.split())
 }
 
+_OLDER: Final = _older_modules()
+"""Modules of older releases of Warp, by name."""
+
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
@@ -104,6 +109,8 @@ def __getattr__(name: str) -> Any:
             return value
     elif name in _SUBMODULES:
         value = importlib.import_module(f"{__name__}.{name}")
+    elif name in _OLDER:
+        value = _OLDER[name]
     elif name == "__version__":
         value = importlib.import_module(f"{__name__}.config").version
     elif name == "__instead__":

@@ -582,8 +582,8 @@ def test_the_gradient_of_eigenvalues_closer_than_one_over_the_greatest_number() 
 
 
 @wp.func
-def of_rows(a: wp.vec2, b: wp.vec2) -> wp.mat22:
-    return wp.mat22(a, b)
+def of_columns(a: wp.vec3, b: wp.vec3) -> wp.types.matrix((3, 2), float):
+    return wp.types.matrix((3, 2), float)(a, b)
 
 
 @dk.func
@@ -592,8 +592,16 @@ def native_of_rows(a: dk.vec2, b: dk.vec2) -> dk.mat22:
 
 
 @wp.kernel
-def matrices_of_rows(out: wp.array(dtype=wp.mat22)):
-    out[0] = of_rows(wp.vec2(1.0, 2.0), wp.vec2(3.0, 4.0))
+def matrices_of_columns(v: wp.array(dtype=wp.vec3), out: wp.array(dtype=float, ndim=2)):
+    m = of_columns(v[0], v[1])
+    for i in range(3):
+        for j in range(2):
+            out[i, j] = m[i, j]
+
+
+@wp.kernel
+def matrix_of_a_vector_and_numbers(out: wp.array(dtype=wp.mat22)):
+    out[0] = wp.mat22(wp.vec2(1.0, 2.0), 3.0)
 
 
 @wp.kernel
@@ -604,11 +612,24 @@ def matrices(out: wp.array(dtype=wp.mat22)):
     out[2] = wp.matrix_from_cols(a, b)
 
 
-def test_a_matrix_is_not_called_with_vectors_in_kernels():
-    # Programs that were written for older versions mean columns, others rows.
-    with pytest.raises(dk.KernelTypeError, match=r"mat22 of vec2<float32> and others") as caught:
-        wp.launch(matrices_of_rows, 1, [wp.zeros(1, dtype=wp.mat22)])
+def test_a_matrix_called_with_vectors_takes_columns_in_kernels():
+    # Every release of Warp that took vectors in kernels took the columns; later ones refuse them.
+    v = wp.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype=wp.vec3, requires_grad=True)
+    out = wp.zeros((3, 2), requires_grad=True)
+    with (
+        pytest.warns(DeprecationWarning, match="takes them as columns in a kernel; write matrix_from_cols"),
+        wp.Tape() as tape,
+    ):
+        wp.launch(matrices_of_columns, 1, [v, out])
+    assert out.numpy().tolist() == [[1, 4], [2, 5], [3, 6]]
+    tape.backward(grads={out: wp.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])})
+    assert v.grad.numpy().tolist() == [[1, 3, 5], [2, 4, 6]]
+    with pytest.raises(wp.KernelTypeError, match=r"mat22 of vec2<float32> and others") as caught:
+        wp.launch(matrix_of_a_vector_and_numbers, 1, [wp.zeros(1, dtype=wp.mat22)])
     assert "matrix_from_rows takes the rows, and matrix_from_cols the columns; give 4 numbers" in str(caught.value)
+
+
+def test_matrices_of_vectors_say_which_way():
     out = wp.zeros(3, dtype=wp.mat22)
     wp.launch(matrices, 1, [out])
     assert out.numpy().tolist() == [[[1, 2], [3, 4]], [[1, 2], [3, 4]], [[1, 3], [2, 4]]]

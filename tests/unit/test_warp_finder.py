@@ -79,5 +79,60 @@ def test_warp_that_is_imported_stays(tmp_path: Path) -> None:
 
 
 def test_what_warp_no_longer_has_names_what_to_take() -> None:
-    with pytest.raises(ModuleNotFoundError, match="take the package Newton"):
-        importlib.import_module("diffkern.warp.sim")
+    sim = importlib.import_module("diffkern.warp.sim")
+    with pytest.raises(AttributeError, match=r"wp\.sim\.ModelBuilder: .* take the package Newton"):
+        sim.ModelBuilder
+
+
+@pytest.mark.filterwarnings("always::DeprecationWarning")
+def test_modules_of_older_releases_have_todays_names(capsys: pytest.CaptureFixture[str]) -> None:
+    import diffkern.warp as wp
+    from diffkern.warp.namespaces import OLDER
+
+    for module, names in OLDER.items():
+        older = importlib.import_module(f"diffkern.warp.{module}")
+        assert older.__all__ == sorted(entry.rpartition("=")[2] for entry in names.split())
+        for entry in names.split():
+            now, _, then = entry.partition("=")
+            if now == "StructInstance":
+                continue
+            assert getattr(older, then or now) is getattr(wp, now)
+            said = f"wp.{module}.{then or now} is a name of older releases of Warp. Use wp.{now} instead."
+            assert said in capsys.readouterr().err
+    assert wp.torch is importlib.import_module("diffkern.warp.torch")
+    with pytest.raises(AttributeError, match=r"wp\.context, a module of older releases of Warp, has no 'spam'"):
+        wp.context.spam
+
+
+def test_modules_of_older_releases_are_imported_as_such(tmp_path: Path) -> None:
+    done = run(
+        """
+        from diffkern.warp import finder
+
+        finder.install()
+        import warp as wp
+        import warp.torch
+        import warp.jax_experimental.ffi
+        import warp.sim
+        from warp.context import Devicelike
+        from warp.jax_experimental import jax_kernel
+
+        print(warp.torch is wp.torch, warp.jax_experimental.ffi is wp.jax_experimental.ffi)
+        print(Devicelike is wp.DeviceLike, jax_kernel is wp.jax_kernel)
+        """,
+        at=tmp_path,
+    )
+    assert done.stdout == "True True\nTrue True\n"
+    assert done.stderr.count("is a name of older releases of Warp") == 2
+
+
+def test_structs_are_instances_of_the_older_class() -> None:
+    import diffkern.warp as wp
+
+    @wp.struct
+    class Ball:
+        mass: float
+
+    assert isinstance(Ball(), wp.codegen.StructInstance)
+    assert not isinstance(Ball, wp.codegen.StructInstance)
+    assert not isinstance(wp.vec3(), wp.codegen.StructInstance)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -93,17 +94,32 @@ def construct(cx: Context, t: T.Composite, name: str, args: list[Term], node: as
         return Val(
             cx.b.construct(t, [_component(cx, a, t, n) for a, n in zip(args, _nodes(node, t.size), strict=True)])
         )
-    if isinstance(t, T.Mat) and len(args) == t.rows:
-        if not cx.dialect.matrices_of_rows:
-            remedy = f"matrix_from_rows takes the rows, and matrix_from_cols the columns; {_all_components(cx, t)}"
-            cx.type_error(node, f"{name} of {describe(args[0])} and others", remedy)
-        rows = [coerce.convert(cx, a, T.Vec(t.dtype, t.cols), node, f"a row of {name}") for a in args]
-        return Val(cx.b.construct(t, [c for row in rows for c in cx.b.components(row)]))
+    if isinstance(t, T.Mat) and len(args) == (t.rows if cx.dialect.matrices_of_rows else t.cols):
+        return (_of_rows if cx.dialect.matrices_of_rows else _of_columns)(cx, t, name, args, node)
     parts = _joined(cx, t, args, node)
     if parts is None:
         given = sum(a.type.size if isinstance(a, Val) and isinstance(a.type, T.Vec) else 1 for a in args)
         cx.type_error(node, f"{name} has {t.size} components, not {given}", _all_components(cx, t))
     return Val(cx.b.construct(t, parts))
+
+
+def _of_rows(cx: Context, t: T.Mat, name: str, args: list[Term], node: ast.Call) -> Term:
+    """Construct a matrix from its rows."""
+    rows = [coerce.convert(cx, a, T.Vec(t.dtype, t.cols), node, f"a row of {name}") for a in args]
+    return Val(cx.b.construct(t, [c for row in rows for c in cx.b.components(row)]))
+
+
+def _of_columns(cx: Context, t: T.Mat, name: str, args: list[Term], node: ast.Call) -> Term:
+    """Construct a matrix from its columns, as kernels of older releases of Warp do."""
+    column = T.Vec(t.dtype, t.rows)
+    if any(not isinstance(a, Val) or a.type != column for a in args):
+        remedy = f"matrix_from_rows takes the rows, and matrix_from_cols the columns; {_all_components(cx, t)}"
+        cx.type_error(node, f"{name} of {describe(args[0])} and others", remedy)
+    loc = cx.loc(node)
+    message = f"{name} of vectors takes them as columns in a kernel; write matrix_from_cols, which says so"
+    warnings.warn_explicit(message, DeprecationWarning, loc.file, loc.line)
+    columns = [cx.b.components(coerce.value(cx, a, node)) for a in args]
+    return Val(cx.b.construct(t, [columns[k][i] for i in range(t.rows) for k in range(t.cols)]))
 
 
 def _joined(cx: Context, t: T.Composite, args: list[Term], node: ast.Call) -> list[Value] | None:

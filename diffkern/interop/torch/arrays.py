@@ -33,7 +33,16 @@ from diffkern.runtime.memory.stream import drain
 if TYPE_CHECKING:
     from diffkern.runtime.cuda.context import CudaDevice
 
-__all__ = ["as_array", "check_observers", "described_in_c", "from_torch", "gpu_of_array", "share_gradient", "to_torch"]
+__all__ = [
+    "as_array",
+    "check_observers",
+    "described_in_c",
+    "from_torch",
+    "gpu_of_array",
+    "is_in_function",
+    "share_gradient",
+    "to_torch",
+]
 
 # The memory of a tensor's storage, by its device and where it begins: one for all tensors over it.
 _storages: weakref.WeakValueDictionary[tuple[torch.device, int, int], Memory] = weakref.WeakValueDictionary()
@@ -283,8 +292,24 @@ def _memory_of(t: torch.Tensor, gpu: CudaDevice | None) -> Memory:
     return memory
 
 
+def is_in_function() -> bool:
+    """Return whether PyTorch runs the forward of a :class:`torch.autograd.Function`, or of a custom operator.
+
+    It switches both of its modes off there: ``no_grad`` leaves forward mode on, and inference mode says so itself.
+    """
+    forward_mode = torch._C._is_fwd_grad_enabled()
+    return not torch.is_grad_enabled() and not forward_mode and not torch.is_inference_mode_enabled()
+
+
 def share_gradient(made: array, t: torch.Tensor) -> None:
-    """Let the array's gradient be the tensor's, which is made of zeros if there is none."""
+    """Let the array's gradient be the tensor's, which is made of zeros if there is none.
+
+    In the forward of an ``autograd.Function`` it is one of its own: what backward returns PyTorch itself adds to the
+    tensor's gradient, or hands on to the operation that computed the tensor.
+    """
+    if is_in_function():
+        made.requires_grad = True
+        return
     if t.grad_fn is not None and not t.retains_grad:
         raise TypeError("PyTorch keeps no gradient for a tensor that it computed; pass requires_grad=False or a leaf")
     if t.grad is None:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from diffkern.errors import LaunchError
-from diffkern.interop.torch.arrays import as_array, check_observers, gpu_of_array
+from diffkern.interop.torch.arrays import as_array, check_observers, gpu_of_array, is_in_function
 from diffkern.interop.torch.place import order_around_launch, order_before
 from diffkern.ir.structs import Stored
 from diffkern.runtime.arrays.array import array
@@ -145,6 +145,12 @@ def as_argument(t: torch.Tensor, element: Stored | None) -> array:
     """Return a tensor that is passed to a launch as an array; under a tape with the tensor's gradient."""
     tape = handler_now()
     check_observers(t)
+    if t.requires_grad and tape is not None and is_in_function():
+        as_array(t, element)
+        raise TypeError(
+            "a tape in the forward of an autograd.Function would add to this tensor's grad, and PyTorch what backward "
+            "returns; pass from_torch(tensor), an array with a gradient of its own"
+        )
     if t.grad_fn is not None and t.requires_grad and (tape is not None or torch.is_grad_enabled()):
         as_array(t, element)  # what is wrong with it as an array is said first
         raise TypeError(

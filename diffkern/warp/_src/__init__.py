@@ -7,27 +7,12 @@ is to be said has no file: it stands in a table here, and is in ``sys.modules``,
 from __future__ import annotations
 
 import importlib
-import sys
-from collections.abc import Callable, Mapping
-from types import ModuleType
+from collections.abc import Mapping
 from typing import Any, Final
 
+from diffkern.warp.namespaces import Alias
+
 _FILES: Final = ("context", "thirdparty", "types")
-
-
-class _Alias(ModuleType):
-    """A module without a file, whose names a function looks up."""
-
-    def __init__(self, name: str, find: Callable[[str], Any]) -> None:
-        super().__init__(f"{__name__}.{name}", find.__doc__)
-        self._find = find
-        sys.modules[self.__name__] = self
-
-    def __getattr__(self, name: str) -> Any:
-        # Python itself asks for names such as __path__, which are not those of the other module.
-        if name.startswith("__") and name != "__all__":
-            raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
-        return self._find(name)
 
 
 def _codegen(name: str) -> Any:
@@ -54,8 +39,9 @@ def _check_p2p() -> bool:
     return True
 
 
-_ALIASES: Final[Mapping[str, _Alias]] = {
-    name: _Alias(name, find) for name, find in (("codegen", _codegen), ("logger", _logger), ("utils", _utils))
+_ALIASES: Final[Mapping[str, Alias]] = {
+    name: Alias(f"{__name__}.{name}", find)
+    for name, find in (("codegen", _codegen), ("logger", _logger), ("utils", _utils))
 }
 globals().update(_ALIASES)
 
