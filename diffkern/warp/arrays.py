@@ -68,8 +68,12 @@ def _whole(numbers: Any, limits: Any) -> Any:
 
 
 def _listed(data: Any, dtype: Any) -> Any:
-    """Return nested lists with floats as an array of integers, if they are whole and the elements are integers."""
-    numbers = np.asarray(data) if isinstance(data, (list, tuple)) else None
+    """Return nested lists and tensors of floats as arrays of integers, if they are whole and the elements integers."""
+    is_tensor = hasattr(data, "__array__") and not isinstance(data, NativeArray)
+    try:
+        numbers = np.asarray(data) if is_tensor or isinstance(data, (list, tuple)) else None
+    except (TypeError, RuntimeError):  # PyTorch gives no tensor of a GPU, and none that requires a gradient
+        return data
     if numbers is None or numbers.dtype.kind != "f":
         return data
     made = wrapped(numbers, dtype)
@@ -130,10 +134,10 @@ class array(NativeArray, metaclass=_Family):
             ndim = None
         options |= {"strides": strides, "ptr": ptr, "capacity": capacity, "deleter": deleter}
         options |= {"grad": grad, "requires_grad": bool(requires_grad), "device": device, "pinned": bool(pinned)}
-        # Lists are tried as they are first: only floats for an integer type need the slower conversion.
+        # Lists and tensors are tried as they are first: only floats for an integer type need the slower conversion.
         try:
             made = NativeArray(data, dtype, shape, ndim, copy=bool(copy), **options)
-        except TypeError:  # which tells of floats in a list for integers
+        except TypeError:  # which tells of floats for integers
             if (whole := _listed(data, dtype)) is data:
                 raise
             made = NativeArray(whole, dtype, shape, ndim, copy=bool(copy), **options)

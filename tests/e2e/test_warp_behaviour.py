@@ -290,6 +290,23 @@ def test_lists_of_whole_floats_are_integers() -> None:
         wp.array([2.0**63], dtype=wp.int64)
 
 
+class OtherTensor:
+    """Numbers of another library, which NumPy can read."""
+
+    def __init__(self, numbers: list[float]) -> None:
+        self.numbers = np.array(numbers, np.float32)
+
+    def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
+        return self.numbers
+
+
+def test_tensors_of_whole_floats_are_integers() -> None:
+    assert wp.array(OtherTensor([1.0, -2.0]), dtype=wp.int32).numpy().tolist() == [1, -2]
+    for numbers, dtype in (([1.5], wp.int32), ([-1.0], wp.uint8), ([2.0**31], wp.int32)):
+        with pytest.raises(TypeError, match="use astype"):
+            wp.array(OtherTensor(numbers), dtype=dtype)
+
+
 def test_rows_columns_and_keys_of_values() -> None:
     v, m = wp.vec3(1, 2, 3), wp.mat22(1, 2, 3, 4)
     m.set_row(1, (7, 8))
