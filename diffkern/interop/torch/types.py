@@ -104,7 +104,9 @@ def device_from_torch(torch_device: torch.device | str) -> Device:
     ValueError
         If diffkern does not run there.
     """
-    return get_device(str(torch.device(torch_device)))
+    device = torch.device(torch_device)
+    # PyTorch may number the CPU, of which there is one.
+    return get_device("cpu" if device.type == "cpu" else str(device))
 
 
 def device_to_torch(device: Any = None) -> str:

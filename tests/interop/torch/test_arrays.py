@@ -268,6 +268,7 @@ def test_devices_and_streams():
     assert dk.device_to_torch("cpu") == dk.device_to_torch() == "cpu"
     assert dk.device_from_torch("cpu") == dk.get_device("cpu")
     assert dk.device_from_torch(torch.device("cpu")).is_cpu
+    assert dk.device_from_torch(torch.device("cpu", 0)) == dk.device_from_torch("cpu:0") == dk.get_device("cpu")
     assert dk.stream_from_torch("cpu").is_default
     done = []
     stream = dk.Stream()
