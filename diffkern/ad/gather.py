@@ -106,7 +106,7 @@ class _GatherSearch:
             found = [self._gather(op) for op in [*self.fn.body.ops] if op.name == "for" and self._trips(op) == count]
             if any(found):
                 eliminate(self.fn)
-                return self.adjoint, Gather(count, self._clear_later())
+                return self.adjoint, Gather(((count,),), self._clear_later())
         return None
 
     # -- what has to hold --------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from diffkern.ad.adjoint import Adjoint
 from diffkern.analysis.sorted_updates import Unsorted
-from diffkern.contracts.manifest import Conflict, Gather, Log, SortedSum
+from diffkern.contracts.manifest import Conflict, Gather, Log, Monomial, SortedSum
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import NEW_STACKS, STACK_READS
 from diffkern.ir.types import Stack
@@ -47,9 +47,8 @@ def describe(
     lines += [f"  gradient of {names[k]}: {_SYNCHRONISATION[c.kind]}" for k, c in zip(
         adjoint.cotangents, conflicts, strict=True)]  # fmt: skip
     if gather is not None:
-        (k, axis), *_ = gather.count.of or ((0, None),)
-        extent = names[k] if axis == -1 else f"{names[k]}.shape[{axis}]" if axis is not None else gather.count.factor
-        lines.append(f"  launches of {extent} threads gather: each computes what the others would add to its elements")
+        extents = " by ".join(_extent(names, counts[0]) for counts in gather.dims)
+        lines.append(f"  launches of {extents} threads gather: each computes what the others would add to its elements")
     if sums:
         lines.append(_sorted_sums(names, sums))
     if adjoint.saved:
@@ -101,3 +100,11 @@ def _loop(op: Op, starts: Value | None) -> str:
         f"  loop at {where}: {stack.slots} snapshots of {size} bytes; every trip is stored up to {stack.slots} trips, "
         f"up to {thrice} the loop runs three times at most, beyond that more often"
     )
+
+
+def _extent(names: Sequence[str], count: Monomial) -> str:
+    """Return an extent of a launch that gathers in words."""
+    ((k, axis),) = count.of or ((0, None),)
+    if axis is None:
+        return str(count.factor)
+    return names[k] if axis == -1 else f"{names[k]}.shape[{axis}]"

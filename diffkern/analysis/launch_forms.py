@@ -19,7 +19,7 @@ from diffkern.ir.ops.scalar import AFFINE_PAIRS, CASTS, FLOORED, LITERALS, NEGAT
 from diffkern.ir.types import Array, Kind, Scalar, is_exact_index
 from diffkern.ir.views import For, If, is_branch, literal
 
-__all__ = ["FormComparison", "Key", "LaunchForms", "LinearForm", "Polynomial"]
+__all__ = ["MINUS", "FormComparison", "Key", "LaunchForms", "LinearForm", "Polynomial"]
 
 Key: TypeAlias = Hashable
 Polynomial: TypeAlias = Mapping[tuple[tuple[int, int], ...], int]
@@ -256,20 +256,31 @@ class LaunchForms:
 
     def _holds(self, condition: Value, is_true: bool) -> Iterator[FormComparison]:
         """Iterate over the comparisons that follow from a condition that is true, or false."""
+        for part, holds in self.conjuncts(condition, is_true):
+            op = self.affine.producer.get(part)
+            if op is not None and is_branch(op):
+                yield from self._chosen(If(op), part, holds)
+            elif (compared := self.comparison(part, holds)) is not None:
+                yield compared
+
+    def conjuncts(self, condition: Value, is_true: bool) -> Iterator[tuple[Value, bool]]:
+        """Iterate over conditions, and whether each holds, that together are a condition that is true, or false."""
         op = self.affine.producer.get(condition)
-        if op is None:
-            return
-        if op.name == "not":
-            yield from self._holds(op.operands[0], not is_true)
-        elif op.name == ("and" if is_true else "or"):
+        if op is not None and op.name == "not":
+            yield from self.conjuncts(op.operands[0], not is_true)
+        elif op is not None and op.name == ("and" if is_true else "or"):
             for v in op.operands:
-                yield from self._holds(v, is_true)
-        elif is_branch(op):
-            yield from self._chosen(If(op), condition, is_true)
-        elif all(isinstance(v.type, Scalar) and v.type.kind is Kind.INT for v in op.operands):
-            name = op.name if is_true else _NEGATED.get(op.name, "")
-            if name == "eq" or name in _ORDERED:
-                yield _compared(name, *map(self.of, op.operands))
+                yield from self.conjuncts(v, is_true)
+        else:
+            yield condition, is_true
+
+    def comparison(self, condition: Value, is_true: bool) -> FormComparison | None:
+        """Return the comparison of integers that a condition is if it is true, or false; None if it is none."""
+        op = self.affine.producer.get(condition)
+        if op is None or not all(isinstance(v.type, Scalar) and v.type.kind is Kind.INT for v in op.operands):
+            return None
+        name = op.name if is_true else _NEGATED.get(op.name, "")
+        return _compared(name, *map(self.of, op.operands)) if name == "eq" or name in _ORDERED else None
 
     def _chosen(self, choice: If, condition: Value, is_true: bool) -> Iterator[FormComparison]:
         """Iterate over what follows from the result of an ``if`` that only one of its branches can yield."""

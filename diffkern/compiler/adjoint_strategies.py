@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from diffkern.ad.adjoint import Adjoint
-from diffkern.ad.gather import gathered
+from diffkern.ad.gather import gathered, gathering_pays
 from diffkern.ad.joint import can_join, joined
+from diffkern.ad.shifted_gather import clearing, gathered_from_neighbours, neighbours_pay
 from diffkern.analysis.sorted_updates import Unsorted, sorted_sums
 from diffkern.analysis.work import thread_cost
 from diffkern.compiler import passes
-from diffkern.contracts.manifest import Conflict, SortedSum
+from diffkern.contracts.manifest import Conflict, Gather, SortedSum
 from diffkern.contracts.options import Variant
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function
@@ -23,7 +24,10 @@ from diffkern.ir.passes import PassOptions, run
 from diffkern.ir.stages import ADJOINT
 from diffkern.targets import target_named
 
-__all__ = ["copied", "gathering", "joint_work", "may_be_joined", "may_gather", "sorted_sums_of"]
+__all__ = [
+    "clearing_behind", "copied", "gathering", "gathering_condition", "joint_work", "may_be_gathered", "may_be_joined",
+    "may_gather", "sorted_sums_of",
+]  # fmt: skip
 
 
 def sorted_sums_of(
@@ -47,13 +51,21 @@ def sorted_sums_of(
 
 def gathering(adjoint: Adjoint, variant: Variant, context: PassOptions) -> Adjoint:
     """Return the adjoint whose threads gather, changed in place."""
-    found = gathered(adjoint)
+    found = gathered(copied(adjoint)) or (gathered_from_neighbours(adjoint) if _is_gpu(variant) else None)
     if found is None:
-        raise ValueError(f"no thread of {adjoint.fn.name} adds to an element of each other one")
+        raise ValueError(f"no thread of {adjoint.fn.name} adds to an element of each other one, or of neighbours")
     # Collecting like terms reorders sums, so it takes fast_math.
     shared = passes.GATHER if variant.options.fast_math else passes.SHARE
     run(shared, context.done("gather", ADJOINT, found[0].fn), context)
     return found[0]
+
+
+def clearing_behind(adjoint: Adjoint) -> Adjoint:
+    """Return the adjoint that clears what the one whose threads gather has read, changed in place."""
+    found = clearing(adjoint)
+    if found is None:
+        raise ValueError(f"no thread of {adjoint.fn.name} gathers from neighbours")
+    return found
 
 
 def may_gather(variant: Variant) -> bool:
@@ -65,7 +77,37 @@ def may_gather(variant: Variant) -> bool:
     # Checked programs and those with another way of accumulating stay as the user's kernel implies.
     if variant.is_debug or variant.form.accumulate != "plain":
         return False
-    return bool(variant.options.fast_math) or target_named(variant.target, variant.compiler).simt
+    return bool(variant.options.fast_math) or _is_gpu(variant)
+
+
+def _is_gpu(variant: Variant) -> bool:
+    return target_named(variant.target, variant.compiler).simt
+
+
+def may_be_gathered(adjoint: Adjoint, variant: Variant) -> tuple[Adjoint, Gather] | None:
+    """Return an adjoint whose threads gather, made of a copy, and the condition for running it; None without one.
+
+    Neighbours are no matter of a CPU: its chunks of neighbouring threads run one after the other.
+    """
+    found = gathered(copied(adjoint))
+    if found is None and _is_gpu(variant) and (found := gathered_from_neighbours(copied(adjoint))) is not None:
+        run(passes.SHARE, found[0].fn)
+    return found
+
+
+def gathering_condition(
+    fn: Function, conflicts: Sequence[Conflict], other: tuple[Adjoint, Gather] | None, variant: Variant
+) -> Gather | None:
+    """Return when an adjoint whose threads gather is to run in place of one; None if it would be no gain."""
+    if other is None:
+        return None
+    adjoint, gather = other
+    if not gather.fewer:
+        return gather if gathering_pays(fn, conflicts, adjoint) else None
+    if not neighbours_pay(fn, adjoint, exactly=variant.deterministic):
+        return None
+    # In any order: exact sums cost more than a launch even where there are few.
+    return replace(gather, fewer=0) if variant.deterministic else gather
 
 
 def copied(adjoint: Adjoint) -> Adjoint:

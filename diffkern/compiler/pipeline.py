@@ -22,7 +22,6 @@ from itertools import accumulate, pairwise
 
 from diffkern.ad.adjoint import Derivative, Swept
 from diffkern.ad.forward import with_tangents
-from diffkern.ad.gather import gathered, gathering_pays
 from diffkern.ad.inner import FuncDerivatives
 from diffkern.ad.joint import joined
 from diffkern.ad.load_log import Overwritten, Reading, overwritten_values
@@ -37,9 +36,11 @@ from diffkern.analysis.refusals import check_no_deposits, check_no_warps, check_
 from diffkern.analysis.sorted_updates import store_contributions
 from diffkern.compiler import passes
 from diffkern.compiler.adjoint_strategies import (
-    copied,
+    clearing_behind,
     gathering,
+    gathering_condition,
     joint_work,
+    may_be_gathered,
     may_be_joined,
     may_gather,
     sorted_sums_of,
@@ -222,12 +223,14 @@ def finish(
     # adjoint.
     run(passes.CLEAN, context.done("reverse", ADJOINT, adjoint.fn), context)
     work = other = None
-    # A program that gathers was asked for by name. Else it is only tried on a copy, to tell the run time whether it
-    # pays.
+    # A program that gathers was asked for by name. Else it is only tried on a copy below, to tell the run time whether
+    # it pays.
     if variant.form.gathers:
         adjoint = gathering(adjoint, variant, context)
+    elif variant.form.clears:
+        adjoint = clearing_behind(adjoint)
     elif primal is not None and may_gather(variant):
-        other = gathered(copied(adjoint))
+        other = may_be_gathered(adjoint, variant)
     if primal is not None and variant.form.joint:
         adjoint = joined(primal, adjoint)
         run(passes.JOIN, context.done("join", ADJOINT, adjoint.fn), context)
@@ -242,9 +245,7 @@ def finish(
     if variant.options.private_copies is False:
         conflicts = [replace(conflict, private=False) for conflict in conflicts]
     context.done("conflicts", PROGRAM, adjoint.fn)
-    # Without conflicts a scattering adjoint needs no atomics, so there is nothing to win.
-    pays = other is not None and gathering_pays(adjoint.fn, conflicts, other[0])
-    gather = other[1] if other is not None and pays else None
+    gather = gathering_condition(adjoint.fn, conflicts, other, variant)
     return Derivative(adjoint, tuple(conflicts), work, gather, sorted_sums_of(adjoint, conflicts, variant))
 
 

@@ -192,6 +192,7 @@ class Specialization:
         more += [f", log {self.variant.log}"] if self.variant.log else []
         more += [_ACCUMULATING[self.variant.form.accumulate]]
         more += [", sums gathered"] if self.variant.form.gathers else []
+        more += [", only clearing"] if self.variant.form.clears else []
         more += [", with the launch"] if self.variant.form.joint else []
         more += [", cotangents kept"] if self.variant.form.preserve_cotangents else []
         return self.title + "".join(more)

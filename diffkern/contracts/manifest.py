@@ -403,14 +403,21 @@ class Gather:
 
     Attributes
     ----------
-    count
-        The required number of threads, along the only axis.
+    dims
+        For each axis the numbers that the launch's extent has to be equal to.
     cleared
         Parameters whose cotangent has to be cleared behind such a launch; it has an element for each thread.
+    numbers
+        The parameters by value of a program that clears elements behind it, as not all threads consume theirs; None if
+        there is no such program.
+    fewer
+        How many numbers less a thread adds atomically, where that is all there is to gain; 0 where more is.
     """
 
-    count: Monomial
+    dims: tuple[tuple[Monomial, ...], ...]
     cleared: tuple[int, ...] = ()
+    numbers: tuple[int, ...] | None = None
+    fewer: int = 0
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from diffkern.contracts.platforms import CUDA_COMPILERS, LLVM, NATIVE
 from diffkern.errors import MisuseError
 
 __all__ = [
-    "ATOMIC", "FORWARD", "GATHERING", "PLAIN", "SEARCHED", "SORTED", "AdjointForm", "JvpLayer", "KernelOptions", "Mode",
-    "Variant", "checked", "describe", "names",
+    "ATOMIC", "CLEARING", "FORWARD", "GATHERING", "PLAIN", "SEARCHED", "SORTED", "AdjointForm", "JvpLayer",
+    "KernelOptions", "Mode", "Variant", "checked", "describe", "names",
 ]  # fmt: skip
 
 Mode = Literal["release", "debug", "finite"]
@@ -310,6 +310,8 @@ class AdjointForm(NamedTuple):
         True if cotangents that it reads once, and would then set to zero, keep their values.
     gathers
         True if each thread computes the contributions of others to its own elements.
+    clears
+        True if it does nothing but set to zero what the one that gathers has left for this.
     stamped
         True if it belongs to a launch whose reads and writes were stamped: there, no two threads race.
     searched
@@ -320,11 +322,13 @@ class AdjointForm(NamedTuple):
     joint: bool = False
     preserve_cotangents: bool = False
     gathers: bool = False
+    clears: bool = False
     stamped: bool = False
     searched: bool = False
 
 
 PLAIN, ATOMIC, GATHERING = AdjointForm(), AdjointForm("atomic"), AdjointForm(gathers=True)
+CLEARING = AdjointForm(clears=True)
 SORTED, SEARCHED = AdjointForm("sorted"), AdjointForm(searched=True)
 
 

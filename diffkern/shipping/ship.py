@@ -22,7 +22,7 @@ from diffkern.cache.place import UnsafeError
 from diffkern.cache.store import Store, absolute
 from diffkern.compiler.specialize import Specialization, runnable_targets
 from diffkern.compiler.stores import add_directory
-from diffkern.contracts.options import GATHERING, SORTED
+from diffkern.contracts.options import CLEARING, GATHERING, SORTED
 from diffkern.contracts.platforms import platform_named
 from diffkern.errors import CompileError, KernelError
 from diffkern.ir.structs import leaves
@@ -144,6 +144,8 @@ def _variants(wanted: Specialization, target: str, programs: Programs) -> list[S
     adjoint = compilation.adjoint
     sums = compilation.log is None and not isinstance(adjoint.sums, Unsorted) and adjoint.sums
     more = [one.with_variant(form=GATHERING) for one in found] if adjoint.gather is not None else []
+    if adjoint.gather is not None and adjoint.gather.numbers is not None:
+        more += [one.with_variant(form=CLEARING) for one in found]
     more += [wanted.with_variant(form=SORTED)] if sums else []
     return [*found, *(one.with_atomics() for one in found), *more]
 

@@ -5,7 +5,7 @@ They are put in as those of :mod:`mutation.elsewhere` are.
 
 from __future__ import annotations
 
-from diffkern.ad import gather
+from diffkern.ad import gather, shifted_gather
 from diffkern.frontend.tiles import tile_reductions
 from diffkern.lower.tiles import fft, serial
 from diffkern.lower.tiles import serial_scans as order
@@ -17,6 +17,7 @@ from .edits import Fault, edit
 
 _LANES = "tests/e2e/test_lanes.py"
 _TILE_LANES = "tests/unit/targets/test_tile_lanes.py"
+_NEIGHBOURS = "tests/e2e/test_neighbour_gather.py::test_the_same_as_on_the_cpu"
 _OFF = f"{_LANES}::test_lanes_without_a_thread_add_nothing_to_shared_elements"
 _FFT = "tests/e2e/test_tile_fft.py"
 _EXTREMA = "tests/e2e/test_tile_extrema.py::test_extrema_and_the_first_of_them"
@@ -79,6 +80,14 @@ TILES = [
     Fault("a sum of which a component is zero is left out",
           edit(gather, "_differs_from_zero", 'b.one("or", one, other)', 'b.one("and", one, other)'),
           ("tests/grad/test_gather.py::test_a_sum_of_which_a_component_is_zero",)),
+    Fault("a branch is taken by neighbours of which nobody has asked",
+          edit(shifted_gather, "_Neighbours._usual", "if op in needed[d]", "if op in needed[d] and not any(d)"),
+          (f"{_NEIGHBOURS}[kept]",)),
+    Fault("what holds of the nearest neighbour is taken to hold of all",
+          edit(shifted_gather, "_Neighbours._usual", "hardest = max(", "hardest = min("), (f"{_NEIGHBOURS}[inside]",)),
+    Fault("a gradient is cleared where no thread has consumed it",
+          edit(shifted_gather, "_Neighbours.run", "by_fill = all(_always_stores(self.fn.body, b) for b in plan.later)",
+               "by_fill = True"), (f"{_NEIGHBOURS}[inside]",)),
     Fault("sums by destinations are written to a gradient with gaps as to one without",
           edit(sorting, "sorting_of", "if not goal._data.flags.c_contiguous or not", "if not"),
           ("tests/grad/test_sorted.py::test_a_gradient_with_gaps_is_added_to_atomically",)),

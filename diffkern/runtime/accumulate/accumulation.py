@@ -207,18 +207,29 @@ class Gathered(Accumulation):
         Cotangents that several threads read, and that cannot be consumed before all of them have.
     by
         How the gathering program accumulates in the other cotangents.
+    clearing
+        The program that clears what only some threads consume; None where there is none.
     """
 
     cleared: tuple[array, ...]
     by: Accumulation
+    clearing: Accumulation | None = None
 
     def run(self, cotangents: Mapping[int, array], pack: Pack) -> None:
         self.by.run(cotangents, pack)
+        self.clear(cotangents, pack)
+
+    def clear(self, cotangents: Mapping[int, array], pack: Pack) -> None:
+        """Clear the cotangents that the gathering program has read, after it."""
         for ct in self.cleared:
             Assign(ct, 0).execute()
+        if self.clearing is not None:
+            self.clearing.run(cotangents, pack)
 
     def steps(self, cotangents: Mapping[int, array], pack: Pack) -> Steps | None:
         found, behind = self.by.steps(cotangents, pack), [Assign(ct, 0).steps() for ct in self.cleared]
+        if self.clearing is not None:
+            behind.append(self.clearing.steps(cotangents, pack))
         if not found or not behind:
             return found
         return None if None in behind else [*found, *(step for steps in behind for step in steps or ())]
@@ -240,8 +251,11 @@ class Candidates:
     def __init__(self, plain: Executable, atomic: Callable[[], Executable]) -> None:
         self.plain, self.atomic = plain, atomic
 
-    def gathering(self) -> tuple[Executable, Sequence[array]] | None:
-        """Return the one whose threads gather, and the cotangents to clear behind it; None if it may not run."""
+    def gathering(self) -> tuple[Executable, Sequence[array], Executable | None] | None:
+        """Return the one whose threads gather, the cotangents to clear behind it, and the program that clears others.
+
+        None if it may not run.
+        """
         return None
 
     def sums(self) -> Sorting | None:
@@ -280,11 +294,14 @@ def choose(
         If the program cannot be launched in such blocks.
     """
     if (gathering := candidates.gathering()) is not None:
-        program, cleared = gathering
+        program, cleared, behind = gathering
         by = _added(program, candidates.atomic, dims, shapes, sizes, shared, blocks)
         # Where it needs atomics after all, gathering has no advantage left.
         if not isinstance(by, Atomic):
-            return Gathered(by.executable, by.grid, tuple(cleared), by)
+            clearing = None
+            if behind is not None:
+                clearing = _added(behind, candidates.atomic, dims, shapes, sizes, shared, blocks)
+            return Gathered(by.executable, by.grid, tuple(cleared), by, clearing)
     found = _added(candidates.plain, candidates.atomic, dims, shapes, sizes, shared, blocks)
     # Its threads collide; if no cotangents share memory, sorting by destination may beat atomics.
     if isinstance(found, Atomic) and not shared and (sums := candidates.sums()) is not None:

@@ -9,10 +9,11 @@ cotangents of arrays that the forward wrote are consumed and the others are adde
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 from diffkern.contracts.manifest import Log
-from diffkern.contracts.options import ATOMIC, GATHERING, PLAIN, AdjointForm
+from diffkern.contracts.options import ATOMIC, CLEARING, GATHERING, PLAIN, AdjointForm
 from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.accumulation import (
@@ -159,7 +160,9 @@ class AdjointLaunch(Operation):
         launch, behind = self.launch, program.layout.cotangents
         if behind is None or not (launch.is_apart and launch.executable.is_plain) or self.saved or self.contents:
             return None
-        if program.gathering is not None or program.granted is not None or self.in_elements:
+        if program.granted is not None or self.in_elements:
+            return None
+        if program.gathering is not None and program.gathering.arguments:
             return None
         own = launch.executable.deciding(launch.parts) if program.races is None else (*launch.parts,)
         return own, *[self.cotangents[k]._packed for k in behind]
@@ -171,6 +174,9 @@ class AdjointLaunch(Operation):
         if deciding is None or grid is not self.launch.grid or self.launch.blocks not in WITHOUT_BLOCKS:
             return False
         self._are_shared, self._strided = False, _NO_LEAVES
+        if isinstance(chosen, Gathered):
+            assert self.gathering is not None
+            chosen = replace(chosen, cleared=tuple(self.to_clear(self.gathering)))
         self.accumulation, self.executable, self.grid = chosen, chosen.executable, chosen.grid
         self._checked = None
         return True
@@ -190,8 +196,11 @@ class AdjointLaunch(Operation):
         """Note what was chosen, for the next adjoint of the same arrays."""
         is_told = not (shared or self._strided or self._looks_at_contents) and self.launch.blocks in WITHOUT_BLOCKS
         deciding = self._deciding(program) if is_told else None
-        if deciding is not None and isinstance(self.accumulation, (Plain, Atomic, Coloured, Private)):
-            program.fit(deciding, (self.launch.grid, self.accumulation))
+        found = self.accumulation
+        if isinstance(found, Gathered):
+            found = replace(found, cleared=())  # these are of one adjoint
+        if deciding is not None and isinstance(found, (Plain, Atomic, Coloured, Private, Gathered)):
+            program.fit(deciding, (self.launch.grid, found))
 
     @property
     def label(self) -> str:
@@ -291,6 +300,11 @@ class AdjointLaunch(Operation):
                 if given[index] is not ct:
                     Copy(ct, given[index]).execute()
 
+    def clear(self) -> None:
+        """Clear what its program has left to be cleared behind it."""
+        if isinstance(self.accumulation, Gathered):
+            self.accumulation.clear(self.cotangents, self._pack)
+
     @property
     def gathers(self) -> bool:
         """True if the program runs whose threads gather."""
@@ -309,6 +323,9 @@ class AdjointLaunch(Operation):
 
     def gathers_with(self, leaf: int, packed: bytes) -> bool:
         """Return whether the gathering program is still right if one by-value leaf has these bytes."""
+        # A record changes the arguments of one program; the one that clears behind it has been packed already.
+        if self.gathering is not None and leaf in (self.gathering.numbers or ()) and packed != self.launch.parts[leaf]:
+            return False
         return self.may_gather(lambda k: packed if k == leaf else self.launch.parts[k])
 
     @property
@@ -378,16 +395,18 @@ class _Programs(Candidates):
         super().__init__(plain, lambda: adjoint.launch.adjoint(active, ATOMIC))
         self._adjoint, self._may_gather = adjoint, may_gather
 
-    def gathering(self) -> tuple[Executable, Sequence[array]] | None:
+    def gathering(self) -> tuple[Executable, Sequence[array], Executable | None] | None:
         adjoint = self._adjoint
         if not self._may_gather or not adjoint.may_gather(adjoint.launch.parts.__getitem__):
             return None
         assert adjoint.gathering is not None
-        program = adjoint.launch.optional_adjoint(self._active, GATHERING)
-        if program is None:  # it has not been shipped, and there is no compiler
+        forms = [GATHERING] if adjoint.gathering.numbers is None else [GATHERING, CLEARING]
+        programs = [adjoint.launch.optional_adjoint(self._active, form) for form in forms]
+        program, behind = [*programs, None][:2]
+        if program is None or None in programs:  # they have not been shipped, and there is no compiler
             self.plain.gathering = adjoint.gathering = None
             return None
-        return program, adjoint.to_clear(adjoint.gathering)
+        return program, adjoint.to_clear(adjoint.gathering), behind
 
     def sums(self) -> Sorting | None:
         adjoint = self._adjoint

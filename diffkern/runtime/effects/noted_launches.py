@@ -442,4 +442,4 @@ class NotedLaunches(TapeRecording):
 
 def _is_free(executable: Executable, program: Executable) -> bool:
     """Return whether the numbers of a launch decide nothing about its adjoint, or there are none."""
-    return not executable.values or (program.races is None and program.gathering is None and program.granted is None)
+    return not executable.values or program.is_free

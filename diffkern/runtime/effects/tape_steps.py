@@ -236,8 +236,7 @@ class LaunchStep(TapeStep):
         program, launch = self._program, self.launch
         if program is None or not launch.executable.values or not launch.executable.is_settled_by(program):
             return None
-        are_free = program.races is None and program.gathering is None and program.granted is None
-        return launch if are_free and len(launch.arrays) == len(launch.keys) else None
+        return launch if program.is_free and len(launch.arrays) == len(launch.keys) else None
 
     def prepare(self, cotangents: Cotangents) -> list[Operation]:
         launch, live = self.launch, cotangents.live

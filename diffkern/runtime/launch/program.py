@@ -359,6 +359,12 @@ class Executable:
             self.accumulations.clear()
         self.accumulations[key] = found
 
+    @property
+    def is_free(self) -> bool:
+        """True if the numbers of a launch decide nothing about this adjoint of it."""
+        are_free = self.gathering is None or not self.gathering.arguments
+        return are_free and self.races is None and self.granted is None
+
     def fit(self, key: Any, found: object) -> None:
         """Remember what launches with the same deciding bytes need not look for."""
         if len(self.fits) >= _FITTING:

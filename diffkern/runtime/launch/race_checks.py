@@ -13,12 +13,12 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-from diffkern.contracts.manifest import Manifest, RaceCheck
+from diffkern.contracts.manifest import Manifest, Monomial, RaceCheck
 from diffkern.contracts.race_search import Numbers, Threads, needed, racing
 from diffkern.errors import AutodiffError
 from diffkern.ir.types import Kind, Scalar, Type, parse_type
 
-__all__ = ["Gathering", "Races", "TakenForGranted", "check_races", "number_in"]
+__all__ = ["SUMS_OF_A_LAUNCH", "Gathering", "Races", "TakenForGranted", "check_races", "number_in"]
 
 _CACHED = 256
 _Race: TypeAlias = tuple[RaceCheck, Threads]
@@ -209,6 +209,13 @@ def _thread(index: tuple[int, ...]) -> str:
 # decide whether it has exactly one thread for each trip of the loops in which threads add to each other's elements.
 
 
+SUMS_OF_A_LAUNCH = 1_000_000
+"""Numbers that a GPU adds atomically while it begins one more launch, the one that clears."""
+
+_MOST_THREADS = 2**31 - 128
+"""Threads along an axis: a little more, the index of a neighbour, is a 32-bit integer as well."""
+
+
 class Gathering:
     """The condition for launches of one program.
 
@@ -223,16 +230,22 @@ class Gathering:
         The integer parameters on which the condition depends.
     cleared : tuple of int
         Parameters whose cotangent has to be cleared after the program; it has an element for each thread.
+    numbers : frozenset of int or None
+        The parameters by value of a program that has to run after it; None if there is no such program.
     """
 
-    __slots__ = ("_factor", "_places", "arguments", "cleared")
+    __slots__ = ("_dims", "_fewest", "_types", "arguments", "cleared", "numbers")
 
     def __init__(self, manifest: Manifest) -> None:
         assert manifest.gather is not None
-        count = manifest.gather.count
-        self._factor = count.factor
-        self._places = [(k, axis, parse_type(manifest.params[k].type)) for k, axis in count.of]
-        self.arguments = frozenset(k for k, axis in count.of if axis < 0)
+        self._dims = manifest.gather.dims
+        places = {place for counts in self._dims for count in counts for place in count.of}
+        self._types = {k: parse_type(manifest.params[k].type) for k, axis in places}
+        behind = manifest.gather.numbers
+        self.numbers = None if behind is None else frozenset(behind)
+        self.arguments = frozenset(k for k, axis in places if axis < 0).union(behind or ())
+        fewer = manifest.gather.fewer
+        self._fewest = SUMS_OF_A_LAUNCH // fewer if fewer else 0
         self.cleared = manifest.gather.cleared
 
     def holds(self, dims: tuple[int, ...], part: Callable[[int], bytes]) -> bool:
@@ -245,6 +258,12 @@ class Gathering:
         part : callable
             Returns the bytes of a parameter in the argument block.
         """
-        # Thread i gathers what trip i of each loop would scatter, so that there must be as many threads as trips.
-        count = self._factor * math.prod(number_in(part(k), t, axis) for k, axis, t in self._places)
-        return dims == (count,)
+        # A thread gathers what a trip of each loop, or a neighbour, would scatter: there must be as many threads as
+        # trips, or as elements.
+        if len(dims) != len(self._dims) or max(dims) > _MOST_THREADS or math.prod(dims) < self._fewest:
+            return False
+        pairs = ((extent, count) for extent, counts in zip(dims, self._dims, strict=True) for count in counts)
+        return all(extent == self._number(count, part) for extent, count in pairs)
+
+    def _number(self, count: Monomial, part: Callable[[int], bytes]) -> int:
+        return count.factor * math.prod(number_in(part(k), self._types[k], axis) for k, axis in count.of)

@@ -12,7 +12,7 @@ from typing import Any
 from diffkern.contracts.argument_block import arguments_of
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
-from diffkern.runtime.arrays.operation import Assign, Operation, memories
+from diffkern.runtime.arrays.operation import Operation, memories
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.device import CPU, Device
@@ -93,8 +93,8 @@ class CompiledLaunch(Operation):
             program.enqueue(self.operation.grid, self.block)
             # Gathering reads cotangents from several threads, so that they can only be cleared once all threads have
             # ended.
-            for ct in self.adjoint.accumulation.cleared if self.adjoint is not None else ():
-                Assign(ct, 0).execute()
+            if self.adjoint is not None:
+                self.adjoint.clear()
 
     def reads(self) -> Iterable[array]:
         """Return the arrays that are read."""

@@ -94,7 +94,7 @@ def test_a_pair_takes_one_root_and_one_division():
     found = loop(fn)
     assert (found["sqrt"], found["div"], found["dot"], found["accumulate"]) == (1, 1, 3, 0)
     assert found["sub"] <= 5
-    assert fact == Gather(Monomial(1, ((2, -1),)), (3,))
+    assert fact == Gather(((Monomial(1, ((2, -1),)),),), (3,))
 
 
 def test_each_element_is_added_to_once():
@@ -109,7 +109,7 @@ def test_each_element_is_added_to_once():
     [(products, Monomial(1, ((1, -1),))), (of_shape, Monomial(1, ((0, 0),))), (forty, Monomial(400))],
 )
 def test_the_number_of_threads_that_it_takes(function: Callable[..., Any], count: Monomial):
-    assert gathering(function, LINE, INT32, LINE)[1] == Gather(count, (2,))
+    assert gathering(function, LINE, INT32, LINE)[1] == Gather(((count,),), (2,))
 
 
 @pytest.mark.parametrize("function", [products, of_shape, angles])
