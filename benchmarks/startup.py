@@ -36,9 +36,13 @@ CACHE_VARIABLE = {"warp": "WARP_CACHE_PATH", "diffkern": "DIFFKERN_CACHE_DIR"}
 IMPORT_LIMIT_S = 0.1
 
 
+# An installed package has its byte code. A checkout gets it from the first process, unless that must not write it.
+ENVIRONMENT = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+
+
 def environment(cache: Path) -> dict[str, str]:
     """Return the environment of a child whose caches all lie in one directory."""
-    return {**os.environ, **{variable: str(cache / name) for name, variable in CACHE_VARIABLE.items()}}
+    return {**ENVIRONMENT, **{variable: str(cache / name) for name, variable in CACHE_VARIABLE.items()}}
 
 
 def first_gradient(library: str, cache: Path) -> tuple[float, list[float]]:
@@ -93,7 +97,7 @@ def in_pairs(
 def import_time(module: str) -> float:
     """Return the wall time of a process that imports one module and ends."""
     start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", f"import {module}"], check=True, capture_output=True)
+    subprocess.run([sys.executable, "-c", f"import {module}"], check=True, capture_output=True, env=ENVIRONMENT)
     return time.perf_counter() - start
 
 

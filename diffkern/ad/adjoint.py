@@ -8,7 +8,6 @@ threads.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from diffkern.ad.blocks import BlockMemory
 from diffkern.ad.replay import ReplayContext, used_poisons
@@ -21,6 +20,7 @@ from diffkern.ir.ops.memory import LOADS
 from diffkern.ir.views import Access
 from diffkern.opt import replays
 from diffkern.opt.dce import eliminate
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Adjoint", "Derivative", "Swept"]
 

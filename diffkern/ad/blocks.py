@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.analysis.blocks import decided_for_all, uniform_values
 from diffkern.analysis.scopes import has_barrier
@@ -33,6 +33,7 @@ from diffkern.ir.ops.block import BARRIERS, SHARED_ARRAYS
 from diffkern.ir.ops.memory import ATOMICS, LOADS, WRITES
 from diffkern.ir.types import INT32, SHARED, Array, is_shared, value_type
 from diffkern.ir.views import Access, For, If, is_branch, is_loop
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["BlockMemory", "BlockPlan", "LoopMemory"]
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from diffkern.ad.activity import Activity, HiddenPaths
@@ -48,6 +48,7 @@ from diffkern.ir.ops.table import lookup
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, Mat, Scalar, Type, Vec, is_differentiable
 from diffkern.ir.views import Access, Ruled, StackSlot, While, loop
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Tools", "by_tangents", "forward_func", "with_tangents"]
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from diffkern.ad.adjoint import Adjoint
@@ -32,6 +31,7 @@ from diffkern.ir.ops.scalar import CASTS, DIFFERENCES, SUMS
 from diffkern.ir.types import Array, Kind, Scalar, Tile
 from diffkern.ir.views import Access, For, If, is_branch, literal
 from diffkern.opt.dce import eliminate
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["gathered", "gathering_pays"]
 

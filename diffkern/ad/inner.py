@@ -8,7 +8,6 @@ given by the module that owns the lists of passes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from diffkern.ad.forward import Tools, by_tangents, forward_func
 from diffkern.ad.loops import StackBudget
@@ -17,6 +16,7 @@ from diffkern.ir.nodes import Function, walk
 from diffkern.ir.ops.memory import NEW_STACKS
 from diffkern.ir.passes import PLAIN
 from diffkern.ir.stages import ADJOINT, STAGED_MARKS
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["FuncDerivatives"]
 

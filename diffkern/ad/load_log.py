@@ -9,7 +9,7 @@ elements that another thread may write stay refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from diffkern.ad.adjoint import Swept
 from diffkern.ad.atomic_log import counted
@@ -22,6 +22,7 @@ from diffkern.ir.ops.memory import ELEMENT_LOADS
 from diffkern.ir.ops.output import REPORTS
 from diffkern.ir.types import FLOAT64, INT32, INT64, Array, Mat, Scalar, Vec
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Overwritten", "Reading", "overwritten_values"]
 

@@ -33,7 +33,7 @@ memory are part of the state: they are saved and restored with the snapshots, in
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from diffkern.ad.blocks import LoopMemory
@@ -47,6 +47,7 @@ from diffkern.ir.types import INT32, Element, Scalar, Stack, StackField, Tile
 from diffkern.ir.views import For, While, is_loop
 from diffkern.opt.dce import eliminate_region
 from diffkern.opt.replays import find_needs, remove_dead_replays
+from diffkern.process.dataclass import dataclass
 
 Advance = Callable[[Value, Sequence[Value]], Sequence[Value]]
 """Emit one primal iteration: (iteration number, carried state) -> next carried state."""

@@ -10,7 +10,7 @@ of them holds becomes *poison*, and any use of it is an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn
 
 from diffkern.analysis.dependence import LoadFact, LoadSource
@@ -33,6 +33,7 @@ from diffkern.ir.ops.rule import COTANGENT_ARRAYS
 from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import INT32, Scalar
 from diffkern.ir.views import Access, Ruled, While
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Replay", "ReplayContext", "changed_place", "refuse"]
 

@@ -10,7 +10,7 @@ adjoint with a log never computes anything else than one without.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from diffkern.ad.adjoint import Swept
 from diffkern.ad.log_index import Logged, Sites, components
@@ -21,6 +21,7 @@ from diffkern.ir.nodes import Function, Op, walk
 from diffkern.ir.ops.memory import LOADS
 from diffkern.ir.types import INT32, INT64, UINT32, Scalar, Vec
 from diffkern.ir.views import is_loop
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["FoundSearches", "logged_searches"]
 

@@ -12,7 +12,7 @@ its own store. On the CPU the threads of such a program run one after the other.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 from diffkern.ad.log_index import thread_number
@@ -39,6 +39,7 @@ from diffkern.ir.ops.table import lookup
 from diffkern.ir.stamp_layout import BLOCK, EARLY, LATEST, LEAST, READ, SITES, SOURCE, STORED, UPDATED, VALUE
 from diffkern.ir.types import INT64, Array, Mat, Vec, is_differentiable
 from diffkern.ir.views import Access, While
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["StampedFunction", "decided_by_order", "stamp_accesses"]
 

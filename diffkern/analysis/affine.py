@@ -8,7 +8,6 @@ is not affine is a term of its own. Terms are canonical: two ``tid`` ops of one 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 
 from diffkern.analysis.uniformity import is_pure
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -18,6 +17,7 @@ from diffkern.ir.ops.scalar import CASTS, DIFFERENCES, LITERALS, NEGATIVES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, is_exact_index
 from diffkern.ir.views import For, is_loop
+from diffkern.process.dataclass import dataclass
 
 Term = Hashable
 

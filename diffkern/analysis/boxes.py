@@ -10,7 +10,7 @@ may be touched anyway, or if it is used by anything but an access of an element.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.analysis.affine import AffineForms, enclosing_loops
 from diffkern.analysis.launch_forms import MINUS, Key, LaunchForms, LinearForm, Polynomial, number
@@ -21,6 +21,7 @@ from diffkern.ir.ops.scalar import CASTS, FLOORED
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Kind, Scalar
 from diffkern.ir.views import Access, For
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Boxes", "boxes_of"]
 

@@ -8,7 +8,6 @@ element. It finds none in a kernel whose threads cooperate in blocks.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 from diffkern.analysis.affine import AffineForms
@@ -23,6 +22,7 @@ from diffkern.ir.ops.table import lookup
 from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import is_differentiable
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Collision", "collisions", "may_collide"]
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 
 from diffkern.analysis.blocks import SHARED_BYTES, blockwise_op, is_simt, shared_bytes
 from diffkern.analysis.conflicts import use_atomics
@@ -29,6 +28,7 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import ACCUMULATES, ELEMENT_ACCUMULATES, ELEMENT_ATOMICS
 from diffkern.ir.types import Array, Element, scalar_of, value_type
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["CudaPlan", "UpdateWay", "cuda_plan", "dynamic_shared_bytes", "finalize_updates", "sum_bytes", "update_of"]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.analysis.affine import Affine, AffineForms, enclosing_loops
 from diffkern.analysis.blocks import blockwise_op
@@ -31,6 +31,7 @@ from diffkern.ir.ops.memory import ELEMENT_ATOMICS, ELEMENT_LOADS, ELEMENT_STORE
 from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, For, is_branch
+from diffkern.process.dataclass import dataclass
 
 
 class LoadSource(enum.Enum):

@@ -16,7 +16,6 @@ bounds are literals and shapes, and it counts if these make at least one trip.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from diffkern.analysis.affine import Affine, AffineForms
 from diffkern.contracts import manifest
@@ -26,6 +25,7 @@ from diffkern.ir.ops.scalar import CASTS, LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Scalar, is_exact_index, is_shared, scalar_of
 from diffkern.ir.views import Access, For
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["certain_extents", "update_by_all"]
 

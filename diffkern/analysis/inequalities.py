@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
-from dataclasses import dataclass
+
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Inequality", "unsolvable"]
 

@@ -9,13 +9,14 @@ is loaded before its store.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.analysis.affine import Affine, AffineForms
 from diffkern.analysis.inequalities import Inequality, unsolvable
 from diffkern.ir.nodes import Op, Value, walk
 from diffkern.ir.ops.scalar import LESS, STRICT
 from diffkern.ir.views import Access, For, If
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["AccessSite", "may_precede"]
 

@@ -9,7 +9,7 @@ integer arguments: in ``C[i * n + j]`` the coefficient of ``i`` is the argument 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeAlias
 
 from diffkern.analysis.affine import AffineForms
@@ -18,6 +18,7 @@ from diffkern.ir.ops.memory import ARRAY_EXTENTS, THREAD_INDICES
 from diffkern.ir.ops.scalar import AFFINE_PAIRS, CASTS, FLOORED, LITERALS, NEGATIVES
 from diffkern.ir.types import Array, Kind, Scalar, is_exact_index
 from diffkern.ir.views import For, If, is_branch, literal
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["MINUS", "FormComparison", "Key", "LaunchForms", "LinearForm", "Polynomial"]
 

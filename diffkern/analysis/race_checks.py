@@ -9,7 +9,7 @@ launch has two such threads, and if threads of a block cooperate.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.analysis.affine import AffineForms
 from diffkern.analysis.launch_forms import FormComparison, Key, LaunchForms, LinearForm, Polynomial
@@ -19,6 +19,7 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["RaceChecks"]
 

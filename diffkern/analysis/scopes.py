@@ -11,7 +11,6 @@ loop stacks its threads write to in step.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 
@@ -27,6 +26,7 @@ from diffkern.ir.ops.scalar import WHOLE_QUOTIENTS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Tile, Type
 from diffkern.ir.views import If, Loop, StackSlot, While, deciding, is_branch, loop
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["OF_THREADS", "ThreadScope", "VaryingValues", "has_barrier", "stacks_of_blocks", "uniformity"]
 

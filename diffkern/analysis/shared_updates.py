@@ -13,7 +13,7 @@ cotangents, and makes each accumulation in which two threads may race atomic. Tw
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.analysis.affine import Affine, AffineForms, Term, tid_term
 from diffkern.analysis.blocks import uniform_values
@@ -24,6 +24,7 @@ from diffkern.ir.ops.block import BARRIERS
 from diffkern.ir.ops.memory import ELEMENT_ACCUMULATES, ELEMENT_STORES, THREAD_INDICES
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, If, is_branch, loop
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["finalize_shared_updates", "races_in_blocks"]
 

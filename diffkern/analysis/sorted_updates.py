@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from diffkern.analysis.affine import AffineForms, tid_term, widens
 from diffkern.analysis.blocks import is_simt
@@ -26,6 +25,7 @@ from diffkern.ir.ops.memory import ACCESSES, ELEMENT_ACCUMULATES, ELEMENT_LOADS,
 from diffkern.ir.ops.scalar import CASTS
 from diffkern.ir.types import INT32, Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Unsorted", "sorted_sums", "store_contributions"]
 

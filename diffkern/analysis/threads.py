@@ -14,13 +14,13 @@ and ``x[i + k]`` with ``k in range(-9, 10)`` is shared with at most eighteen nei
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from diffkern.analysis.affine import Affine, AffineForms, tid_term
 from diffkern.analysis.tile_access import shadow
 from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import ELEMENT_STORES
 from diffkern.ir.views import Access, For
+from diffkern.process.dataclass import dataclass
 
 Interval = tuple[int, int]
 

@@ -9,13 +9,14 @@ count for the function.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.memory import LOADS
 from diffkern.ir.types import INT32, Array, Tile, value_type
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 
 _ELEMENT = {"tile_load": "load", "tile_store": "store", "tile_atomic": "atomic", "tile_accumulate": "accumulate"}
 

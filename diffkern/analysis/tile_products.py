@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import Tile, scalar_of
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["TileProduct", "factor_type", "product_of"]
 

@@ -9,7 +9,7 @@ all threads access together: the traffic of a cache that holds everything.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.ops.memory import ELEMENT_LOADS, ELEMENT_STORES, ELEMENTS, UPDATES
@@ -18,6 +18,7 @@ from diffkern.ir.ops.scalar import CASTS, LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Mat, Scalar, Tile, Vec, scalar_of
 from diffkern.ir.views import Access, For, is_loop, literals, loop
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Work", "work_of"]
 

@@ -16,12 +16,13 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from diffkern.cache.lock import exclusive
 from diffkern.cache.manifest import FILES, MANIFEST_FILE, names_key
 from diffkern.cache.place import Folder, UnsafeError, check_links, is_private, opened
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["LOCK_PREFIX", "WORK_PREFIX", "Contents", "Found", "contents", "publish", "remove", "sweep", "work_name"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from diffkern.cache.entries import Contents, contents, sweep
 from diffkern.cache.manifest import InvalidEntryError, parse
 from diffkern.cache.notes import sweep_notes
 from diffkern.cache.store import Store
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Artifact", "artifacts", "artifacts_of", "copy_artifacts", "find", "prune", "remove"]
 

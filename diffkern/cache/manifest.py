@@ -11,12 +11,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from diffkern.cache.key import digest
 from diffkern.contracts.manifest import Manifest, from_json, to_json
 from diffkern.contracts.platforms import FAMILIES, Processor
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "FILES",

@@ -12,7 +12,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from diffkern.analysis.work import Work, work_of
 from diffkern.cli import own_kernels as kernels
 from diffkern.compiler.compilation import Compilation
 from diffkern.kernels.kernel import Kernel
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array
 
 __all__ = ["Ceilings", "Measured", "add_bench_command", "ceilings", "measure"]

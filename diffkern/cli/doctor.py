@@ -15,13 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from difflib import get_close_matches
 from importlib import metadata
 from typing import Any, Literal
 
 from diffkern._version import __version__
 from diffkern.errors import KernelError
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["VARIABLES", "Finding", "add_doctor_command", "examine"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from diffkern.cli.files import UsageError
@@ -22,6 +22,7 @@ from diffkern.ir.passes import PassOptions
 from diffkern.ir.printer import to_text
 from diffkern.ir.stages import Stage
 from diffkern.kernels.kernel import Kernel
+from diffkern.process.dataclass import dataclass
 from diffkern.shipping.ahead import compile_kernels, target_named
 
 __all__ = ["add_inspect_command"]

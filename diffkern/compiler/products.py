@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import IO
 
@@ -28,6 +28,7 @@ from diffkern.cache.store import Store
 from diffkern.compiler.stores import current_store
 from diffkern.contracts.platforms import MATHDX
 from diffkern.errors import CompileError, KernelError, raise_all
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.native.pool import processors
 from diffkern.runtime.rollouts.progress import Bar
 from diffkern.targets.cuda.mathdx import Product, explain

@@ -7,7 +7,7 @@ report.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal
 
 from diffkern.ad.adjoint import Adjoint
@@ -38,6 +38,7 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import ACCESSES, ARRAY_EXTENTS, ATOMICS, LOADS, PLACE_WRITES, PLACES, WRITES
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import HELD, SHARED, Array
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Program", "adjoint_manifest", "checks", "forward_manifest", "outputs"]
 

@@ -15,7 +15,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from diffkern.cache.environment import compiler_digest, distribution_versions, has_mathdx
@@ -29,6 +29,7 @@ from diffkern.errors import CompileError
 from diffkern.ir.structs import Argument, declared
 from diffkern.lang.structs import functions_of
 from diffkern.process import wheels
+from diffkern.process.dataclass import dataclass
 from diffkern.process.forks import free_in_child
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.native.loader import ObjectLoadError, host_cpu, load_code

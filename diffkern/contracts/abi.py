@@ -45,9 +45,8 @@ an integer extended by its sign or by zeros, a float as the bits of a float64. T
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from diffkern.ir.types import FLOAT32, STORAGE_ONLY, Array, Mat, Scalar, Type, Vec
+from diffkern.process.dataclass import dataclass
 
 STATUS = 0  # address of the record of errors found while running
 DIMS = 8  # four launch dimensions, unused ones 1

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import functools
 import typing
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal
 
 from diffkern.errors import Loc
+from diffkern.process.dataclass import dataclass
 from diffkern.process.forks import cached_property
 
 __all__ = [

@@ -10,7 +10,7 @@ import inspect
 import json
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from diffkern.contracts.launch_layout import Layout
 from diffkern.contracts.manifest import DEFAULT_BLOCK_DIM
 from diffkern.contracts.platforms import CUDA_COMPILERS, LLVM, NATIVE
 from diffkern.errors import MisuseError
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "ATOMIC", "CLEARING", "FORWARD", "GATHERING", "PLAIN", "SEARCHED", "SORTED", "AdjointForm", "JvpLayer",

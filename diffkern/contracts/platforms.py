@@ -17,8 +17,9 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 from typing import ClassVar, Final
+
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "ARCHITECTURES",

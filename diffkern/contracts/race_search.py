@@ -11,11 +11,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from diffkern.contracts.integer_systems import Ranges, Row, narrowed, search
 from diffkern.contracts.manifest import IntegerForm, Monomial, Order, RaceCheck, Touch
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Numbers", "Threads", "needed", "racing"]
 

@@ -8,7 +8,7 @@ yields the function's results; readable source (:mod:`diffkern.printing.function
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -42,6 +42,7 @@ from diffkern.lang.called import RequestedForm
 from diffkern.lang.library import Composed
 from diffkern.opt.removals import without_assertions, without_breakpoints
 from diffkern.printing.functions import Structure, to_cuda_function, to_python_function
+from diffkern.process.dataclass import dataclass
 from diffkern.targets import target_named
 from diffkern.targets.target import Settings
 

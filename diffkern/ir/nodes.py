@@ -21,11 +21,12 @@ loop stacks of the reverse sweep. Which ops exist, their types and effects is th
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from diffkern.errors import Loc
 from diffkern.ir.types import Type
+from diffkern.process.dataclass import dataclass
 
 
 class Value:

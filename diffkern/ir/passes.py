@@ -11,11 +11,11 @@ stage that the pass leaves, and may pass it to a watcher.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from diffkern.ir import verify as verifier
 from diffkern.ir.nodes import Function
 from diffkern.ir.stages import Stage
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["PLAIN", "Pass", "PassOptions", "Watch", "run"]
 

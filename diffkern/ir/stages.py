@@ -14,7 +14,7 @@ of types, marks that passes leave on operations, modes of accumulations, and fac
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from diffkern.ir.ops import block
 from diffkern.ir.ops.buffer import NEW_BUFFERS, PLACES
@@ -23,6 +23,7 @@ from diffkern.ir.ops.output import REPORTS
 from diffkern.ir.ops.row import Diff, Effect, Uniformity
 from diffkern.ir.ops.table import all_ops
 from diffkern.ir.types import Array, Buffer, Mat, Scalar, Stack, Tile, Type, Vec
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "ADJOINT",

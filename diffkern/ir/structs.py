@@ -8,10 +8,10 @@ field over the same memory. Spellings hold names and types of the fields in orde
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from diffkern.ir import types as T
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "Argument",

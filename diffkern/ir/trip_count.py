@@ -16,12 +16,12 @@ Python's integers (:data:`PYTHON`). Constant bounds are a ``range`` of Python's.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import INT32, INT64, UINT32, UINT64, Kind, Scalar
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["PYTHON", "Numbers", "count_trips", "counter_type", "index_of_trip", "is_last_trip", "trip_count", "trip_of"]
 

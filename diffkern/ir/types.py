@@ -9,8 +9,9 @@ from __future__ import annotations
 import enum
 import functools
 import math
-from dataclasses import dataclass
 from typing import TypeAlias
+
+from diffkern.process.dataclass import dataclass
 
 
 class Kind(enum.Enum):

@@ -8,7 +8,6 @@ data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Final, get_args
 
 from diffkern.errors import KernelTypeError
@@ -17,6 +16,7 @@ from diffkern.ir.types import Array
 from diffkern.lang.dtypes import Alternative
 from diffkern.lang.patterns import Pattern, pattern_of
 from diffkern.lang.structs import public_type, resolve_type
+from diffkern.process.dataclass import dataclass
 from diffkern.process.late import ARRAY
 from diffkern.process.tracebacks import Entrance
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable
-from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, Final
 
 from diffkern.lang.static import keep_results, kept_results
 from diffkern.lang.text import share_text
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "NATIVE",

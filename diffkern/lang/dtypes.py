@@ -13,7 +13,6 @@ import functools
 import operator
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, Union
 
 import numpy as np
@@ -21,6 +20,7 @@ import numpy as np
 from diffkern.ir import types as T
 from diffkern.lang.lazy_annotations import stated_annotations
 from diffkern.lang.values import CompositeValue, InC, class_for, held_type, make_value, namespace
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "COMPOSITES", "NAMED", "SCALARS", "Alternative", "ComplexType", "CompositeType", "DType", "bfloat16_bits",

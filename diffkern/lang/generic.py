@@ -7,7 +7,6 @@ vector of three numbers of that type, as an annotation and as a constructor.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from diffkern.ir.types import (
@@ -28,6 +27,7 @@ from diffkern.ir.types import (
     transform,
     with_scalar,
 )
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["CASTS", "CHOICES", "DTYPE", "GENERICS", "Cast", "Generic", "OneOf"]
 

@@ -16,7 +16,6 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from diffkern.ir.ops.function import Subject
@@ -24,6 +23,7 @@ from diffkern.ir.ops.row import Entry
 from diffkern.lang.called import evaluated
 from diffkern.lang.generic import Cast, Generic, OneOf
 from diffkern.lang.reference import described
+from diffkern.process.dataclass import dataclass
 from diffkern.process.forks import cached_property
 
 __all__ = ["COMPLEX", "COMPOSED", "Composed", "Overload", "built_in", "of_complex"]

@@ -7,13 +7,13 @@ A spelling of the user's becomes a :class:`Pattern`, which decides whether a typ
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 from diffkern.ir import types as T
 from diffkern.ir.structs import Stored
 from diffkern.lang.dtypes import SCALARS, Alternative
 from diffkern.lang.structs import resolve_type
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Float", "Int", "Pattern", "Scalar", "TupleOf", "is_callable", "pattern_of", "tuple_items"]
 

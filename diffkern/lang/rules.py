@@ -8,12 +8,12 @@ from __future__ import annotations
 import enum
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeVar
 
 from diffkern.errors import MisuseError
 from diffkern.lang.dialects import dialect_of
 from diffkern.lang.func import Func
+from diffkern.process.dataclass import dataclass
 from diffkern.process.tracebacks import Entrance, brief
 
 __all__ = ["Rule", "RuleKind", "adjoint", "func_grad", "func_replay"]

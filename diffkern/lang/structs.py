@@ -7,13 +7,14 @@ decorator itself and the behaviour of instances on the host are in ``diffkern.ru
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, Final
 
 from diffkern.ir import types as T
 from diffkern.ir.structs import FieldType, Stored, Struct, StructArray
 from diffkern.lang.dialects import NATIVE, Dialect
 from diffkern.lang.dtypes import SCALARS, composite_type, resolve_dtype
+from diffkern.process.dataclass import dataclass
 
 if TYPE_CHECKING:
     from diffkern.lang.func import Func

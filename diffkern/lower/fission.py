@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.analysis.blocks import (
     MAX_BLOCK_DIM,
@@ -32,6 +32,7 @@ from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import INT32, INT64, SHARED, Array, Element, Scalar, Stack
 from diffkern.ir.views import For, If, StackSlot, While, is_branch, loop
 from diffkern.opt.dce import has_effect
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["MEMORY_BYTES", "to_blocks"]
 

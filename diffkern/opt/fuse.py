@@ -8,7 +8,7 @@ both do in one trip are then done once.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.clone import free_values, substitute
@@ -18,6 +18,7 @@ from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.scalar import DIFFERENCES, SUMS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import Access, For, literal
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["fuse_loops"]
 

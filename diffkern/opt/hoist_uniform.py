@@ -14,7 +14,7 @@ that for the ``reads`` of a placement, or compute the moved ops once more for ea
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.analysis.uniformity import recomputable
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -22,6 +22,7 @@ from diffkern.ir.ops.memory import ELEMENT_LOADS, THREAD_INDICES, WRITES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, is_shared
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Placement", "place"]
 

@@ -9,7 +9,6 @@ accesses of tracked arrays alone, so they count only together with these.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 
 from diffkern.analysis.scopes import has_barrier
 from diffkern.ir.nodes import Op, Region, Value, walk
@@ -18,6 +17,7 @@ from diffkern.ir.ops.memory import LOADS, WRITES
 from diffkern.ir.types import is_shared
 from diffkern.ir.views import Access, is_loop
 from diffkern.opt.dce import Liveness
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["NeededValues", "find_needs", "merge_barriers", "remove_dead_replays"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 from diffkern.analysis.control_dependence import compared
@@ -21,6 +21,7 @@ from diffkern.ir.ops.composite import PRODUCTS
 from diffkern.ir.ops.scalar import DIFFERENCES, LITERALS, NEGATIVES, SUMS
 from diffkern.ir.types import Scalar, Vec, scalar_of
 from diffkern.ir.views import literal
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["collect_terms"]
 

@@ -15,7 +15,6 @@ import hashlib
 import itertools
 import linecache
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -27,6 +26,7 @@ from diffkern.ir.types import BFLOAT16, Array, Element, Mat, Scalar, Type, Vec, 
 from diffkern.lang.values import CompositeValue
 from diffkern.printing.prims import launched_over
 from diffkern.printing.python import function_name, to_python
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["ElementAccess", "Observer", "evaluator", "load_source", "run"]
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from diffkern.ir.types import BOOL, FLOAT32, Scalar
+from diffkern.process.dataclass import dataclass
 
 ATOM = 20
 """The precedence of names, calls and subscripts."""

@@ -13,13 +13,14 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.block import SHARED_ARRAYS
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.ops.table import lookup
+from diffkern.process.dataclass import dataclass
 
 _READS = frozenset({Effect.READ, Effect.CONSTANT, Effect.STACK_READ})
 _WRITES = frozenset({Effect.WRITE, Effect.ATOMIC, Effect.STACK_WRITE, Effect.BARRIER})

@@ -16,13 +16,13 @@ import functools
 import importlib.util
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from diffkern.errors import CompileError
 from diffkern.ir.ops.table import all_ops
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["CopiedSource", "copied"]
 

@@ -21,7 +21,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from types import ModuleType
 from typing import Any, overload
 
@@ -35,6 +35,7 @@ from diffkern.errors import CompileError, KernelError, MisuseError, raise_all
 from diffkern.ir.structs import Argument, leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernels.kernel import Kernel
+from diffkern.process.dataclass import dataclass
 from diffkern.process.tracebacks import brief, compiles
 from diffkern.runtime.native.pool import processors
 

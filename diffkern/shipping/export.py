@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from diffkern.kernels.kernel import Kernel
 from diffkern.printing.cuda_memory import as_tuple, size_of
 from diffkern.printing.layout import Names
 from diffkern.printing.standalone import CopiedSource, copied
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["export"]
 

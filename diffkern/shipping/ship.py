@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +27,7 @@ from diffkern.errors import CompileError, KernelError
 from diffkern.ir.structs import leaves
 from diffkern.ir.types import Array, is_differentiable
 from diffkern.kernels.kernel import Kernel
+from diffkern.process.dataclass import dataclass
 from diffkern.process.late import ELEMENTWISE
 from diffkern.process.tracebacks import warn
 from diffkern.shipping.ahead import BuildTask, kernel_and_types, make, specializations, target_named

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from diffkern.ir.types import INT64, UINT32
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.native.pool import num_threads
 from diffkern.runtime.records.launch import launch

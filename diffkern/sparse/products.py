@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from diffkern.ir.types import INT64, UINT32, Mat, Scalar, Vec
 from diffkern.kernels.kernel import Kernel
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import empty_like

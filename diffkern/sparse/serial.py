@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass
 from typing import Any, Final
 
 from diffkern.ir.types import FLOAT32, INT32, INT64, STORAGE_ONLY, UINT32
 from diffkern.lang.dtypes import SCALARS
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.memory.state import will_replay
 from diffkern.runtime.native.pool import num_threads

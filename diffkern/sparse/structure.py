@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from diffkern.ir.types import UINT32, Mat, Scalar, scalar_of
 from diffkern.lang.dtypes import element_of_value
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array, new
 from diffkern.runtime.arrays.array_copy import copy
 from diffkern.runtime.arrays.type_keys import dtype_of

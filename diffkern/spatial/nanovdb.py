@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, NamedTuple, NoReturn, TypeAlias
 
 import numpy as np
 
 from diffkern.errors import LaunchError
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "INDEX_TYPES",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar
 
 from diffkern.ad.loops import StackBudget
@@ -17,6 +17,7 @@ from diffkern.contracts.manifest import Conflict, GpuResources
 from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.ir.passes import Pass, PassOptions, run
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.kernel import KernelModule
 

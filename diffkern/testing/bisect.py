@@ -10,7 +10,7 @@ with the wrong derivative. If forward mode is right, reverse mode is examined (:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from typing import Any, Final
 
@@ -25,6 +25,7 @@ from diffkern.ir.ops.scalar import LITERALS
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.kernels.kernel import Kernel
 from diffkern.opt.widen import widen
+from diffkern.process.dataclass import dataclass
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.launch.kernel_protocol import check_kernel
 from diffkern.testing.bumps import last_wrong

@@ -10,7 +10,7 @@ trips together if a use is not in it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.trip_count import is_last_trip
 from diffkern.ir.types import BOOL, FLOAT64, INT64, Array, Mat, Scalar, Type, Vec, scalar_of
 from diffkern.ir.views import For, Ruled, is_branch, is_control
+from diffkern.process.dataclass import dataclass
 from diffkern.testing.adjoints import Engine, Vjp, agreement
 from diffkern.testing.comparison import Tolerances
 from diffkern.testing.differences import Differences

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["ComparedElement", "Comparison", "GradcheckReport", "GradientError", "KinkWarning", "Tolerances"]
 

@@ -8,11 +8,11 @@ the step shrinks, smaller steps are tried, and in the end the point is called a 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from diffkern.process.dataclass import dataclass
 from diffkern.testing.programs import GridProgram
 
 __all__ = ["Differences", "Estimate"]

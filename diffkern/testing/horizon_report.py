@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
+
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Horizon", "HorizonReport"]
 

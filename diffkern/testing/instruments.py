@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +22,7 @@ from diffkern.ir.clone import clone_function
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.block import BARRIERS, BLOCK_INDICES, SHARED_ARRAYS
 from diffkern.ir.types import FLOAT64, INT64, Array, Scalar
+from diffkern.process.dataclass import dataclass
 from diffkern.testing.programs import CompiledFunction
 
 __all__ = ["EventLogger", "Events", "LoggingFunction", "Watch", "thread_index", "works_together"]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from diffkern.ir.types import Array, Tile
 from diffkern.ir.views import Access
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.structs import definition_of
+from diffkern.process.dataclass import dataclass
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array, wrap
 from diffkern.runtime.launch.kernel_protocol import check_kernel

@@ -8,7 +8,7 @@ It runs on one thread of the CPU.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
@@ -21,6 +21,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.output import REPORTS
 from diffkern.ir.types import INT64, UINT8, Array
 from diffkern.opt.removals import without_reports
+from diffkern.process.dataclass import dataclass
 from diffkern.testing.instruments import thread_index, works_together
 from diffkern.testing.programs import CompiledFunction
 

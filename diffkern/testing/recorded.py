@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from diffkern.ir.nodes import Function
 from diffkern.ir.types import Array, Scalar, Type, scalar_of
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.dtypes import SCALARS
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone
 from diffkern.runtime.arrays.type_keys import type_of_key

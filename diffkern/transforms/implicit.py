@@ -9,7 +9,6 @@ order follow in both modes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from diffkern.errors import LaunchError, MisuseError, described
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import FLOAT32, FLOAT64, is_complex, scalar_of
+from diffkern.process.dataclass import dataclass
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone

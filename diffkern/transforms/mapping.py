@@ -12,7 +12,6 @@ import itertools
 import linecache
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import CellType, FunctionType, LambdaType, NoneType
 from typing import Any, Final
 
@@ -29,6 +28,7 @@ from diffkern.lang.func import Func
 from diffkern.lang.intrinsics import INTRINSICS, Intrinsic
 from diffkern.lang.library import Composed
 from diffkern.lang.structs import public_type
+from diffkern.process.dataclass import dataclass
 from diffkern.process.forks import free_in_child
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.arrays.array import array

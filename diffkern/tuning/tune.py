@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from diffkern.cuda.jit import CudaKernel
 from diffkern.errors import MisuseError
 from diffkern.kernels.derived_kernel import DerivedKernel
 from diffkern.kernels.kernel import Kernel
+from diffkern.process.dataclass import dataclass
 from diffkern.process.tracebacks import brief
 from diffkern.runtime.launch.kernel_protocol import check_kernel
 from diffkern.runtime.memory.state import is_handled, is_postponed, is_recorded

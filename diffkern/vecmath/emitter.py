@@ -17,10 +17,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, Protocol
 
+from diffkern.process.dataclass import dataclass
 from diffkern.vecmath.coefficients import TWO_OVER_PI_BITS
 
 Kind = Literal["f32", "f64", "i32", "i64", "bool"]

@@ -9,8 +9,7 @@ shorter polynomials, where no compensation is needed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from diffkern.process.dataclass import dataclass
 from diffkern.vecmath import coefficients as c
 from diffkern.vecmath.emitter import (
     Double,

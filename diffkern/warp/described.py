@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
+
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Argument", "Declaration", "describe_struct"]
 

@@ -10,7 +10,6 @@ import inspect
 import itertools
 import linecache
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from diffkern.errors import MisuseError
@@ -20,6 +19,7 @@ from diffkern.lang.dialects import WARP
 from diffkern.lang.dtypes import DType
 from diffkern.lang.func import Func
 from diffkern.lang.rules import func_grad
+from diffkern.process.dataclass import dataclass
 from diffkern.warp.c.c_adjoints import adjoint, references
 from diffkern.warp.c.c_text import translated
 from diffkern.warp.c.c_types import OtherTextError

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import Scalar
+from diffkern.process.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from diffkern.frontend.terms import views
@@ -17,6 +16,7 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import AxisSpan, Const, Fixed, Shape, Static, Term, Val, View
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Folded", "attribute", "element", "folded", "places", "subscript"]
 

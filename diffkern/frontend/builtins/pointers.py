@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from diffkern.frontend.builtins.folded import Folded
@@ -21,6 +20,7 @@ from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang import DType, resolve_type
 from diffkern.lang.annotations import MAX_NDIM
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Address", "address", "is_address", "makes_array", "of_address", "plus"]
 

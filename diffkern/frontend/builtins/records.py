@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import NoReturn
 
 from diffkern.frontend.syntax.flow import assigned
@@ -24,6 +24,7 @@ from diffkern.ir.nodes import Value
 from diffkern.ir.structs import Argument, FieldType, IndexedArray, Struct, StructArray, declared, holds_arrays, leaves
 from diffkern.lang import Constant, Definition, Func, definition_of
 from diffkern.lang.structs import class_of, is_ambiguous, kept_methods
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "BoundMethod",

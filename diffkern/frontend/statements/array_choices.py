@@ -9,7 +9,6 @@ which, gradients, checks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final, NoReturn, TypeAlias
 
 from diffkern.errors import KernelTypeError, Loc
@@ -22,6 +21,7 @@ from diffkern.ir.nodes import Op, Region, Update, Value, walk
 from diffkern.ir.ops.memory import ARRAY_EXTENTS, PRIMAL_ELEMENTS
 from diffkern.ir.types import BOOL, INT32, Array, Type
 from diffkern.ir.views import Access, If, is_branch, is_control, is_loop, loop
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["expand"]
 

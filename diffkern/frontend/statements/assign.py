@@ -7,7 +7,6 @@ expressions are evaluated once, also in ``x[i][1] += v``, which loads the elemen
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from diffkern.frontend.builtins import folded, local, records
@@ -21,6 +20,7 @@ from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Update, Value
 from diffkern.ir.ops.scalar import LOGIC, SUMS
 from diffkern.ir.views import is_branch
+from diffkern.process.dataclass import dataclass
 
 _UPDATE_KINDS = SUMS | LOGIC  # for which there is an atomic update
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from diffkern.errors import KernelTypeError
@@ -21,6 +20,7 @@ from diffkern.ir import types as T
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["BranchSide", "choose", "conflict", "has_left", "logical", "merge_branches"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from diffkern.frontend.builtins import records
@@ -21,6 +20,7 @@ from diffkern.ir.nodes import Value
 from diffkern.ir.trip_count import PYTHON, trip_count
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.queries import STEPPED, WALKED
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Index", "Items", "items_of", "items_or_query", "number", "reversed_range"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
 
 from diffkern.errors import KernelTypeError
@@ -26,6 +26,7 @@ from diffkern.frontend.tiles.tile_terms import holds_tiles, joined_views, shows_
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.lang.queries import STEPPED
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["lower_loop"]
 

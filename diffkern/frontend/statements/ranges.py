@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from diffkern.frontend.terms import coerce
 from diffkern.frontend.terms.context import Context
@@ -15,6 +14,7 @@ from diffkern.frontend.terms.terms import WEAK, Const, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.ir.trip_count import count_trips, index_of_trip
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Trips", "count_of", "is_range", "item_of", "stays_inside", "step_of", "trips_of"]
 

@@ -13,7 +13,7 @@ import inspect
 import uuid
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from types import CodeType
 from typing import Any, Final, cast
@@ -40,6 +40,7 @@ from diffkern.lang.dialects import NATIVE, dialect_of
 from diffkern.lang.func import RULES, rules_of
 from diffkern.lang.rules import Rule
 from diffkern.lang.static import kept_results
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "ENCODING_VERSION",

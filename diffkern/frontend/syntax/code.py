@@ -14,12 +14,12 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final, TypeVar
 
 from diffkern.frontend.syntax.desugar import LAMBDA
 from diffkern.frontend.syntax.survey import nodes
+from diffkern.process.dataclass import dataclass
 from diffkern.process.forks import free_in_child
 
 __all__ = ["Likeness", "code_digest", "likeness", "spell_private_names", "whole_tree"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from types import BuiltinFunctionType, ModuleType
 from typing import Any, Final
@@ -27,6 +26,7 @@ from diffkern.lang import ArrayAnnotation, CompositeValue, Func, resolve_dtype
 from diffkern.lang.annotations import Reference
 from diffkern.lang.intrinsics import lowering_key
 from diffkern.lang.structs import functions_of
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "Capture",

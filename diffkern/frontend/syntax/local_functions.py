@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 import copy
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from diffkern.frontend.syntax.desugar import as_definition
 from diffkern.frontend.syntax.survey import walk
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Local", "LocalFunction", "captured", "set_apart"]
 

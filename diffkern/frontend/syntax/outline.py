@@ -14,7 +14,7 @@ import json
 import linecache
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
@@ -28,6 +28,7 @@ from diffkern.frontend.syntax.survey import Path, captured_names
 from diffkern.lang.remembered import memory
 from diffkern.lang.static import keep_results, kept_results
 from diffkern.lang.text import certain_text, is_changed
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Outline", "outline_of"]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from diffkern.errors import KernelSyntaxError, KernelTypeError, Loc
@@ -22,6 +21,7 @@ from diffkern.lang.annotations import Reference, TileAnnotation
 from diffkern.lang.dtypes import object_shown
 from diffkern.lang.func import Func
 from diffkern.lang.patterns import Pattern, TupleOf, is_callable, pattern_of, tuple_items
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "Annotation",

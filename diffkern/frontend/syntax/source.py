@@ -13,7 +13,6 @@ import inspect
 import os
 import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from diffkern.frontend.syntax.desugar import LAMBDA, as_definition, spell_out
 from diffkern.frontend.syntax.static import Statics, replace_statics, variables_of_statics
 from diffkern.frontend.syntax.survey import Survey, nodes, survey_of
 from diffkern.lang.text import certain_text, is_changed, text_read_again, texts_of
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Parsed", "Source", "as_parsed", "get_source", "location", "shown_path", "too_deep"]
 

@@ -13,7 +13,7 @@ import enum
 import inspect
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import BuiltinFunctionType, CodeType, ModuleType
 from typing import Any, Final
 
@@ -22,6 +22,7 @@ from diffkern.frontend.syntax.plain import settled, snapshot
 from diffkern.frontend.syntax.scope import MISSING, NameScope
 from diffkern.frontend.syntax.survey import Path, Survey, chain_of
 from diffkern.lang.static import keep_results, kept_results, static
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "Evaluator",

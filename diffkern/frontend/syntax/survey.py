@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Path", "Survey", "captured_names", "chain_of", "nodes", "parts_of", "survey_of", "walk"]
 

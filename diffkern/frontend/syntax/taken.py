@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -17,6 +16,7 @@ from diffkern.frontend.syntax.contents import OPAQUE, contents
 from diffkern.frontend.syntax.encoding import encode_object
 from diffkern.frontend.syntax.scope import static_attribute
 from diffkern.lang import Func
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Read", "TakenResults", "note", "recorded"]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from diffkern.frontend.syntax.scope import NameScope
 from diffkern.frontend.syntax.survey import Path, chain_of
 from diffkern.lang.annotations import Reference
 from diffkern.lang.patterns import tuple_items
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["AnnotationText", "evaluate_annotation", "read_annotation", "texts_in"]
 

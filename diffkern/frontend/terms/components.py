@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from diffkern.frontend.builtins import complexes
@@ -19,6 +18,7 @@ from diffkern.frontend.terms.terms import Const, Term, Tup, Val, describe
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.ir.ops.scalar import LITERALS
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "Selection",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NoReturn
 
 from diffkern.contracts.launch_layout import Layout
@@ -37,6 +37,7 @@ from diffkern.ir.types import Mat, Scalar, Vec
 from diffkern.lang import Func
 from diffkern.lang.dialects import Dialect
 from diffkern.lang.intrinsics import lowering_key
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["RETURN", "Activation", "Cascade", "Context", "LoopState", "TileView"]
 

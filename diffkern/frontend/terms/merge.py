@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from diffkern.frontend.terms import array_parts, coerce, own_choices
 from diffkern.frontend.terms.context import Context
@@ -56,6 +56,7 @@ from diffkern.ir.nodes import Region, Value
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import BOOL, Array, Element, Scalar
 from diffkern.ir.views import is_control
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "ArrayPart",
@@ -137,6 +138,9 @@ class Joins:
         return cls(cx.layout is not None, cx.dialect.unset_is_zero, extent, regions or (), cx)
 
 
+_USUAL: Final = Joins()
+
+
 Shape: TypeAlias = "MergedValue | Same | ArrayPart | Fields | tuple[Shape, ...]"
 
 
@@ -176,7 +180,7 @@ def same_term(a: Term, b: Term) -> bool:
     return a == b
 
 
-def join(a: Shape, b: Shape, how: Joins = Joins()) -> Shape | None:
+def join(a: Shape, b: Shape, how: Joins = _USUAL) -> Shape | None:
     """Return the shape that both fit, or None."""
     if isinstance(a, MergedValue) and isinstance(b, MergedValue):
         assert not isinstance(a.type, Array)
@@ -268,7 +272,7 @@ def _part(shape: Shape, *, fixed: bool = False) -> ArrayPart | None:
     return ArrayPart(tuple(bases_of(term)), axes, wrap, view.present is not None, term)
 
 
-def common(a: Term, b: Term, how: Joins = Joins()) -> Shape | None:
+def common(a: Term, b: Term, how: Joins = _USUAL) -> Shape | None:
     """Return the shape that two terms fit, or None. Parts that are the same in both, such as an unchanged field, are no
     leaf.
     """
@@ -293,7 +297,7 @@ def without_invariants(shape: Shape, start: Term, end: Term, entry: Term) -> Sha
     return shape
 
 
-def after_trip(shape: Shape, end: Term, how: Joins = Joins()) -> Shape | None:
+def after_trip(shape: Shape, end: Term, how: Joins = _USUAL) -> Shape | None:
     """Return the shape that a carried value and its value after a trip both fit, or None."""
     # A field that was taken for invariant has changed after all: it is carried from now on.
     if isinstance(shape, Same) and isinstance(shape.term, Val):
@@ -305,7 +309,7 @@ def after_trip(shape: Shape, end: Term, how: Joins = Joins()) -> Shape | None:
     return join(shape, shape_of(end), how)
 
 
-def with_null(shape: Shape, *regions: Region, how: Joins = Joins(), perhaps: bool = True) -> Shape | None:
+def with_null(shape: Shape, *regions: Region, how: Joins = _USUAL, perhaps: bool = True) -> Shape | None:
     """Return the shape of a variable that is zero on the other path, with null arrays; None if that cannot be
     expressed.
 

@@ -7,7 +7,7 @@ one array, found by indices, or of one of several arrays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, TypeAlias
 
 from diffkern.frontend.terms import own_choices
@@ -15,6 +15,7 @@ from diffkern.frontend.terms.context import Context
 from diffkern.frontend.terms.terms import WEAK, AxisSpan, Fixed, InnerExtent, RecView, View
 from diffkern.ir.nodes import Value
 from diffkern.ir.types import BOOL, INT32, INT64, OWN, Array, Scalar, scalar_of
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "WHOLE",

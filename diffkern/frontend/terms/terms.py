@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Final, TypeAlias
 
 from diffkern.errors import Loc
 from diffkern.ir.nodes import Value
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import BFLOAT16, FLOAT16, Array, Element, Kind, Scalar, complex_number
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "BRAIN",

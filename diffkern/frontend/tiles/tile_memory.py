@@ -10,7 +10,7 @@ import ast
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NoReturn
 
 from diffkern.frontend.builtins import folded, local
@@ -33,6 +33,7 @@ from diffkern.frontend.tiles.tile_terms import (
 from diffkern.ir import types as T
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.ops.scalar import LITERALS
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["CALLS"]
 

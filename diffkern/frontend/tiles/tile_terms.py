@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final, NoReturn, TypeAlias
 
 from diffkern.frontend.syntax.flow import NameLiveness
@@ -21,6 +21,7 @@ from diffkern.ir.nodes import Region, Value
 from diffkern.ir.ops.function import TileFunction
 from diffkern.ir.ops.tile import MAX_NDIM
 from diffkern.lang import definition_of, resolve_dtype
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "Call",

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from diffkern.frontend.builtins import local
@@ -36,6 +35,7 @@ from diffkern.ir import types as T
 from diffkern.ir.nodes import Value
 from diffkern.ir.structs import Struct, holds_arrays
 from diffkern.lang import definition_of
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["CALLS"]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from diffkern.errors import KernelTypeError
@@ -48,6 +47,7 @@ from diffkern.ir.ops.function import StructFields
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.ops.tile import broadcast_shape
 from diffkern.ir.ops.tile_functions import TILE_FUNCTIONS
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["TileCut", "attribute", "call", "cut", "is_function", "read", "replaced", "subscript"]
 

@@ -8,7 +8,7 @@ kernel and parameter.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -21,6 +21,7 @@ from diffkern.interop.spec import ONLY_INPUTS, Callee, CallSpec, Shape
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import SCALARS, Array, Element, Mat, Scalar, Vec, is_complex, scalar_of
 from diffkern.lang.annotations import ArrayAnnotation
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.type_keys import key_of_long, register_type, type_of_key
 from diffkern.runtime.launch.arguments import NO_DEFAULT, Parameter, wrong_count
 

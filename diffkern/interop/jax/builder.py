@@ -9,7 +9,7 @@ numbered: operands first, so all of them are given before the first result.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import jax
@@ -21,6 +21,7 @@ from diffkern.interop.jax.call import BoundBuffer, BufferCopy, Clear, ProgramLau
 from diffkern.interop.jax.dispatch import CustomCall
 from diffkern.interop.jax.programs import KeyedProgram, Programs
 from diffkern.ir.types import Array, Element, Mat, Scalar, Vec, parse_type
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["BufferPart", "CallBuilder", "ConstantBytes", "Number", "Operand"]
 

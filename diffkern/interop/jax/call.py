@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from diffkern.cache.key import key
 from diffkern.contracts import abi
 from diffkern.ir.types import Array, Element, Mat, Vec, scalar_of
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["BoundBuffer", "BufferCopy", "Clear", "ProgramLaunch", "XlaBuffer", "XlaCall", "buffer_of"]
 

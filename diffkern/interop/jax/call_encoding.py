@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 from array import array as words
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from diffkern.contracts import abi
@@ -19,6 +18,7 @@ from diffkern.interop.jax import ffi_api, layout
 from diffkern.interop.jax.call import BoundBuffer, BufferCopy, Clear, ProgramLaunch, XlaCall
 from diffkern.interop.jax.messages import messages
 from diffkern.ir.types import parse_array_type, scalar_of
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.launch.derivative import DerivativePlan
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.launch.schedule import cost_units, grain_of

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax.numpy as jnp
@@ -33,6 +32,7 @@ from diffkern.interop.spec import resolved
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.kernels.kernel import Kernel
 from diffkern.lang.func import is_found
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.type_keys import type_of_key
 from diffkern.runtime.launch.arguments import NO_DEFAULT, Parameter
 from diffkern.runtime.launch.kernel_version import KernelVersion

@@ -11,11 +11,11 @@ from __future__ import annotations
 import contextlib
 from abc import abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.frame import DESCRIPTION, FrameModule
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.native.builder import DOUBLE, FLOAT, I64, VOID, Code, Variable, Word
 
 __all__ = ["CopiesModule", "Decision"]

@@ -22,7 +22,6 @@ operand that turns out not to be needed is left out of the custom call, so that 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -30,6 +29,7 @@ import jax
 from diffkern.interop.jax.arguments import CallArgument
 from diffkern.interop.jax.launch import LaunchFunction
 from diffkern.interop.jax.primitive import Act, LinearizedPair, apply
+from diffkern.process.dataclass import dataclass
 from diffkern.process.forks import cached_property
 
 __all__ = ["ResultsOfLaunch", "Whole"]

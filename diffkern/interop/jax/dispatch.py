@@ -8,7 +8,6 @@ with the shapes and dims of a call without the batch. Batches of batches are one
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -19,6 +18,7 @@ from jax.custom_batching import custom_vmap
 from diffkern.interop.jax import layout
 from diffkern.interop.jax.manual import spread, varying_axes
 from diffkern.interop.jax.registry import TARGET, key_words
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["VMAP_METHODS", "CustomCall", "checked_method", "is_static"]
 

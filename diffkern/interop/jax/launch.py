@@ -9,7 +9,7 @@ its residuals alone: the inputs and outputs that it needs, and the entry content
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import jax.numpy as jnp
@@ -27,6 +27,7 @@ from diffkern.interop.jax.recording import Launched, Recording
 from diffkern.ir.structs import null_of
 from diffkern.ir.types import Array, parse_type, scalar_of
 from diffkern.kernels.kernel import Kernel
+from diffkern.process.dataclass import dataclass
 from diffkern.process.forks import cached_property
 from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.race_checks import check_races

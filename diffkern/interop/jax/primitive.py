@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -21,6 +20,7 @@ from jax.interpreters import partial_eval as pe
 
 from diffkern.interop.jax.arguments import CallArgument
 from diffkern.interop.jax.manual import agree, like, type_of
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Act", "LinearizedPair", "apply"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from diffkern.interop.jax.call_encoding import Code
 from diffkern.interop.jax.registry import CPU
 from diffkern.kernels.derived_kernel import batched_launch
 from diffkern.kernels.kernel import Kernel
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.type_keys import type_of_key
 from diffkern.runtime.launch.derivative import DerivativePlan
 from diffkern.runtime.launch.kernel_version import KernelVersion

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from diffkern.interop.jax.builder import BufferPart, ConstantBytes, Number, Oper
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.kernels.kernel import Kernel
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.create import zeros
 from diffkern.runtime.arrays.operation import Assign, Copy, Operation

@@ -7,7 +7,6 @@ function in the IR and the signature in numba's types; or numba's ``TypingError`
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from diffkern.errors import KernelError, KernelTypeError
@@ -19,6 +18,7 @@ from diffkern.kernels.kernel import Kernel
 from diffkern.lang import Func
 from diffkern.lang.called import Called, KnownToNumba, RequestedForm
 from diffkern.printing.functions import Structure
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["CompiledCall", "Compiler", "NumbaLibrary", "TypedCall", "Types", "attributes", "make_types", "numba_type"]
 

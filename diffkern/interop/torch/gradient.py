@@ -7,7 +7,6 @@ derivatives: those are calls and gradients of the function with tangents, and so
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -16,6 +15,7 @@ from diffkern.errors import AutodiffError, LaunchError
 from diffkern.interop.torch.batch import Axes, loop_over_batch, move_batch_axis, together
 from diffkern.interop.torch.observers import is_dispatched, unseen
 from diffkern.interop.torch.saved_for_backward import AutogradCall, traced_call
+from diffkern.process.dataclass import dataclass
 
 if TYPE_CHECKING:
     from diffkern.interop.torch.forward_mode import AlongTangents

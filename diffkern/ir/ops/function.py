@@ -9,10 +9,11 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from typing import Any, Final, NamedTuple
 
 from diffkern.ir.ops.row import Entry
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["NONE", "FunctionRow", "RowParameter", "StructFields", "Subject", "TileFunction"]
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, field
 from types import UnionType
 from typing import Any, NamedTuple
 
 from diffkern.ir.types import Type
+from diffkern.process.dataclass import dataclass
 
 
 class Effect(enum.Enum):

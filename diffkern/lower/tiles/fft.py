@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from diffkern.ir.nodes import Op, Value
 from diffkern.ir.types import FLOAT64, INT64, Buffer, Scalar, Vec
 from diffkern.lower.tiles.lowering import Lowering
 from diffkern.lower.tiles.source import elements
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["OPS", "factors"]
 

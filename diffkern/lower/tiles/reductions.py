@@ -13,7 +13,6 @@ elements the first is found, whatever the order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from diffkern.ir.nodes import Op, Value
@@ -21,6 +20,7 @@ from diffkern.ir.types import INT32, STORAGE_ONLY, Element, scalar_of, value_typ
 from diffkern.lower.tiles.block_lowering import BlockLowering
 from diffkern.lower.tiles.serial_scans import better, combine
 from diffkern.lower.tiles.source import Computed, Source, Stored, elements
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["OPS", "WARP", "across_warp"]
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Region, Value
 from diffkern.ir.types import INT64, Element, Scalar
+from diffkern.process.dataclass import dataclass
 
 Index = Sequence[Value]
 

@@ -10,11 +10,12 @@ Position ``k`` of a region is its k-th op; position ``len(ops)`` is its yield.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import STORAGE_ONLY, Tile, scalar_of
+from diffkern.process.dataclass import dataclass
 
 
 @dataclass(slots=True)

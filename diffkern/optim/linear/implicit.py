@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from diffkern.errors import LaunchError
 from diffkern.optim.linear.operands import Operands
 from diffkern.optim.linear.operators import FunctionOperator, LinearOperator, batches_of, numbers_of_vectors
 from diffkern.optim.linear.recorded import on_host
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.create import zeros_like

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from diffkern.errors import MisuseError, described
 from diffkern.ir.types import is_complex, scalar_of
 from diffkern.lang.dtypes import SCALARS
 from diffkern.optim.linear.operators import LinearOperator, aslinearoperator, has_floats
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.convert import component_shape
 

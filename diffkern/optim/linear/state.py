@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -25,6 +25,7 @@ from diffkern.optim.linear import kernels
 from diffkern.optim.linear.implicit import solve_on_tape
 from diffkern.optim.linear.operands import Operands, operands
 from diffkern.optim.linear.operators import LinearOperator, batches_of
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.array_copy import clone, copy
 from diffkern.runtime.arrays.convert import component_shape

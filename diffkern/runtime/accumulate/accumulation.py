@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from array import array as words
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 from typing import Protocol
 
 from diffkern.ir.structs import Struct
 from diffkern.ir.types import scalar_of
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.accumulate.copies import Copies
 from diffkern.runtime.accumulate.sorting import Sorting
 from diffkern.runtime.arrays.array import array

@@ -13,7 +13,6 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FrameType, FunctionType
 from typing import Any, Final, TypeVar
 
@@ -38,6 +37,7 @@ from diffkern.lang.structs import (
     resolve_type,
 )
 from diffkern.lang.values import CompositeValue, InC
+from diffkern.process.dataclass import dataclass
 from diffkern.process.tracebacks import Entrance
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.arrays.array import array, wrap

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass
 from typing import Protocol
 
 from diffkern.errors import LaunchError, described
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import FunctionCall, Operation
 from diffkern.runtime.effects.cotangents import Cotangents

@@ -10,10 +10,10 @@ from __future__ import annotations
 import contextlib
 import weakref
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, cast
 
 from diffkern.errors import LaunchError, described
+from diffkern.process.dataclass import dataclass
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array, new

@@ -6,9 +6,10 @@ The recorded steps, in their order, and their scopes become text for the program
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.step import TapeStep

@@ -7,9 +7,9 @@ which parameters have cotangents, and how the threads of a launch are kept from 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
 from diffkern.contracts.manifest import Conflict, Log, Manifest
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.launch.schedule import Conflicts, Plan, plan_adjoint
 
 __all__ = ["DerivativePlan"]

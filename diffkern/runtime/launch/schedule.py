@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from diffkern.contracts.extents import several, whole_number
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.launch.partition import COST_UNIT, INTEGERS, Grain, chunk_of, distance_of, partition
 from diffkern.runtime.native.processors import processors
 

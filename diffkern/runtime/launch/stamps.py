@@ -20,7 +20,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -29,6 +28,7 @@ from diffkern.contracts.manifest import Stamped
 from diffkern.errors import AutodiffError, Loc
 from diffkern.ir.stamp_layout import BLOCK, EARLY, LEAST, READ, SITES, SOURCE, STORED, UPDATED, VALUE
 from diffkern.ir.types import Scalar, parse_type
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.convert import component_shape
 from diffkern.runtime.arrays.operation import submit

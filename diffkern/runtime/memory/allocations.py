@@ -12,9 +12,10 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+
+from diffkern.process.dataclass import dataclass
 
 if TYPE_CHECKING:
     from diffkern.runtime.memory.memory import Memory

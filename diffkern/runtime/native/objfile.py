@@ -8,10 +8,10 @@ the bytes, so truncated or foreign bytes are refused here and never reach LLVM's
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from diffkern.errors import CompileError
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Extent", "ObjectLoadError", "ObjectSymbols", "read_functions", "read_symbols"]
 

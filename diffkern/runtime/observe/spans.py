@@ -11,9 +11,10 @@ import contextlib
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final, Protocol
 
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.memory.scope import put, put_at_import
 from diffkern.runtime.memory.state import current
 

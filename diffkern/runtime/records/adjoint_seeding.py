@@ -9,10 +9,10 @@ of the two.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Copy, Operation

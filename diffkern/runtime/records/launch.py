@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from diffkern.contracts.extents import several, whole_number
 from diffkern.errors import KernelError, LaunchError, MisuseError
+from diffkern.process.dataclass import dataclass
 from diffkern.process.tracebacks import PASSED, brief, fail_launch, shorten
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.accumulate.by_hand import note_run, run_known

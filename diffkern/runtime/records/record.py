@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from diffkern.contracts.extents import several
 from diffkern.errors import LaunchError, MisuseError
 from diffkern.ir.types import Mat, Scalar, Vec, value_type
+from diffkern.process.dataclass import dataclass
 from diffkern.process.tracebacks import brief
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch

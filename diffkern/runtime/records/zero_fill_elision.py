@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from diffkern.process.dataclass import dataclass
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Add, Assign, Copy, Operation

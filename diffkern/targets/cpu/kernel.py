@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -30,6 +29,7 @@ from diffkern.ir.types import scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import For, is_loop
 from diffkern.opt.hoist_uniform import Placement, place
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cpu.lane_loop import Lanes
 from diffkern.targets.cpu.lanes import choice
 from diffkern.targets.cpu.outline_emit import OutlinedBody, Slots

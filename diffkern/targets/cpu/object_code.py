@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import re
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import binding as llvm
@@ -19,6 +18,7 @@ from llvmlite import binding as llvm
 from diffkern.contracts.platforms import NAMED, NATIVE, Level
 from diffkern.errors import CompileError
 from diffkern.process import llvm_modules
+from diffkern.process.dataclass import dataclass
 from diffkern.process.forks import free_in_child
 from diffkern.process.interrupts import interruptible
 from diffkern.targets.cpu.numba_target import numba_target

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from llvmlite import ir
@@ -20,6 +20,7 @@ from diffkern.contracts import abi
 from diffkern.ir.nodes import Op, Region, Value, walk
 from diffkern.ir.ops.memory import NEW_STACKS
 from diffkern.ir.types import Buffer, Stack
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cpu.outline_plan import OpRun, Outline, taken
 from diffkern.targets.emit.checks import Record
 from diffkern.targets.emit.frame import Frame, untyped

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.ops.block import SHARED_ARRAYS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import is_loop
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["LARGEST", "PART", "OpRun", "Outline", "outline", "taken"]
 

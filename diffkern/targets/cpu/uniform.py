@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence, Set
-from dataclasses import dataclass
 
 from diffkern.analysis.affine import AffineForms, tid_term
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -29,6 +28,7 @@ from diffkern.ir.ops.scalar import CASTS, LITERALS, SELECTIONS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, is_differentiable
 from diffkern.ir.views import For, is_loop
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["MOST_QUESTIONS", "uniform_questions"]
 

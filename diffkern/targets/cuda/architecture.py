@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from diffkern.ad.loops import StackBudget
@@ -34,6 +33,7 @@ from diffkern.opt.dce import eliminate
 from diffkern.opt.fold import decide
 from diffkern.opt.hoist import hoist_common
 from diffkern.printing.cuda import to_cuda_python
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.cubin import declared_local_bytes, resources
 from diffkern.targets.cuda.mathdx import SHARED_LIMIT, Product

@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Final
 
 from llvmlite import ir
@@ -32,6 +32,7 @@ from diffkern.ir.types import (
     scalar_of,
 )
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cuda.elements import HeldElement
 from diffkern.targets.cuda.exact_sums import Rows, add_exactly
 from diffkern.targets.cuda.lines import Lines

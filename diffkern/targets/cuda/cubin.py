@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Resources", "architecture", "code_sections", "declared_local_bytes", "resources"]
 

@@ -11,7 +11,6 @@ shared. :func:`elements_of` returns how many elements that is, and in which arra
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from diffkern.ir.nodes import Function, Op, Value
@@ -27,6 +26,7 @@ from diffkern.ir.ops.memory import (
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Element, scalar_of
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.emit.facts import FunctionFacts
 from diffkern.targets.emit.memory import ArrayRef, element_size, load_element, plus, store_element
 from diffkern.targets.emit.scalars import is_scalar_op

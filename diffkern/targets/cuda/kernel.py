@@ -19,7 +19,6 @@ import functools
 import math
 import re
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -33,6 +32,7 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.memory import ELEMENT_WRITES
 from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cuda.body import CudaBody, add_element
 from diffkern.targets.cuda.division import Dividers
 from diffkern.targets.cuda.elements import NOTHING, WIDEST, HeldElement, elements_of

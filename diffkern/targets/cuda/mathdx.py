@@ -17,13 +17,14 @@ import hashlib
 import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY
 from pathlib import Path
 from typing import Any, Final
 
 from diffkern.analysis.tile_products import TileProduct
 from diffkern.errors import CompileError
 from diffkern.process import wheels
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "ITEMSIZE",

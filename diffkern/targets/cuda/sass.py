@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
+from diffkern.process.dataclass import dataclass
 from diffkern.process.forks import cached_property
 
 __all__ = ["CLASSES", "Instruction", "Loop", "MachineCode", "join", "parse", "parse_raw"]

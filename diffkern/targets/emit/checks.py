@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -20,6 +19,7 @@ from diffkern.ir.ops.memory import ELEMENT_STORES
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import HELD, SHARED, Array, Scalar
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.emit.memory import ArrayRef, wrap_index
 from diffkern.targets.emit.types import I1, I64, PTR, VOID, Builder, i64
 

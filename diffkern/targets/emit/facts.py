@@ -7,7 +7,7 @@ the sites that are summed per chunk, the size of the loop stacks, and the litera
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.analysis.sums import needed_for, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
@@ -18,6 +18,7 @@ from diffkern.ir.ops.scalar import CASTS, LITERALS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Scalar, Stack, is_exact_index
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["FunctionFacts", "analyse", "invariant_ops", "stack_size", "used_values"]
 

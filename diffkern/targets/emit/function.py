@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from llvmlite import ir
@@ -23,6 +23,7 @@ from diffkern.ir.ops.memory import ELEMENTS, NAN_EXTREMA
 from diffkern.ir.types import FLOAT32, Array, Element, Kind, Scalar, Stack, Tile, Type, scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import Access, For, If, StackSlot, While
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.emit.buffers import Scratch
 from diffkern.targets.emit.checks import CheckEmitter, Record
 from diffkern.targets.emit.facts import FunctionFacts, stack_size

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Value, walk
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.emit.checks import CheckEmitter, Checking, Record
 from diffkern.targets.emit.frame import Frame
 from diffkern.targets.emit.function import BodyEmitter

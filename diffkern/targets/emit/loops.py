@@ -7,7 +7,6 @@ branch back to the head of a loop.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from llvmlite import ir
@@ -18,6 +17,7 @@ from diffkern.ir.nodes import Region, walk
 from diffkern.ir.ops.buffer import PLACES
 from diffkern.ir.ops.memory import PLAIN_ELEMENTS
 from diffkern.ir.types import INT64, Kind, Mat, Scalar, Vec
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.emit.types import I1, I64, Builder, TargetModule, constant, i64, wrapped
 
 __all__ = ["left_alone", "moves_components", "not_unrolled", "rolled_if_long", "trip_count"]

@@ -10,12 +10,12 @@ tile is in cache.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from diffkern.ir.types import Scalar
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.emit.types import I32, I64, PTR, VOID, Builder, i64, value_type
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -33,6 +32,7 @@ from diffkern.ir.types import (
     Vec,
     scalar_of,
 )
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.emit.scalars import extremum
 from diffkern.targets.emit.types import I8, I64, Builder, from_memory, i64, memory_type, to_memory
 

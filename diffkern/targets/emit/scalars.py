@@ -8,7 +8,7 @@ Python twin of this table, operation by operation.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeAlias
 
 from llvmlite import ir
@@ -18,6 +18,7 @@ from diffkern.errors import CompileError
 from diffkern.ir.nodes import Op
 from diffkern.ir.ops.table import all_ops, lookup
 from diffkern.ir.types import BFLOAT16, BOOL, FLOAT16, FLOAT32, FLOAT64, STORAGE_ONLY, Kind, Scalar, scalar_of
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.emit.checkpoint import next_function
 from diffkern.targets.emit.types import I1, I64, Builder, TargetModule, constant, from_memory, to_memory, value_type
 

@@ -9,12 +9,12 @@ element that is stored as it was loaded is not rounded at all.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 
 from diffkern.ir.types import BFLOAT16, BOOL, STORAGE_ONLY, Kind, Scalar
+from diffkern.process.dataclass import dataclass
 
 I1 = ir.IntType(1)
 I8 = ir.IntType(8)

@@ -12,7 +12,6 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,6 +20,7 @@ from llvmlite import ir
 from diffkern.contracts import abi
 from diffkern.errors import CompileError
 from diffkern.ir.types import BFLOAT16, BOOL, Array, Mat, Scalar, Type, Vec, scalar_of
+from diffkern.process.dataclass import dataclass
 from diffkern.process.forks import free_in_child
 from diffkern.targets.cuda import elementary
 from diffkern.targets.cuda.body import SHARED_MEMORY

@@ -11,7 +11,6 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from diffkern.analysis.cuda_plan import cuda_plan, dynamic_shared_bytes, sum_bytes
 from diffkern.errors import CompileError
@@ -22,6 +21,7 @@ from diffkern.printing.checked import CheckedWriter
 from diffkern.printing.cuda import to_cuda_python
 from diffkern.printing.python import function_name
 from diffkern.printing.tiles import library_products
+from diffkern.process.dataclass import dataclass
 from diffkern.process.interrupts import interruptible
 from diffkern.targets.cuda import toolchain
 from diffkern.targets.cuda.architecture import CudaArchitecture, called, taken

@@ -8,10 +8,10 @@ names. Parameters of 8 bytes lie in a kernel's parameter memory as the slots lie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from diffkern.contracts import abi
 from diffkern.ir.types import INT64, Array, Type
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["KernelEntry", "Made", "entry_of"]
 

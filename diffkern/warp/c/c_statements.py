@@ -10,9 +10,10 @@ import keyword
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Final, Protocol
 
+from diffkern.process.dataclass import dataclass
 from diffkern.warp.c.c_types import SCALARS, OtherTextError, Typed, arithmetic, as_kind
 
 __all__ = ["COTANGENT", "OLD", "Statements"]

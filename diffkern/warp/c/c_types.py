@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "SCALARS",

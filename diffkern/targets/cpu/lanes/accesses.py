@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from llvmlite import ir
@@ -15,6 +15,7 @@ from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, Element, Scalar, Stack, Tile, scalar_of
 from diffkern.ir.views import Access, StackSlot
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cpu.lanes import memory
 from diffkern.targets.cpu.lanes.builder import is_wide, zeros
 from diffkern.targets.cpu.lanes.memory import LanePlaces

@@ -9,7 +9,6 @@ loop goes on until all lanes are done, and a lane that is done keeps its values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -20,6 +19,7 @@ from diffkern.ir.ops.memory import SLOTS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import scalar_of
 from diffkern.ir.views import For, If, While
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cpu.lanes.accesses import LaneAccesses
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
 from diffkern.targets.cpu.lanes.by_register import RegisterOrder, stretches

@@ -9,7 +9,7 @@ while the last ones are gone on with, and fewer values have to be kept. Each lan
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.ir.nodes import Op, Region, Value
 from diffkern.ir.ops.composite import PARTS
@@ -17,6 +17,7 @@ from diffkern.ir.ops.memory import ELEMENT_ACCUMULATES, ELEMENT_LOADS
 from diffkern.ir.ops.scalar import UNPIPELINED
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import BOOL, Scalar
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cpu.lanes.scalars import is_by_lane
 
 __all__ = ["RegisterOrder", "stretches"]

@@ -12,7 +12,7 @@ trips that a lane waits for.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from diffkern.analysis.affine import Affine, AffineForms, Term, tid_term
 from diffkern.analysis.liveness import most_alive
@@ -36,6 +36,7 @@ from diffkern.ir.ops.memory import (
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, deciding, is_branch, is_loop
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cpu.lanes.memory import MOST_SHUFFLED
 from diffkern.targets.cpu.lanes.scalars import is_by_lane
 from diffkern.targets.emit.checks import Checking

@@ -7,12 +7,12 @@ memory. Where several lanes write one element, the last lane's value stays, as i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
 
 from diffkern.ir.types import Element, Scalar, scalar_of
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
 from diffkern.targets.emit.loops import not_unrolled
 from diffkern.targets.emit.memory import component, element_size, frozen

@@ -5,12 +5,13 @@ Operations are noted as their code for lanes is emitted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum
 
 from diffkern.ir.nodes import Op
 from diffkern.ir.ops.memory import ELEMENTS
 from diffkern.ir.views import Access
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["How", "LaneNotes"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from llvmlite import ir
@@ -14,6 +14,7 @@ from diffkern.ir.ops.scalar import SUMS
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Kind, Scalar, scalar_of
 from diffkern.ir.types import value_type as held_type
+from diffkern.process.dataclass import dataclass
 from diffkern.targets.cpu.lanes import memory
 from diffkern.targets.cpu.lanes.builder import LaneBuilder, is_wide, zeros
 from diffkern.targets.cpu.lanes.notes import How, LaneNotes
