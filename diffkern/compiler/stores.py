@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from diffkern.cache.environment import compiler_digest
+from diffkern.cache.environment import compiler_digest, distribution_versions
 from diffkern.cache.key import key
 from diffkern.cache.maintenance import Artifact, artifacts, remove
 from diffkern.cache.manifest import StoredArtifact
@@ -17,7 +17,7 @@ from diffkern.cache.store import NoDirectoryError, Store, default_directory
 from diffkern.lang.remembered import set_memory
 from diffkern.process.forks import free_in_child
 from diffkern.process.tracebacks import warn
-from diffkern.runtime.native import assemble
+from diffkern.runtime.native import assemble, loader
 from diffkern.runtime.observe.config import config
 
 __all__ = [
@@ -110,24 +110,26 @@ def _store_own(name: str, code: bytes) -> None:
 assemble.set_object_cache(_load_own, _store_own)
 
 
+_known_notes: Notes | None = None
+
+
+def _notes() -> Notes:
+    global _known_notes
+    store = current_store()
+    # Notes live in the store's directory; another directory has other notes.
+    if _known_notes is None or _known_notes.store is not store:
+        _known_notes = Notes(store)
+    return _known_notes
+
+
 class _AboutTexts:
     """Facts that were found out about texts, in notes; another compiler or Python may find other facts."""
 
-    def __init__(self) -> None:
-        self._notes: Notes | None = None
-
     def find(self, text: bytes, name: bytes) -> bytes | None:
-        return self._of_store().find(_key_of(text), name)
+        return _notes().find(_key_of(text), name)
 
     def keep(self, text: bytes, name: bytes, found: bytes) -> None:
-        self._of_store().keep(_key_of(text), name, found)
-
-    def _of_store(self) -> Notes:
-        store = current_store()
-        # Notes live in the store's directory; another directory has other notes.
-        if self._notes is None or self._notes.store is not store:
-            self._notes = Notes(store)
-        return self._notes
+        _notes().keep(_key_of(text), name, found)
 
 
 @functools.cache
@@ -137,3 +139,26 @@ def _key_of(text: bytes) -> str:
 
 
 set_memory(_AboutTexts())
+
+
+def _find_processor(processor: bytes) -> bytes | None:
+    version = _llvm_version()
+    return None if version is None else _notes().find(_key_of_processor(processor), version)
+
+
+def _keep_processor(processor: bytes, found: bytes) -> None:
+    if (version := _llvm_version()) is not None:
+        _notes().keep(_key_of_processor(processor), version, found)
+
+
+def _key_of_processor(processor: bytes) -> str:
+    return key([("what", b"processor"), ("processor", processor)])
+
+
+def _llvm_version() -> bytes | None:
+    # Another LLVM may know a processor by another name: nothing is kept for one whose version cannot be told.
+    ((_, version),) = distribution_versions(("llvmlite",))
+    return None if version == "none" else version.encode()
+
+
+loader.set_memory(_find_processor, _keep_processor)

@@ -1,9 +1,10 @@
-"""Loader of object code into the process with llvmlite alone.
+"""Loader of object code into the process, by its own means or llvmlite's.
 
 From the bytes of a relocatable object and the names of the wanted functions comes the :class:`Code`, which is in memory
 as long as something refers to it; callers that keep an address have to keep the code. Every name that an object leaves
 undefined is checked against a list of C and mathematics functions, and bound to what the process has under this name.
-llvmlite is imported by the first call, not by this module; numba never.
+llvmlite is imported by the first call that needs it, for an object that :mod:`~diffkern.runtime.native.elf` does not
+load and to learn about an unknown processor, and not by this module; numba never.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import os
 import platform
 import sys
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from diffkern.process.interrupts import interruptible, llvm_lock
 from diffkern.runtime.native import perf_map
+from diffkern.runtime.native.cpuid import identity
+from diffkern.runtime.native.elf import place
 from diffkern.runtime.native.objfile import ObjectLoadError, read_symbols
 
 __all__ = [
@@ -30,6 +33,7 @@ __all__ = [
     "load_code",
     "load_object",
     "make_target_machine",
+    "set_memory",
     "undefined_symbols",
 ]
 
@@ -128,7 +132,7 @@ def load_code(
             f"the object needs {_listed(refused)}, which only a compiler's run time provides",
             remedy="the kernel uses an operation that has no stand-alone code; use another one",
         )
-    code = interruptible(lambda: _bind(object_bytes, symbols, table.undefined))
+    code = _bind(object_bytes, symbols, table.undefined)
     if null := [name for name in symbols if not code[name]]:
         raise ObjectLoadError(f"{_listed(null)} could not be loaded")
     if perf_map.is_enabled():
@@ -138,17 +142,23 @@ def load_code(
 
 def _bind(object_bytes: bytes, symbols: Sequence[str], undefined: Collection[str]) -> Code:
     """Resolve the undefined names of the object, and load it."""
-    with _lock:
-        if unresolved := [name for name in undefined if not _resolve(name)]:
-            raise ObjectLoadError(
-                f"the object needs {_listed(unresolved)}, which this process does not have",
-                remedy="use another operation; the C library of this system lacks this one",
-            )
-        return _link(object_bytes, symbols, {name: _resolved[name] for name in undefined})
+    if unresolved := [name for name in undefined if not _resolve(name)]:
+        raise ObjectLoadError(
+            f"the object needs {_listed(unresolved)}, which this process does not have",
+            remedy="use another operation; the C library of this system lacks this one",
+        )
+    needs = {name: _resolved[name] for name in undefined}
+    placed = place(object_bytes, symbols, needs)
+    return interruptible(lambda: _link(object_bytes, symbols, needs)) if placed is None else Code(*placed)
 
 
 def _link(object_bytes: bytes, symbols: Sequence[str], needs: Mapping[str, int]) -> Code:
-    """Load an object as a library of its own; `needs` are the addresses of its undefined names."""
+    """Let LLVM load an object as a library of its own; `needs` are the addresses of its undefined names."""
+    with _lock:
+        return _linked(object_bytes, symbols, needs)
+
+
+def _linked(object_bytes: bytes, symbols: Sequence[str], needs: Mapping[str, int]) -> Code:
     global _linker
     llvm = _binding()
     number = next(_names)
@@ -202,7 +212,34 @@ def host_cpu() -> tuple[str, str]:
 
     The features are empty where LLVM cannot determine them.
     """
-    return interruptible(_ask_host_cpu)
+    processor = None if _memory is None else identity()
+    if _memory is None or processor is None:
+        return interruptible(_ask_host_cpu)
+    find, keep = _memory
+    known = find(processor)
+    if known is None:
+        name, features = interruptible(_ask_host_cpu)
+        keep(processor, f"{name} {features}".encode())
+        return name, features
+    name, _, features = known.decode().partition(" ")
+    return name, features
+
+
+def set_memory(find: Callable[[bytes], bytes | None], keep: Callable[[bytes, bytes], None]) -> None:
+    """Set a place for what LLVM says of processors, to be called before it is asked.
+
+    Parameters
+    ----------
+    find : callable
+        Returns what is kept for a processor, without line breaks; None if there is nothing.
+    keep : callable
+        Keeps that.
+    """
+    global _memory
+    _memory = (find, keep)
+
+
+_memory: tuple[Callable[[bytes], bytes | None], Callable[[bytes, bytes], None]] | None = None
 
 
 def _ask_host_cpu() -> tuple[str, str]:
@@ -235,7 +272,9 @@ _llvm: Any = None
 def _resolve(name: str) -> bool:
     """Find the address of `name` in the process; return whether there is one."""
     if name not in _resolved:
-        address = _binding().address_of_symbol(name) or _address_in_library(name)
+        address = None if sys.platform == "win32" else _address_in_library(name)
+        # LLVM knows names of its own besides. On some systems it looks into fewer libraries than the dynamic linker.
+        address = address or interruptible(lambda: _binding().address_of_symbol(name)) or _address_in_library(name)
         if not address:
             return False
         _resolved[name] = int(address)
@@ -243,15 +282,16 @@ def _resolve(name: str) -> bool:
 
 
 def _address_in_library(name: str) -> int | None:
-    """Return the address of a name as the dynamic linker finds it.
-
-    On some systems LLVM looks into fewer libraries than the dynamic linker.
-    """
-    library = ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
+    """Return the address of a name as the dynamic linker finds it."""
     try:
-        return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
+        return ctypes.cast(getattr(_library(), name), ctypes.c_void_p).value
     except AttributeError:
         return None
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    return ctypes.CDLL("ucrtbase" if sys.platform == "win32" else None)
 
 
 def _host_machine() -> str:

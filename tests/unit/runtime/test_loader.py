@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import os
 import platform
 import struct
 import subprocess
@@ -15,6 +16,7 @@ import llvmlite.binding as llvm
 import pytest
 
 from diffkern.runtime.native import loader
+from diffkern.runtime.native.elf import is_possible
 from diffkern.runtime.native.loader import (
     ObjectLoadError,
     host_cpu,
@@ -222,16 +224,25 @@ def test_the_processor_is_described() -> None:
     assert all(feature[0] in "+-" for feature in features.split(",") if feature)
 
 
-def test_llvm_is_imported_by_the_first_use_and_numba_never() -> None:
+def test_llvm_is_asked_once_about_a_processor_and_numba_never(tmp_path: Path) -> None:
     program = """
 import sys
 from diffkern.runtime.native import loader, pool
 assert "llvmlite" not in sys.modules
-loader.host_cpu()
-assert "llvmlite.binding" in sys.modules
+print(*loader.host_cpu(), "llvmlite.binding" in sys.modules)
 assert not {"numba", "sympy"} & set(sys.modules)
 """
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    environment = {**os.environ, "DIFFKERN_CACHE_DIR": str(tmp_path)}
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", program], check=True, timeout=60, env=environment, capture_output=True, text=True
+        ).stdout.split()
+        for _ in range(2)
+    ]
+    assert [(line[:-1], line[-1]) for line in said] == [
+        ([*host_cpu()], "True"),
+        ([*host_cpu()], str(not is_possible())),
+    ]
 
 
 def test_the_list_holds_functions_of_the_c_library_only() -> None:
