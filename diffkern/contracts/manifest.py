@@ -8,6 +8,7 @@ version is never accepted.
 from __future__ import annotations
 
 import functools
+import sys
 import typing
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, Literal
@@ -745,10 +746,10 @@ def _read(kind: Any, value: Any) -> Any:
         _require(type(value) is kind, kind, value)
         return value
     if origin is None:
-        types, needed = _types(kind)
+        known, needed = _fields(kind)
         # An unknown name is an error as well, as a fact that is not understood may be one that a launch must obey.
-        _require(type(value) is dict and needed <= value.keys() <= types.keys(), kind, value)
-        return kind(**{name: _read(types[name], one) for name, one in value.items()})
+        _require(type(value) is dict and needed <= value.keys() <= known.keys(), kind, value)
+        return kind(**{name: _read(_type(kind, known[name]), one) for name, one in value.items()})
     if origin is Literal:
         _require(value in arguments, kind, value)
         return value
@@ -762,11 +763,15 @@ def _read(kind: Any, value: Any) -> Any:
 
 
 @functools.cache
-def _types(kind: Any) -> tuple[dict[str, Any], set[str]]:
-    """The types of a dataclass's fields, and the names of those without a default."""
-    # Cached, since resolving annotations takes longer than reading a manifest.
-    types = typing.get_type_hints(kind)
-    return {f.name: types[f.name] for f in fields(kind)}, {f.name for f in fields(kind) if f.default is MISSING}
+def _fields(kind: Any) -> tuple[dict[str, str], set[str]]:
+    """The fields of a dataclass with their types' texts, and the names of those without a default."""
+    return {f.name: str(f.type) for f in fields(kind)}, {f.name for f in fields(kind) if f.default is MISSING}
+
+
+@functools.cache
+def _type(kind: Any, text: str) -> Any:
+    # One by one, since most fields have their default: to resolve all takes longer than to read a manifest.
+    return eval(text, vars(sys.modules[kind.__module__]))
 
 
 def _require(holds: bool, kind: Any, value: Any) -> None:
