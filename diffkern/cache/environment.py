@@ -11,10 +11,12 @@ import hashlib
 import os
 import re
 import sys
+import time
+from collections.abc import Callable, Sequence
 
 from diffkern.contracts.platforms import MATHDX
 
-__all__ = ["compiler_digest", "distribution_versions", "has_mathdx"]
+__all__ = ["compiler_digest", "distribution_versions", "has_mathdx", "set_memory"]
 
 # Everything that has a say in the generated code. The run time, the cache and the command line have none.
 _COMPILE_SIDE = (
@@ -90,20 +92,34 @@ def _numbers(version: str) -> tuple[int, ...]:
 def compiler_digest() -> bytes:
     """Return a SHA-256 over diffkern's compile-side sources, so that an edited pass never finds an old artifact."""
     root = os.path.dirname(os.path.dirname(__file__))
+    files = [file for name in _COMPILE_SIDE for file in _sources(root, name)]
+    if _memory is None or not _is_settled(files):
+        return _digest_of(root, files)
+    # A file that changes has another time of its last change, which no program can set.
+    facts = [(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in files]
+    state = hashlib.sha256(repr((root, facts)).encode()).digest()
+    find, keep = _memory
+    known = find(state)
+    if known is None:
+        known = _digest_of(root, files)
+        keep(state, known)
+    return known
+
+
+def _digest_of(root: str, files: Sequence[tuple[str, os.stat_result]]) -> bytes:
     state = hashlib.sha256()
-    for name in _COMPILE_SIDE:
-        # The relative path and the length delimit each file, so that renaming or moving text between files shows.
-        for path in _sources(root, name):
-            # Files by the hundred in each new process: unbuffered, and by names, which are faster than path objects.
-            with open(os.path.join(root, path), "rb", buffering=0) as file:
-                data = file.read()
-            state.update(path.encode() + b"\0")
-            state.update(len(data).to_bytes(8, "little"))
-            state.update(data)
+    # The relative path and the length delimit each file, so that renaming or moving text between files shows.
+    for path, _ in files:
+        # Files by the hundred: unbuffered, and by names, which are faster than path objects.
+        with open(os.path.join(root, path), "rb", buffering=0) as file:
+            data = file.read()
+        state.update(path.encode() + b"\0")
+        state.update(len(data).to_bytes(8, "little"))
+        state.update(data)
     return state.digest()
 
 
-def _sources(root: str, name: str) -> list[str]:
+def _sources(root: str, name: str) -> list[tuple[str, os.stat_result]]:
     """Return the sources in a folder of the package, or the one file, as sorted paths relative to the package."""
     found, folders = [], [name]
     while folders:
@@ -112,11 +128,37 @@ def _sources(root: str, name: str) -> list[str]:
             with os.scandir(os.path.join(root, folder)) as entries:
                 for entry in entries:
                     if entry.name.endswith((".py", ".json")):
-                        found.append(f"{folder}/{entry.name}")
+                        found.append((f"{folder}/{entry.name}", entry.stat()))
                     elif entry.name != "__pycache__" and entry.is_dir():
                         folders.append(f"{folder}/{entry.name}")
         except NotADirectoryError:
-            found.append(folder)
+            found.append((folder, os.stat(os.path.join(root, folder))))
         except FileNotFoundError:  # a package without one of its folders
             pass
     return sorted(found)
+
+
+def _is_settled(files: Sequence[tuple[str, os.stat_result]]) -> bool:
+    """Return whether a later change of a file must show in its times, which have steps; not so on Windows."""
+    last = max(max(s.st_mtime, s.st_ctime) for _, s in files)
+    return os.name == "posix" and last + _STEP_S < time.time()
+
+
+_STEP_S = 3.0  # at least the steps of times in any file system
+
+
+def set_memory(find: Callable[[bytes], bytes | None], keep: Callable[[bytes, bytes], None]) -> None:
+    """Set a place for the digest of sources, to be called before it is asked for.
+
+    Parameters
+    ----------
+    find : callable
+        Returns the digest kept for a state of the files, a SHA-256; None if there is none.
+    keep : callable
+        Keeps that.
+    """
+    global _memory
+    _memory = (find, keep)
+
+
+_memory: tuple[Callable[[bytes], bytes | None], Callable[[bytes, bytes], None]] | None = None

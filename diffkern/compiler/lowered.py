@@ -11,16 +11,18 @@ import threading
 import weakref
 from collections.abc import Callable, Hashable, Sequence
 from itertools import accumulate
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from diffkern.contracts.options import Variant
 from diffkern.errors import KernelError
 from diffkern.frontend.syntax.canonical import Meaning, meaning_of
 from diffkern.frontend.syntax.taken import TakenResults, recorded
-from diffkern.ir.nodes import Function
 from diffkern.ir.structs import Argument, declared
 from diffkern.lang.structs import functions_of
 from diffkern.process.forks import free_in_child
+
+if TYPE_CHECKING:
+    from diffkern.ir.nodes import Function
 
 __all__ = ["keep", "take", "taken"]
 

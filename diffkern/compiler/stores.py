@@ -7,10 +7,11 @@ import sys
 import threading
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from diffkern.cache import environment
 from diffkern.cache.environment import compiler_digest, distribution_versions
 from diffkern.cache.key import key
-from diffkern.cache.maintenance import Artifact, artifacts, remove
 from diffkern.cache.manifest import StoredArtifact
 from diffkern.cache.notes import Notes, sweep_notes
 from diffkern.cache.store import NoDirectoryError, Store, default_directory
@@ -19,6 +20,9 @@ from diffkern.process.forks import free_in_child
 from diffkern.process.tracebacks import warn
 from diffkern.runtime.native import assemble, loader
 from diffkern.runtime.observe.config import config
+
+if TYPE_CHECKING:
+    from diffkern.cache.maintenance import Artifact
 
 __all__ = [
     "add_directory",
@@ -67,6 +71,8 @@ def clear_kernel_cache() -> int:
 
     Programs that are loaded stay loaded; kernels that are launched for the first time are compiled again.
     """
+    from diffkern.cache.maintenance import remove
+
     count = remove(_kept())[0]
     directory = current_store().directory
     if directory is not None and current_store().is_safe():
@@ -76,11 +82,15 @@ def clear_kernel_cache() -> int:
 
 def clear_lto_cache() -> int:
     """Remove the code of matrix products from the cache directory; return the number of products."""
+    from diffkern.cache.maintenance import remove
+
     return remove(a for a in _kept() if a.what == "matrix product")[0]
 
 
 def _kept() -> list[Artifact]:
     """Return the artifacts in the cache directory; none, after a warning, if others can write to it."""
+    from diffkern.cache.maintenance import artifacts
+
     store = current_store()
     return artifacts(store.directory) if store.directory is not None and store.is_safe() else []
 
@@ -139,6 +149,22 @@ def _key_of(text: bytes) -> str:
 
 
 set_memory(_AboutTexts())
+
+
+def _find_digest(state: bytes) -> bytes | None:
+    found = _notes().find(_key_of_sources(state), b"digest")
+    return None if found is None else bytes.fromhex(found.decode())
+
+
+def _keep_digest(state: bytes, digest: bytes) -> None:
+    _notes().keep(_key_of_sources(state), b"digest", digest.hex().encode())
+
+
+def _key_of_sources(state: bytes) -> str:
+    return key([("what", b"sources"), ("state", state)])
+
+
+environment.set_memory(_find_digest, _keep_digest)
 
 
 def _find_processor(processor: bytes) -> bytes | None:

@@ -7,16 +7,18 @@ which has done its work when a call returns, and events keep the time.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from diffkern.cuda.devices import place
 from diffkern.errors import MisuseError
 from diffkern.runtime.memory.stream import Event as NativeEvent
 from diffkern.runtime.memory.stream import Stream as NativeStream
 from diffkern.runtime.memory.stream import get_event_elapsed_time, get_stream
+
+if TYPE_CHECKING:
+    import asyncio
 
 __all__ = [
     "Event", "Stream", "default_stream", "event", "event_elapsed_time", "external_stream", "legacy_default_stream",
@@ -70,6 +72,8 @@ class Stream:
     def async_done(self) -> asyncio.Future[Stream]:
         """Wait for the work so far, and return a future of the running event loop, whose result is this stream."""
         self.synchronize()
+        import asyncio  # takes as long to import as half of this package
+
         done: asyncio.Future[Stream] = asyncio.get_running_loop().create_future()
         done.set_result(self)
         return done

@@ -33,6 +33,7 @@ from diffkern.lang import ArrayAnnotation, Func
 from diffkern.lang.annotations import TileAnnotation
 from diffkern.lang.patterns import Pattern, TupleOf
 from diffkern.lang.rules import Rule, RuleKind, adjoint
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["Activation", "of_call", "ruled", "without_derivative"]
 
@@ -136,7 +137,7 @@ def without_derivative(cx: Context, term: Term, node: ast.AST) -> Term:
     return _rebuilt(term, found)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class _Call:
     """A call of a func with rules."""
 

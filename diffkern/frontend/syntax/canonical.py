@@ -10,7 +10,7 @@ The result is kept per function and served again as long as each captured name s
 from __future__ import annotations
 
 import inspect
-import uuid
+import os
 import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import field
@@ -91,7 +91,7 @@ class Meaning:
     annotations: list[dict[str, Any]]
     rules: list[tuple[Rule, ...]]
     taken: dict[Hashable, TakenResults] = field(default_factory=dict)
-    token: str = field(default_factory=lambda: uuid.uuid4().hex)
+    token: str = field(default_factory=lambda: os.urandom(16).hex())
 
     @property
     def is_opaque(self) -> bool:

@@ -7,7 +7,6 @@ look-up, so a global that changed is seen.
 from __future__ import annotations
 
 import builtins
-import difflib
 import enum
 import inspect
 import sys
@@ -146,5 +145,7 @@ def attribute_names(obj: Any) -> list[str]:
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return ``; did you mean …?`` for a name that is close to a known one, else an empty text."""
+    import difflib  # for messages alone
+
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
     return f"; did you mean {close[0]!r}?" if close else ""

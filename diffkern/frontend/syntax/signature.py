@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
 from diffkern.errors import KernelSyntaxError, KernelTypeError, Loc
-from diffkern.frontend.syntax import advice
 from diffkern.frontend.syntax.scope import NameScope
 from diffkern.frontend.syntax.text_annotations import evaluate_annotation
 from diffkern.ir import types as T
@@ -231,6 +230,8 @@ def signature(pyfunc: Callable[..., Any]) -> Signature:
             if name in changed:
                 raise TypeError(f"{name} of {pyfunc.__name__} is a reference: those are parameters of funcs alone")
         except TypeError as error:
+            from diffkern.frontend.syntax import advice  # for messages alone
+
             remedy = advice.for_annotation(_evaluated(p.annotation, scope))
             raise KernelTypeError(str(error), loc=loc, remedy=remedy) from None
         if isinstance(annotation, TupleOf):

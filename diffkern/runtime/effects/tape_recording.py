@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 from functools import partial
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
@@ -21,8 +21,6 @@ from diffkern.runtime.effects.kept import Contents
 from diffkern.runtime.effects.nested_arrays_step import PointedStep
 from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.residuals import Need
-from diffkern.runtime.effects.rollout_step import RolloutStep
-from diffkern.runtime.effects.second_order import AdjointStep, check_constant_objects, check_repeatable, inputs_of
 from diffkern.runtime.effects.step import Barrier
 from diffkern.runtime.effects.tape_steps import LaunchStep
 from diffkern.runtime.effects.usual_launch import UsualLaunches
@@ -33,6 +31,9 @@ from diffkern.runtime.launch.regions import Region, ranges_of
 from diffkern.runtime.launch.resources import check_not_given, given_to, stored_by
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.stream import Stream
+
+if TYPE_CHECKING:
+    from diffkern.runtime.effects.rollout_step import RolloutStep
 
 __all__ = ["TapeRecording"]
 
@@ -211,6 +212,13 @@ class TapeRecording(UsualLaunches):
 
     def _take_adjoint(self, adjoint: AdjointLaunch, stream: Stream | None) -> None:
         """Run an adjoint, of a launch on a nested tape, and keep what its own derivative will need."""
+        from diffkern.runtime.effects.second_order import (
+            AdjointStep,
+            check_constant_objects,
+            check_repeatable,
+            inputs_of,
+        )
+
         if adjoint.in_elements:
             if adjoint.launch.executable.by_id:
                 check_repeatable(adjoint.launch)
@@ -297,6 +305,8 @@ class TapeRecording(UsualLaunches):
 
     def _take_by_hand(self, adjoint: AdjointLaunch, stream: Stream | None) -> None:
         """Run an adjoint that is launched by hand: no gradient can pass it, and what it writes is lost to others."""
+        from diffkern.runtime.effects.second_order import inputs_of
+
         own, inputs = adjoint.cotangents, inputs_of(adjoint)
         launch, executable = adjoint.launch, adjoint.launch.executable
         found = [*given_to(launch), *nested_arrays(executable, launch.arrays, executable.uses)]

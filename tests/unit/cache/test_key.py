@@ -159,6 +159,32 @@ def test_names_and_tables_count_and_caches_do_not(package):
     assert digest() != before
 
 
+def test_a_digest_is_kept_for_files_that_have_not_changed(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "cache" / "environment.py"))
+    (tmp_path / "ir" / "ops").mkdir(parents=True)
+    (tmp_path / "types.py").write_text("x = 1")
+    source = tmp_path / "ir" / "ops" / "row.py"
+    source.write_text("a = 1")
+    kept: dict[bytes, bytes] = {}
+    monkeypatch.setattr(environment, "_memory", (kept.get, kept.__setitem__))
+    digest = compiler_digest.__wrapped__
+    first = digest()
+    assert kept == {}  # a change at this moment might leave all times as they are
+    monkeypatch.setattr(environment, "_STEP_S", -1e9)
+    assert digest() == first
+    assert [*kept.values()] == [first] * (os.name == "posix")
+    kept.update(dict.fromkeys(kept, b"kept"))
+    assert digest() == (b"kept" if os.name == "posix" else first)
+    # A text of the same length and the old time of modification are noticed.
+    status = source.stat()
+    source.write_text("a = 2")
+    os.utime(source, ns=(status.st_atime_ns, status.st_mtime_ns))
+    second = digest()
+    assert second not in (b"kept", first)
+    source.unlink()
+    assert digest() not in (b"kept", first, second)
+
+
 def test_the_compilers_digest_is_that_of_any_process(tmp_path):
     code = "from diffkern.cache.environment import compiler_digest; print(compiler_digest().hex())"
     found = {
