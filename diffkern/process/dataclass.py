@@ -123,7 +123,7 @@ def _set_state(self: Any, state: Sequence[Any]) -> None:
 
 
 class _Factory:
-    """What an initializer has as the default of a field that a function makes."""
+    """Stands for the default of a field that a function makes."""
 
     __slots__ = ()
 

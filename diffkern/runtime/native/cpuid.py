@@ -24,10 +24,19 @@ _CPUID = bytes.fromhex(
 _XGETBV = bytes.fromhex("89f9 4989d0 0f01d0 418900 41895004 c3")
 # The leaves that LLVM reads, with the words of each answer that count. The others hold the number of the core.
 _LEAVES = (
-    (0x0, 0, (0, 1, 2, 3)), (0x1, 0, (0, 2, 3)), (0x7, 0, (0, 1, 2, 3)), (0x7, 1, (0, 1, 2, 3)), (0xD, 1, (0,)),
-    (0x14, 0, (0, 1, 2)), (0x19, 0, (0, 1, 2)), (0x1E, 1, (0,)), (0x24, 0, (0, 1)),
-    (0x80000000, 0, (0,)), (0x80000001, 0, (2, 3)), (0x80000008, 0, (1,)),
-)  # fmt: skip
+    (0x0, 0, (0, 1, 2, 3)),  # the last leaf and the vendor
+    (0x1, 0, (0, 2, 3)),  # family, model and features
+    (0x7, 0, (0, 1, 2, 3)),  # more features
+    (0x7, 1, (0, 1, 2, 3)),
+    (0xD, 1, (0,)),  # ways to save the state
+    (0x14, 0, (0, 1, 2)),  # traces
+    (0x19, 0, (0, 1, 2)),  # key locker
+    (0x1E, 1, (0,)),  # matrix units
+    (0x24, 0, (0, 1)),  # AVX10
+    (0x80000000, 0, (0,)),  # the last of the extended leaves
+    (0x80000001, 0, (2, 3)),  # extended features
+    (0x80000008, 0, (1,)),
+)
 _HAS_XGETBV = 1 << 27
 
 
