@@ -38,6 +38,8 @@ LTO_LIMIT = 12
 _LTO_CODE = b"\xedCN\x7f"
 _ROOM_IN_MEMORY = 4 << 30
 """Bytes; what a run keeps in its cache takes a tenth of it."""
+_NEW_OBJECTS = 20_000
+"""After which there is a collection of garbage. Each file of tests ends with one."""
 FUZZ_EXAMPLES = int(os.environ.get("DIFFKERN_FUZZ_EXAMPLES", DEFAULT_EXAMPLES))
 
 # Compiling takes longer than hypothesis' deadline allows, and a shared data base of failures would make a run depend
@@ -73,6 +75,18 @@ def directory_in_memory() -> str | None:
     return str(place) if usable else None
 
 
+def directory_of_run(config: pytest.Config, name: str) -> str:
+    """A new directory, in memory where there is room, which is gone after the run."""
+    directory = tempfile.mkdtemp(prefix=f"diffkern-test-{name}-", dir=directory_in_memory())
+    config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+    return directory
+
+
+def runs_programs(directory: str | None) -> bool:
+    """Whether programs and libraries that tests make in a directory can be run, which its mount may forbid."""
+    return directory is not None and not os.statvfs(directory).f_flag & os.ST_NOEXEC
+
+
 def pytest_configure(config: pytest.Config) -> None:
     # A shell ignores Ctrl-C in what it starts in the background, and so would the tests of Ctrl-C and their children.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -87,19 +101,24 @@ def pytest_configure(config: pytest.Config) -> None:
     runtime_config.enable_mathdx_gemm = False
     # Every run begins with an empty cache, shared by its own workers, which inherit the environment.
     if not hasattr(config, "workerinput"):
-        directory = tempfile.mkdtemp(prefix="diffkern-test-cache-", dir=directory_in_memory())
-        os.environ["DIFFKERN_CACHE_DIR"] = directory
-        config.add_cleanup(lambda: shutil.rmtree(directory, ignore_errors=True))
+        os.environ["DIFFKERN_CACHE_DIR"] = directory_of_run(config, "cache")
+        # Without --basetemp, which keeps them, the files of tests need no disk either.
+        if config.option.basetemp is None and runs_programs(directory_in_memory()):
+            config.option.basetemp = Path(directory_of_run(config, "files"), "made")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Do without collections of garbage while all that is made stays."""
+    """Do without collections of garbage while all that is made stays; later they are rare.
+
+    Each also has XLA collect its own, once JAX was imported.
+    """
     gc.disable()
     try:
         return (yield)
     finally:
         gc.enable()
+        gc.set_threshold(_NEW_OBJECTS)
 
 
 def products_made(directory: Path) -> list[str]:
