@@ -11,7 +11,7 @@ import os
 
 from diffkern.errors import CompileError
 from diffkern.ir.nodes import Function, Op, Region, Value
-from diffkern.ir.ops.row import Effect, TypeRuleError
+from diffkern.ir.ops.row import Effect, OpDef, TypeRuleError
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.stages import STAGED_FACTS, STAGED_MARKS, Stage
 from diffkern.ir.types import BOOL, Stack, Type
@@ -42,7 +42,8 @@ class _Verifier:
     def define(self, v: Value, where: Function | Op) -> None:
         if v in self.defined:
             raise InvalidIR(f"{v!r} is defined twice ({_name(where)})")
-        if self.stage is not None:
+        # Nearly every type is of a kind without fields that the stage has.
+        if self.stage is not None and (type(v.type) is Stack or type(v.type) not in self.stage.types):
             self.has_type(v.type, where, self.stage)
         self.defined.add(v)
         self.visible.add(v)
@@ -76,8 +77,7 @@ class _Verifier:
         if op.name not in stage.ops:
             raise InvalidIR(f"there is no {_name(op)} in stage {stage.name}")
         # Marks are attributes with a meaning to one later pass only; a leftover one would be ignored silently.
-        marks = STAGED_MARKS.intersection(op.attrs) - stage.marks
-        if marks:
+        if not STAGED_MARKS.isdisjoint(op.attrs) and (marks := STAGED_MARKS.intersection(op.attrs) - stage.marks):
             found = ", ".join(sorted(marks))
             raise InvalidIR(f"{_name(op)} is marked {found}, which is not done in stage {stage.name}")
         if "mode" in op.attrs and op.attrs["mode"] not in stage.modes:
@@ -86,28 +86,28 @@ class _Verifier:
     def op(self, op: Op) -> None:
         if self.stage is not None:
             self.belongs(op, self.stage)
-        for v in op.operands:
-            if v not in self.visible:
-                raise self.invisible(v, _name(op))
-        self.types(op)
+        if not self.visible.issuperset(op.operands):
+            raise self.invisible(next(v for v in op.operands if v not in self.visible), _name(op))
+        row = lookup(op.name)
+        self.types(op, row)
         # Before the results are defined: the regions of an op must not use them.
         for sub in op.regions:
             self.region(sub, op)
         body = op.attrs.get("body")
         if body is not None:  # a region over the elements of tiles: it sees its parameters alone, and may be shared
             _Verifier(self.stage).region(body, op)
-        if op.regions or lookup(op.name).effect is Effect.CONTROL:
+        if op.regions or row.effect is Effect.CONTROL:
             self.structure(op)
         for r in op.results:
             self.define(r, op)
 
-    def types(self, op: Op) -> None:
+    def types(self, op: Op, row: OpDef) -> None:
         """Check operands, attributes and results by the op's row."""
-        row = lookup(op.name)
         if row.arity is not None and len(op.operands) != row.arity:
             raise InvalidIR(f"{_name(op)} has {len(op.operands)} operands, not {row.arity}")
         try:
-            row.check_attrs(op.attrs)
+            if op.attrs or row.attrs:
+                row.check_attrs(op.attrs)
             want = row.infer([v.type for v in op.operands], op.attrs)
         except TypeRuleError as error:
             raise InvalidIR(f"{_name(op)}: {error}") from error
