@@ -1,6 +1,7 @@
 """The page about errors lists exactly what is raised, and what it says of untaken branches is so."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
@@ -36,7 +37,8 @@ INTERNAL = {
 }
 
 
-def raised() -> set[str]:
+@functools.cache
+def raised() -> frozenset[str]:
     """Return the names of the classes that are raised, except private ones and those of the fakes for tests."""
     found = set()
     for path in (ROOT / "diffkern").rglob("*.py"):
@@ -48,7 +50,7 @@ def raised() -> set[str]:
                 name = made.attr if isinstance(made, ast.Attribute) else getattr(made, "id", "")
                 if re.fullmatch(r"[A-Z]\w+", name):
                     found.add(name)
-    return found
+    return frozenset(found)
 
 
 def listed() -> set[str]:
