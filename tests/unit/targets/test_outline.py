@@ -57,8 +57,9 @@ def sizes(fn: Function) -> list[int]:
     return [sum(len(list(b.instructions)) for b in f.blocks) for f in module.functions if not f.is_declaration]
 
 
-def test_functions_have_a_bound_and_their_number_grows_with_the_kernel(tmp_path: Path) -> None:
-    few, many = (sizes(adjoint_of(n, tmp_path)) for n in (60, 120))
+@pytest.mark.parametrize("loops", [30, pytest.param(60, marks=pytest.mark.full)])
+def test_functions_have_a_bound_and_their_number_grows_with_the_kernel(loops: int, tmp_path: Path) -> None:
+    few, many = (sizes(adjoint_of(n, tmp_path)) for n in (loops, 2 * loops))
     assert len(many) > len(few) > 4
     assert max(many[1:]) <= 1.2 * max(few[1:]) <= 2000  # the first is the one that calls the others
     assert many[0] <= 2.1 * few[0] <= 4000
