@@ -25,6 +25,8 @@ __all__ = ["folded", "looks_elsewhere"]
 
 _LESS_WORK = 0.95
 """A program for a launch and its adjoint is taken if it does less than so much of the work of the two."""
+_AS_LITTLE = 1.1
+"""Times the cost of the two that the program may have: it goes through memory once, which no cost counts."""
 _MOST_WAITING = 32
 """Launches that are looked at again with each operation behind them."""
 
@@ -162,4 +164,4 @@ def _program_of_both(adjoint: AdjointLaunch, launched: Steps, swept: Steps) -> E
         return None  # with atomic additions
     program = launch.adjoint(active, form._replace(joint=True))
     # Threads that have to run one after the other cost nothing; joined, they may be fewer in a register.
-    return program if 0.0 < program.cost < own.cost + executable.cost else None
+    return program if 0.0 < program.cost < _AS_LITTLE * (own.cost + executable.cost) else None
