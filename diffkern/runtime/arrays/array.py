@@ -53,7 +53,7 @@ from diffkern.runtime.memory.allocations import noted, tracker
 from diffkern.runtime.memory.device import CPU, Device, get_device
 from diffkern.runtime.memory.memory import Memory, byte_range, expose, memory_of, overwrite, put
 from diffkern.runtime.memory.state import is_handled, note_read, runs_at_once
-from diffkern.runtime.memory.stream import drain
+from diffkern.runtime.memory.stream import drain, settle
 from diffkern.runtime.native.slow_path import slow_path_flags
 
 if TYPE_CHECKING:
@@ -224,6 +224,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         """Address of the first element."""
         # From here on code that diffkern does not see may read or write the memory, which optimizations have to
         # respect.
+        settle()
         expose(self._memory)
         note(self)
         return self._address

@@ -122,8 +122,8 @@ class Repeat:
         return steps
 
     @staticmethod
-    def forms(operations: Sequence[Operation]) -> list[Steps] | None:
-        """Return the native form of each operation, under the same conditions."""
+    def forms(operations: Sequence[Operation], largest: int = _LARGEST) -> list[Steps] | None:
+        """Return the native form of each operation, under the same conditions; `largest` bounds temporary arrays."""
         forms: list[Steps] = []
         size = 0
         for operation in operations:
@@ -134,7 +134,7 @@ class Repeat:
             # on to.
             if isinstance(operation, Assign):
                 size += operation.goal._data.nbytes
-            if own is None or size > _LARGEST:
+            if own is None or size > largest:
                 return None
             forms.append(own)
         return forms

@@ -63,13 +63,17 @@ class KnownPath:
         Which of its arrays carry gradients, as :func:`pattern_of` says.
     chosen
         The program for its arguments.
+    is_joint
+        Whether a sweep runs the launches of the path as well, so that they are put off.
+    missed
+        How often they have run by themselves all the same.
     changes
         How often options of kernels had changed when the kernel was known to be differentiated.
     """
 
     __slots__ = (
-        "backward", "changes", "chosen", "dim", "executable", "fills", "following", "fresh", "grid", "leaves", "others",
-        "pattern", "picked", "values", "writes",
+        "backward", "changes", "chosen", "dim", "executable", "fills", "following", "fresh", "grid", "is_joint",
+        "leaves", "missed", "others", "pattern", "picked", "values", "writes",
     )  # fmt: skip
 
     following: dict[Any, KnownPath]
@@ -90,6 +94,7 @@ class KnownPath:
 
     def __init__(self) -> None:
         self.following, self.backward, self.fills = {}, {}, {}
+        self.is_joint, self.missed = False, 0
 
     def follow(self, key: object, path: KnownPath) -> None:
         """Keep a path with one launch more."""

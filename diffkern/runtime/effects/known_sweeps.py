@@ -13,7 +13,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffkern.process.forks import free_in_child
@@ -21,6 +21,7 @@ from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Operation, memories
 from diffkern.runtime.effects.compiled_backward import Repeat, Seed
+from diffkern.runtime.effects.joint_sweeps import JointSweep, joint_steps
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.stream import drain
@@ -38,6 +39,8 @@ __all__ = ["KnownSweep", "KnownSweeps", "Submission", "Told", "known_sweeps", "t
 _MOST_STEPS = 1 << 14
 """Native steps of all sweeps that are kept, unless one alone has more."""
 _MOST_NOTED = 1 << 12
+_LARGEST_JOINT = 1 << 26
+"""Bytes of temporary arrays and seeds of a sweep that runs the launches as well, which is worth a copy of the seeds."""
 _Key = tuple[object, ...]
 
 
@@ -195,9 +198,22 @@ class KnownSweep:
         The native form of each.
     told : Told
         What they follow from.
+    joint : (sequence, list of int), optional
+        Steps for the launches and the sweep, with the gradients that have to be zero before.
+
+    Attributes
+    ----------
+    joint
+        The launches and the sweep as one call, if there is one.
     """
 
-    def __init__(self, operations: Sequence[Operation], forms: Sequence[Steps], told: Told) -> None:
+    def __init__(
+        self,
+        operations: Sequence[Operation],
+        forms: Sequence[Steps],
+        told: Told,
+        joint: tuple[Steps, list[int]] | None = None,
+    ) -> None:
         steps: Any = [step for form in forms for step in form]
         self.weight = len(steps)
         self._places = _places_of_numbers(operations, forms, told)
@@ -211,6 +227,12 @@ class KnownSweep:
         written = memories(a for operation in operations for a in operation.writes())
         self._submission = Submission(steps, written, operations[0].device if operations else CPU)
         self._call = self._submission.call
+        self.joint: JointSweep | None = None
+        if joint is not None:
+            # What the launches write was counted when they were put off.
+            whole = Submission(joint[0], written, CPU)
+            self.weight += len(joint[0])
+            self.joint = JointSweep(whole.call, told.numbers, joint[1]) if whole.is_native else None
         # Two threads with tapes over the same arrays: one of them takes the usual way.
         self._lock = free_in_child(threading.Lock())
 
@@ -232,15 +254,29 @@ class KnownSweep:
 
     def run_with(self, values: Sequence[Any], numbers: Sequence[bytes], gradients: Sequence[Memory]) -> bool:
         """Do the same with the values of the seeds, the numbers of launches, and the memory of gradients."""
+        return self._run(self._call, values, numbers, gradients)
+
+    def run_joint(self, values: Sequence[Any], gradients: Sequence[Memory]) -> bool:
+        """Run the launches as well, which were put off, under the same conditions."""
+        assert self.joint is not None
+        return self._run(self.joint.call, values, None, gradients)
+
+    def _run(
+        self,
+        call: Callable[[], object],
+        values: Sequence[Any],
+        numbers: Sequence[bytes] | None,
+        gradients: Sequence[Memory],
+    ) -> bool:
         if not self._lock.acquire(blocking=False):
             return False
         try:
             for buffer, value in zip(self._seeds, values, strict=True):
                 # Written into the same buffer, whose address is in the plan.
                 buffer[...] = value
-            for k, block, place in self._places:
-                block[place] = numbers[k]
-            self._call()
+            for k, block, place in self._places if numbers is not None else ():
+                block[place] = numbers[k]  # type: ignore[index]  # there are some
+            call()
             for k in self._zero:
                 memory = gradients[k]
                 memory.zero_version = memory.now
@@ -336,13 +372,20 @@ class KnownSweeps:
                 total -= 0 if dropped is None else dropped.weight
 
     @staticmethod
-    def compiled(operations: Sequence[Operation], told: Told) -> KnownSweep | None:
-        """Return the compiled form of a sweep; None if it has none."""
-        forms = Repeat.forms(operations)
+    def compiled(
+        operations: Sequence[Operation],
+        told: Told,
+        launches: Sequence[PackedLaunch] = (),
+        grads: Sequence[array] = (),
+        zero: Set[Memory] = frozenset(),
+    ) -> KnownSweep | None:
+        """Return the compiled form of a sweep, with launches that are all of its tape; None if it has none."""
+        joint = joint_steps(launches, operations, grads, zero, told) if launches else None
+        forms = Repeat.forms(operations) if joint is None else Repeat.forms(operations, _LARGEST_JOINT)
         # A library that counts the changes of its memory on a GPU has to be told of each of them, which takes Python.
         if forms is None or any(a._memory.is_counted and not a._memory.is_host for o in operations for a in o.writes()):
             return None
-        made = KnownSweep(operations, forms, told)
+        made = KnownSweep(operations, forms, told, joint)
         return made if made.is_native else None
 
 

@@ -40,8 +40,10 @@ from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.memory import Memory, watch
+from diffkern.runtime.memory.stream import drain, postponed
 from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.observe.config import config
+from diffkern.runtime.observe.spans import watched
 
 __all__ = ["NotedLaunches"]
 
@@ -57,16 +59,21 @@ class _Origin(NamedTuple):
         How many of them have numbers that a sweep is given.
     state
         The numbers of launches, steps, and arrays with gradients.
+    places
+        The paths that end with one of them.
     """
 
     path: KnownPath
     numbered: int
     state: tuple[int, int, int]
+    places: Sequence[KnownPath]
 
 
 _Noted = tuple[KnownPath, list[bytes], "list[array | None]", KernelProtocol, KernelVersion, tuple[str, ...], Executable]
 """A launch that was noted: its path, bytes and arrays; its kernel with the version, types of arguments, program."""
 _lock = free_in_child(threading.RLock())
+_MOST_MISSED = 2
+"""How often launches of a path are put off for nothing."""
 
 
 class NotedLaunches(TapeRecording):
@@ -121,7 +128,8 @@ class NotedLaunches(TapeRecording):
             self._look_behind(each)
         self._versions = self._met
         numbered = sum(bool(known.values) for known, *_ in noted)
-        self._origin = _Origin(self._known, numbered, (len(noted), len(self._steps), len(self._owners)))
+        state = len(noted), len(self._steps), len(self._owners)
+        self._origin = _Origin(self._known, numbered, state, [known for known, *_ in noted])
 
     def _reset_state(self) -> None:
         """Make the state of a tape that has recorded nothing."""
@@ -196,7 +204,9 @@ class NotedLaunches(TapeRecording):
                 return False
         met.update(first)  # only now: a launch that is not run is not met
         self._unfinished = kernel, len(noted)  # an interrupt leaves the mark
-        self._run_noted(known, executable, parts, arrays)
+        if not (known.is_joint and self._put_off(known, executable, parts, arrays)):
+            drain()
+            self._run_noted(known, executable, parts, arrays)
         made = known, parts, arrays, kernel, version, keys, executable
         with _lock:
             if self._noted is noted:
@@ -211,21 +221,53 @@ class NotedLaunches(TapeRecording):
         self, known: KnownPath, executable: Executable, parts: list[bytes], arrays: list[array | None]
     ) -> None:
         """Run a launch on what was compared, and note the versions after it."""
-        written = [arrays[k]._memory for k in known.writes]  # type: ignore[union-attr]  # as on the path
-        for memory in written:
-            memory.version += 1
+        for k in known.writes:
+            arrays[k]._memory.version += 1  # type: ignore[union-attr]  # as on the path
         try:
-            program = known.chosen()
-            if program is None:
-                executable.run(known.grid, b"".join(parts))
-            else:
-                program.run_chosen(known.grid, b"".join(parts))
+            _run_now(known, executable, parts)
         except Exception:
             self._unfinished = None
             raise
+        self._note_written(known, arrays)
+
+    def _note_written(self, known: KnownPath, arrays: list[array | None]) -> None:
         met = self._met
-        for memory in written:
+        for k in known.writes:
+            memory: Memory = arrays[k]._memory  # type: ignore[union-attr]  # as on the path
             met[memory] = memory.version if memory._counter is None else memory.now
+
+    def _put_off(
+        self, known: KnownPath, executable: Executable, parts: list[bytes], arrays: list[array | None]
+    ) -> bool:
+        """Put a launch off until the sweep, which runs it as well; return False if it has to run now."""
+        noted = self._noted
+        if watched.observers or noted is None or not postponed.is_all(noted, len(noted)):
+            return False
+        held = [*arrays]
+
+        def run() -> None:
+            assert held  # kept until then
+            known.missed += 1
+            if known.missed > _MOST_MISSED:
+                known.is_joint = False
+            _run_now(known, executable, parts)
+
+        for k in known.writes:
+            held[k]._memory.version += 1  # type: ignore[union-attr]  # as on the path
+        self._note_written(known, arrays)
+        postponed.put(noted, run)
+        return True
+
+    def _noted_launches(self) -> Sequence[PackedLaunch]:
+        """Return all launches of the tape, if each was noted when it ran; none otherwise."""
+        origin = self._origin
+        if origin is None or origin.state != (self._launches, len(self._steps), len(self._owners)):
+            return ()
+        found = [step.launch for step in self._steps if isinstance(step, LaunchStep)]
+        return found if len(found) == self._launches and not self._owners_are_pinned() else ()
+
+    def _owners_are_pinned(self) -> bool:
+        return any(memory.is_pinned for memory in self._versions)
 
     def _learn(
         self,
@@ -240,7 +282,7 @@ class NotedLaunches(TapeRecording):
         """Return the path with a launch more; None for one of which more is to be known than a path tells."""
         picked = executable.deciding(parts)
         grid = executable.grids.get(dim)
-        if grid is None or not grid.n or not executable.is_plain:
+        if grid is None or not grid.n or not executable.is_told:
             return None
         if not is_(executable.fits.get(picked), grid) or not kernel.enable_backward or len(arrays) != len(keys):
             return None
@@ -250,6 +292,8 @@ class NotedLaunches(TapeRecording):
         leaves, fresh, found = met
         pattern = pattern_of(arrays, lambda k: found[k].grad is not None or found[k].varies)
         taken: KnownPattern | None = executable.taken.get(pattern)
+        if taken is None and not executable.is_plain:  # a tape looks at such launches in detail, and notes no pattern
+            taken = executable.taken[pattern] = KnownPattern(executable, pattern)
         if taken is None or any(found[k].is_relied_on for k in executable.writes if k in found):
             return None
         if not taken.is_known:
@@ -324,7 +368,10 @@ class NotedLaunches(TapeRecording):
     def _run_back(self, loss: Any, grads: Any) -> bool:
         """Run the reverse sweep that is known for the launches that were noted; return whether there is one."""
         noted = self._noted
-        if not noted or slow_path_flags.word[0] or self._unfinished is not None:
+        if not noted or self._unfinished is not None:
+            return False
+        waiting = bool(slow_path_flags.word[0])
+        if waiting and (slow_path_flags.reasons or not postponed.is_all(noted, len(noted))):
             return False
         is_loss = grads is None and type(loss) is array
         goal, kind, values = (loss, LOSS, None) if is_loss else beginning_of(loss, grads)
@@ -357,7 +404,30 @@ class NotedLaunches(TapeRecording):
             if not gradients[k].is_zero:
                 return False
         numbers = [each[1][k] for each in noted for k in each[0].values]
+        if waiting and self._run_joint(sweep, given, numbers, gradients):
+            return True
+        drain()
         return sweep.run_with(given, numbers, gradients)
+
+    def _run_joint(
+        self, sweep: KnownSweep, given: Sequence[Any], numbers: Sequence[bytes], gradients: Sequence[Memory]
+    ) -> bool:
+        """Run the launches that were put off together with the sweep; return whether that was possible."""
+        noted, joint = self._noted, sweep.joint
+        if joint is None or watched.observers or not joint.fits(numbers, gradients):
+            return False
+        taken = postponed.take(noted)
+        if taken is None:
+            return False
+        before, has_run = [memory.now for memory in gradients], False
+        try:
+            has_run = sweep.run_joint(given, gradients)
+        finally:
+            # An interrupt may come before the call.
+            if not has_run and before == [memory.now for memory in gradients]:
+                for run in taken:
+                    postponed.put(noted, run)
+        return has_run
 
     def _note_sweep(self, seeds: Seeds, told: Told, sweep: KnownSweep) -> None:
         """Note a sweep that has run for tapes on which the same launches are noted."""
@@ -385,6 +455,9 @@ class NotedLaunches(TapeRecording):
             root.following.clear()
             return
         path = origin.path
+        if sweep.joint is not None and all(place.missed <= _MOST_MISSED for place in origin.places):
+            for place in origin.places:
+                place.is_joint = True
         resting = [told.gradients.index(memory) for memory in told.resting]
         if len(path.backward) >= FEW:
             path.backward.clear()
@@ -438,6 +511,14 @@ class NotedLaunches(TapeRecording):
             memory = own._memory
             memory.zero_version = memory.now
         return True
+
+
+def _run_now(known: KnownPath, executable: Executable, parts: list[bytes]) -> None:
+    program = known.chosen()
+    if program is None:
+        executable.run(known.grid, b"".join(parts))
+    else:
+        program.run_chosen(known.grid, b"".join(parts))
 
 
 def _is_free(executable: Executable, program: Executable) -> bool:

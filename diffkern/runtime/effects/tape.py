@@ -409,16 +409,20 @@ class Tape(NotedLaunches, Scope, Uncopied):
             return False
         is_second, sweep = known_sweeps.find(told)
         if is_second:
+            zero = {memory for memory in told.gradients if memory.is_zero}  # before versions are raised
             with Collector() as collector:
                 self._backward(seeds, are_resting=True)
             for memory in told.resting:
                 memory.zero_version = memory.now  # nothing has run
-            sweep = known_sweeps.compiled(collector.operations, told)
+            sweep = known_sweeps.compiled(collector.operations, told, self._noted_launches(), self._grads(), zero)
             known_sweeps.keep(told, sweep)
         if sweep is None or not sweep.run(seeds, told):
             return False
         self._note_sweep(seeds, told, sweep)
         return True
+
+    def _grads(self) -> list[array]:
+        return [grad for owner in self._owners.values() if (grad := owner._grad) is not None]
 
     def _compiled(self, seeds: Seeds) -> Repeat | None:
         if not all(step.can_repeat for step in self._steps):

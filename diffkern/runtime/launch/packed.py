@@ -123,14 +123,14 @@ class PackedLaunch(Operation):
         self.blocks = blocks
         self.grid: Grid
         fitting = self.generation.programs.get(self.keys) if place is None and blocks in WITHOUT_BLOCKS else None
-        if fitting is not None and fitting.is_plain and self._has_fitted(fitting, dim):
+        if fitting is not None and fitting.is_told and self._has_fitted(fitting, dim):
             return
         self.executable = self._program(self.keys)
         if place is not None or (current.device is not None and self.executable.device is CPU):
             self._move_to(place or get_device(), place is not None)
         self.dim = several(dim)
         self._check()
-        if fitting is self.executable and fitting.is_plain:
+        if fitting is self.executable and fitting.is_told:
             self._note_fit()
 
     @classmethod

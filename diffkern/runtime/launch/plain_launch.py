@@ -50,7 +50,7 @@ def run(
     keys, parts, arrays = bound = bind(kernel.name, kernel.parameters, args)
     # One word says whether anything in the process may want to see launches.
     if slow_path_flags.word[0] or blocks is not None:
-        is_alone = record_tape and place is None and blocks is None and slow_path_flags.word[0] == 1
+        is_alone = record_tape and place is None and blocks is None and slow_path_flags.reasons == 1
         if is_alone and _is_noted(kernel, dim, version, bound):
             return
         if not _is_none(kernel, dim):

@@ -40,6 +40,8 @@ _status = ctypes.c_int64(0)
 _STATUS_ADDRESS = ctypes.addressof(_status)
 _CACHED_DIMS = 256
 _FITTING = 4096
+_MOST_NUMBERS = 4096
+_numbers: dict[bytes, bytes] = {}
 
 
 class Executable:
@@ -167,6 +169,7 @@ class Executable:
         "grids",
         "is_in_place",
         "is_plain",
+        "is_told",
         "is_usual",
         "keeps_nothing",
         "lane_counts",
@@ -234,16 +237,20 @@ class Executable:
         self.stampers: dict[tuple[int, ...], Executable | None] = {}
         self.stamped: dict[tuple[object, ...], bool | AutodiffError] = {}
         self.looks_ahead = manifest.log is not None or self.is_in_place or manifest.scatters
-        self.is_plain = not (
+        self.is_told = not (
             self.by_id or self.writes_elements or self.changes or manifest.log is not None or manifest.scatters
-            or manifest.searches or manifest.pointing or self.regions.are_known
+            or manifest.searches or manifest.pointing
         )  # fmt: skip
+        self.is_plain = self.is_told and not self.regions.are_known
         self.is_usual = self.is_plain and not self.is_in_place
         self.keeps_nothing = is_certain and not (manifest.saved or manifest.log or manifest.races)
         own = [parse_type(p.type) for p in manifest.params if p.role == "param"]
         arrays = [k for k, t in enumerate(own) if isinstance(t, Array)]
-        self.deciding: Callable[[list[bytes]], tuple[bytes, ...]] = _picking(arrays)
         self.values = tuple([k for k in range(len(own)) if k not in arrays])
+        # Where regions are known they depend on numbers.
+        self.deciding: Callable[[list[bytes]], tuple[bytes, ...]] = (
+            _picking_numbers(arrays, self.values) if self.regions.are_known and self.values else _picking(arrays)
+        )
         self.fits: dict[Any, Any] = {}
         self.by_hand: dict[Any, Any] = {}
         self.taken: dict[int, Any] = {}
@@ -341,7 +348,7 @@ class Executable:
 
     def is_settled_by(self, adjoint: Executable) -> bool:
         """Return whether tapes that know the adjoint of its launches keep nothing but these."""
-        return self.is_usual or (self.is_plain and adjoint.keeps_nothing)
+        return self.is_usual or (self.is_told and adjoint.keeps_nothing)
 
     def check(self, pack: Callable[[], bytes | None]) -> None:
         """Raise a LaunchError if the code does not take these arguments; the CPU's takes all.
@@ -454,6 +461,18 @@ class Executable:
         if partials is not None:
             # One chunk of its own: finish(block, 0, chunks).
             pool.run(self.finish, address, 0, grid.count, grid.count)
+
+
+def _picking_numbers(places: list[int], numbers: Sequence[int]) -> Callable[[list[bytes]], tuple[bytes, ...]]:
+    """Return the same for arrays and numbers; equal numbers are the same bytes."""
+    arrays = _picking(places)
+
+    def pick(parts: list[bytes]) -> tuple[bytes, ...]:
+        if len(_numbers) > _MOST_NUMBERS:
+            _numbers.clear()
+        return *arrays(parts), *[_numbers.setdefault(parts[k], parts[k]) for k in numbers]
+
+    return pick
 
 
 def _picking(places: list[int]) -> Callable[[list[bytes]], tuple[bytes, ...]]:

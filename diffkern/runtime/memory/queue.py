@@ -24,7 +24,10 @@ from diffkern.runtime.native.slow_path import slow_path_flags
 if TYPE_CHECKING:
     from diffkern.runtime.memory.stream import Event
 
-__all__ = ["Awaited", "Failure", "Mark", "Queue", "drain", "drain_queues", "forget_work_after_fork", "on_its_way"]
+__all__ = [
+    "Awaited", "Failure", "Mark", "Queue", "drain", "drain_queues", "forget_work_after_fork", "on_its_way", "postponed",
+    "settle",
+]  # fmt: skip
 
 _UNFINISHED = (
     "the process was forked while a stream had work before this event; that work is done in the parent alone: call "
@@ -153,7 +156,11 @@ class Queue:
         _queues.add(self)
 
     def put(self, work: _Work) -> None:
-        """Add work, to run after all that was put before."""
+        """Add work, to run after all that was put before, and after what was put off."""
+        settle()
+        self._add(work)
+
+    def _add(self, work: _Work) -> None:
         with _lock:
             # Marked as busy before there is work: a thread that looks at host memory meanwhile waits rather than races.
             _busy.add(self)
@@ -170,7 +177,7 @@ class Queue:
         """Wait until all work has run, and raise the error that ended it."""
         if self.work:
             waiter = _Waiter()
-            self.put(waiter)
+            self._add(waiter)
             wait(waiter.lock)  # if this is interrupted, the queue releases a lock that is not awaited
         failure = self.failure
         try:
@@ -253,6 +260,87 @@ class _Waiter:
         self.lock.acquire()
 
 
+class Postponed:
+    """Work of the default stream that is put off until anything may look at what it has done.
+
+    Who waits for pending work has it run first: in its order, in a thread of the queue's, where no Ctrl-C can come
+    between. Its owner may take it back before, and do the same in another way.
+
+    Attributes
+    ----------
+    work : deque
+        What has not run yet.
+    """
+
+    __slots__ = ("_has_begun", "_owner", "_queue", "work")
+
+    def __init__(self) -> None:
+        self.work: deque[Callable[[], None]] = deque()
+        self._owner: object = None
+        self._has_begun = False
+        self._queue = Queue()
+
+    def put(self, owner: object, work: Callable[[], None]) -> None:
+        """Put off some work; that of another owner has run before."""
+        if self.work and self._owner is not owner:
+            settle()
+        with _lock:
+            _busy.add(self)
+            slow_path_flags.busy(True)
+            self._owner = owner
+            self.work.append(work)
+
+    def is_all(self, owner: object, count: int) -> bool:
+        """Return whether so much work of an owner is all that is pending in the process."""
+        if not count:
+            return not _busy
+        return len(self.work) == count and self._owner is owner and _busy == {self}
+
+    def take(self, owner: object) -> list[Callable[[], None]] | None:
+        """Return the work of an owner, which does it itself; None if it has begun to run, or there is other work."""
+        with _lock:
+            if self._has_begun or self._owner is not owner:
+                return None
+            taken = [*self.work]
+            self.work.clear()
+            self._rest()
+        return taken
+
+    def wait(self) -> None:
+        """Run it, and wait for that."""
+        if self.work:
+            self._queue._add(self._run)
+        self._queue.wait()
+        with _lock:
+            self._rest()
+
+    def _run(self) -> None:
+        with _lock:
+            self._has_begun = True
+        try:
+            while self.work:
+                self.work[0]()
+                with _lock:
+                    self.work.popleft()
+        except BaseException:
+            self.work.clear()  # the rest would compute from wrong contents
+            raise
+        finally:
+            with _lock:
+                self._has_begun = False
+                self._rest()
+
+    def _rest(self) -> None:
+        if not self.work:
+            _busy.discard(self)
+            slow_path_flags.busy(bool(_busy))
+
+    def forget(self) -> None:
+        """Start over in the child of a fork, before which all has run."""
+        self.work.clear()
+        self._has_begun = False
+
+
 class _Transfer:
     """A copy between pinned memory and a GPU that may be on its way."""
 
@@ -273,8 +361,9 @@ _Work = Callable[[], None] | Mark | Awaited | _Resumption | _Waiter
 
 _queues: weakref.WeakSet[Queue] = weakref.WeakSet()
 # Queues with work that has not run, and copies on their way. Guarded by the lock.
-_busy: set[Queue | _Transfer] = set()
+_busy: set[Queue | Postponed | _Transfer] = set()
 _lock = threading.Lock()
+postponed = Postponed()
 
 
 class _Thread(threading.local):
@@ -300,11 +389,17 @@ def drain() -> None:
 def drain_queues() -> None:
     """Wait until the work of all streams of the CPU has run; copies to and from GPUs may be on their way."""
     while _busy and not _thread.serves:
-        queues = [busy for busy in _busy.copy() if isinstance(busy, Queue)]
+        queues = [busy for busy in _busy.copy() if not isinstance(busy, _Transfer)]
         if not queues:
             return
         for queue in queues:
             queue.wait()
+
+
+def settle() -> None:
+    """Wait until the work that was put off has run, before other work may come behind it or its results be seen."""
+    if postponed.work and not _thread.serves:
+        postponed.wait()
 
 
 def on_its_way(event: Event) -> None:
@@ -322,5 +417,6 @@ def forget_work_after_fork() -> None:
     _busy.clear()
     slow_path_flags.busy(False)
     _thread.serves = False
+    postponed.forget()
     for queue in list(_queues):
         queue.forget()

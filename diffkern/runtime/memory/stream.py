@@ -18,7 +18,17 @@ from diffkern.errors import MisuseError
 from diffkern.process.late import GPU
 from diffkern.process.uncopied import Uncopied
 from diffkern.runtime.memory.device import CPU, Device, get_device
-from diffkern.runtime.memory.queue import Awaited, Mark, Queue, drain, drain_queues, forget_work_after_fork, on_its_way
+from diffkern.runtime.memory.queue import (
+    Awaited,
+    Mark,
+    Queue,
+    drain,
+    drain_queues,
+    forget_work_after_fork,
+    on_its_way,
+    postponed,
+    settle,
+)
 from diffkern.runtime.memory.scope import Scope, put
 from diffkern.runtime.memory.state import current, slow_path_reasons
 from diffkern.runtime.native.slow_path import slow_path_flags
@@ -32,8 +42,10 @@ __all__ = [
     "get_event_elapsed_time",
     "get_stream",
     "on_its_way",
+    "postponed",
     "record_event",
     "set_stream",
+    "settle",
     "synchronize",
     "synchronize_device",
     "synchronize_event",
@@ -102,6 +114,7 @@ class Stream(Uncopied):
             raise ValueError("a stream of the CPU records events of the CPU; make one with dk.Event('cpu')")
         mark = Mark()
         if self.is_default:
+            settle()
             mark.happen()
         else:
             self._queue.put(mark)
@@ -397,4 +410,4 @@ def _after_fork() -> None:
 Device._get_stream, Device._set_stream = staticmethod(get_stream), staticmethod(set_stream)
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=settle, after_in_child=_after_fork)

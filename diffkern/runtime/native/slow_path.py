@@ -21,6 +21,11 @@ class SlowPathFlags:
         self.word = memoryview(self._halves).cast("B").cast("q")
         self.address = ctypes.addressof(self._halves)
 
+    @property
+    def reasons(self) -> int:
+        """The number of current objects."""
+        return self._halves[0]
+
     def restart(self, reasons: int) -> None:
         """Start with a number of current objects, in the child of a fork."""
         self._halves[0] = reasons
