@@ -158,6 +158,7 @@ class Program:
             a.retain_grad = True
 
     def look(self):
+        dk.synchronize()  # launches may have been put off
         for a in (*self.arrays, self.table, self.loss):
             self.seen += [a._data.tobytes(), None if a.grad is None else a.grad._data.tobytes()]
 

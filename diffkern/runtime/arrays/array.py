@@ -52,7 +52,7 @@ from diffkern.runtime.arrays.viewable import Viewable
 from diffkern.runtime.memory.allocations import noted, tracker
 from diffkern.runtime.memory.device import CPU, Device, get_device
 from diffkern.runtime.memory.memory import Memory, byte_range, expose, memory_of, overwrite, put
-from diffkern.runtime.memory.state import is_handled, note_read, runs_at_once
+from diffkern.runtime.memory.state import is_fill_noted, is_handled, note_read, runs_at_once
 from diffkern.runtime.memory.stream import drain, settle
 from diffkern.runtime.native.slow_path import slow_path_flags
 
@@ -456,7 +456,7 @@ class array(Exposed, Viewable, Copied, Componentwise, Numeric, Generic[_Element,
         if alone and memory.is_host and self._writable:
             put(data, 0)
             memory.version += 1
-        else:
+        elif not (slow_path_flags.reasons == 1 and memory.is_host and self._writable and is_fill_noted(self)):
             self._overwrite(0)
         # The mark lets later launches skip clearing this memory again. Under a recorder or on a stream the fill has not
         # run yet, or runs again later, and says nothing about what the memory holds now.

@@ -9,20 +9,20 @@ where they are not, or numbers of the launches are others, the launches run by t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Operation
 from diffkern.runtime.effects.compiled_backward import Seed
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory
-from diffkern.runtime.native.replay import Steps
+from diffkern.runtime.native.replay import Step, Steps
 from diffkern.runtime.records.sequence_dce import folded
 
 if TYPE_CHECKING:
     from diffkern.runtime.effects.known_sweeps import Told
 
-__all__ = ["JointSweep", "joint_steps"]
+__all__ = ["JointSteps", "JointSweep", "joint_steps"]
 
 _LEAST_WORK = 1e5
 """Simple operations of the launches from which on a program for launch and adjoint is worth its compilation."""
@@ -37,18 +37,52 @@ class JointSweep:
         It.
     numbers
         The numbers of launches that it was made for.
-    resting
-        The gradients that have to be zero before, by their positions.
+    steps
+        What it runs.
     """
 
-    __slots__ = ("_numbers", "_resting", "call")
+    __slots__ = ("_numbers", "_steps", "call")
 
-    def __init__(self, call: Callable[[], object], numbers: Sequence[bytes], resting: Sequence[int]) -> None:
-        self.call, self._numbers, self._resting = call, numbers, resting
+    def __init__(self, call: Callable[[], object], numbers: Sequence[bytes], steps: JointSteps) -> None:
+        self.call, self._numbers, self._steps = call, numbers, steps
 
     def fits(self, numbers: Sequence[bytes], gradients: Sequence[Memory]) -> bool:
         """Return whether the call is right for launches with these numbers, and gradients in this memory."""
-        return self._numbers == numbers and all(gradients[k].is_zero for k in self._resting)
+        return self._numbers == numbers and all(gradients[k].is_zero for k in self._steps.resting)
+
+    def reads(self, seed: Any) -> bool:
+        """Return whether a seed can be read where it is: its elements one after the other, in nobody else's hands."""
+        return bool(self._steps.places) and seed._type.layout == "C" and not seed._memory.is_exposed
+
+    def run_from(self, address: int) -> None:
+        """Run it with the seed at an address."""
+        places = self._steps.places
+        own = [words[k] for words, k in places]
+        try:
+            for words, k in places:
+                words[k] = address
+            self.call()
+        finally:
+            for (words, k), before in zip(places, own, strict=True):
+                words[k] = before
+
+
+class JointSteps(NamedTuple):
+    """The native steps of launches and their sweep.
+
+    Attributes
+    ----------
+    steps
+        The steps.
+    resting
+        The gradients that have to be zero before, by their positions.
+    places
+        Where steps are told the address of the one seed, if they read it where it is: words, and the position in them.
+    """
+
+    steps: Steps
+    resting: Sequence[int]
+    places: Sequence[tuple[Any, int]]
 
 
 def joint_steps(
@@ -57,8 +91,8 @@ def joint_steps(
     grads: Sequence[array],
     zero: Set[Memory],
     told: Told,
-) -> tuple[Steps, list[int]] | None:
-    """Return native steps for launches and their sweep, with the positions of gradients that have to be zero before.
+) -> JointSteps | None:
+    """Return native steps for launches and their sweep.
 
     None if no adjoint runs its launch as well, or if that is too little work.
 
@@ -96,6 +130,7 @@ def joint_steps(
         return None
     resting = [*filled]
     # A seed that is read where it is leaves a fill of its gradient.
+    read = [operation for k, operation in enumerate(every) if isinstance(operation, Seed) and made[k] is not forms[k]]
     for k, operation in enumerate(every):
         if k >= behind and isinstance(operation, Seed) and made[k] is not forms[k] and made[k]:
             at = next((n for n in known if grads[n]._memory is operation.goal._memory), None)
@@ -103,7 +138,15 @@ def joint_steps(
                 resting.append(at)
                 made[k] = []
     steps: Any = [step for form in made[first:] for step in form]
-    return steps, resting
+    places = _places_of(read[0], steps) if len(read) == len(seeds) == 1 else []
+    return JointSteps(steps, resting, places)
+
+
+def _places_of(seed: Seed, steps: Sequence[Any]) -> list[tuple[Any, int]]:
+    """Return where steps are told the address of a seed."""
+    address = seed.values.ctypes.data
+    words = [step.replaced for step in steps if isinstance(step, Step) and step.replaced is not None]
+    return [(one, k) for one in words for k in range(2, len(one), 2) if one[k] == address]
 
 
 def _is_whole(grad: array) -> bool:

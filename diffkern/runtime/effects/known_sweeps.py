@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffkern.process.forks import free_in_child
@@ -21,7 +22,7 @@ from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Operation, memories
 from diffkern.runtime.effects.compiled_backward import Repeat, Seed
-from diffkern.runtime.effects.joint_sweeps import JointSweep, joint_steps
+from diffkern.runtime.effects.joint_sweeps import JointSteps, JointSweep, joint_steps
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.stream import drain
@@ -198,13 +199,15 @@ class KnownSweep:
         The native form of each.
     told : Told
         What they follow from.
-    joint : (sequence, list of int), optional
-        Steps for the launches and the sweep, with the gradients that have to be zero before.
+    joint : JointSteps, optional
+        Steps for the launches and the sweep.
 
     Attributes
     ----------
     joint
         The launches and the sweep as one call, if there is one.
+    has_looked
+        Whether it was looked for one.
     """
 
     def __init__(
@@ -212,7 +215,7 @@ class KnownSweep:
         operations: Sequence[Operation],
         forms: Sequence[Steps],
         told: Told,
-        joint: tuple[Steps, list[int]] | None = None,
+        joint: JointSteps | None = None,
     ) -> None:
         steps: Any = [step for form in forms for step in form]
         self.weight = len(steps)
@@ -227,12 +230,13 @@ class KnownSweep:
         written = memories(a for operation in operations for a in operation.writes())
         self._submission = Submission(steps, written, operations[0].device if operations else CPU)
         self._call = self._submission.call
+        self.has_looked = False
         self.joint: JointSweep | None = None
         if joint is not None:
             # What the launches write was counted when they were put off.
-            whole = Submission(joint[0], written, CPU)
-            self.weight += len(joint[0])
-            self.joint = JointSweep(whole.call, told.numbers, joint[1]) if whole.is_native else None
+            whole = Submission(joint.steps, written, CPU)
+            self.weight += len(joint.steps)
+            self.joint = JointSweep(whole.call, told.numbers, joint) if whole.is_native else None
         # Two threads with tapes over the same arrays: one of them takes the usual way.
         self._lock = free_in_child(threading.Lock())
 
@@ -256,10 +260,12 @@ class KnownSweep:
         """Do the same with the values of the seeds, the numbers of launches, and the memory of gradients."""
         return self._run(self._call, values, numbers, gradients)
 
-    def run_joint(self, values: Sequence[Any], gradients: Sequence[Memory]) -> bool:
-        """Run the launches as well, which were put off, under the same conditions."""
+    def run_joint(self, values: Sequence[Any], gradients: Sequence[Memory], seed: array | None) -> bool:
+        """Run the launches as well, which were put off, under the same conditions; from the seed itself if given."""
         assert self.joint is not None
-        return self._run(self.joint.call, values, None, gradients)
+        if seed is None:
+            return self._run(self.joint.call, values, None, gradients)
+        return self._run(partial(self.joint.run_from, seed._data.ctypes.data), (), None, gradients)
 
     def _run(
         self,
@@ -271,7 +277,7 @@ class KnownSweep:
         if not self._lock.acquire(blocking=False):
             return False
         try:
-            for buffer, value in zip(self._seeds, values, strict=True):
+            for buffer, value in zip(self._seeds, values, strict=bool(values)):
                 # Written into the same buffer, whose address is in the plan.
                 buffer[...] = value
             for k, block, place in self._places if numbers is not None else ():
@@ -372,6 +378,11 @@ class KnownSweeps:
                 total -= 0 if dropped is None else dropped.weight
 
     @staticmethod
+    def may_be_joint(operations: Sequence[Operation]) -> bool:
+        """Return whether a sweep that has no compiled form alone may have one together with its launches."""
+        return Repeat.forms(operations, _LARGEST_JOINT) is not None
+
+    @staticmethod
     def compiled(
         operations: Sequence[Operation],
         told: Told,
@@ -386,6 +397,7 @@ class KnownSweeps:
         if forms is None or any(a._memory.is_counted and not a._memory.is_host for o in operations for a in o.writes()):
             return None
         made = KnownSweep(operations, forms, told, joint)
+        made.has_looked = bool(launches)
         return made if made.is_native else None
 
 

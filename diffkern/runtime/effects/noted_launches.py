@@ -15,10 +15,11 @@ import threading
 import weakref
 from collections.abc import Sequence
 from operator import is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from diffkern.process.forks import free_in_child
 from diffkern.runtime.arrays.array import array
+from diffkern.runtime.arrays.operation import Assign
 from diffkern.runtime.effects.known_paths import (
     FEW,
     HOST,
@@ -31,6 +32,7 @@ from diffkern.runtime.effects.known_paths import (
     root,
 )
 from diffkern.runtime.effects.known_sweeps import KnownSweep, Told, known_sweeps
+from diffkern.runtime.effects.operation_step import OperationStep
 from diffkern.runtime.effects.seeds import Seeds
 from diffkern.runtime.effects.tape_recording import TapeRecording
 from diffkern.runtime.effects.tape_steps import LaunchStep
@@ -39,7 +41,7 @@ from diffkern.runtime.launch.kernel_protocol import KernelProtocol
 from diffkern.runtime.launch.kernel_version import KernelVersion
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
-from diffkern.runtime.memory.memory import Memory, watch
+from diffkern.runtime.memory.memory import Memory, put, watch
 from diffkern.runtime.memory.stream import drain, postponed
 from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.observe.config import config
@@ -69,8 +71,10 @@ class _Origin(NamedTuple):
     places: Sequence[KnownPath]
 
 
-_Noted = tuple[KnownPath, list[bytes], "list[array | None]", KernelProtocol, KernelVersion, tuple[str, ...], Executable]
-"""A launch that was noted: its path, bytes and arrays; its kernel with the version, types of arguments, program."""
+_Noted = tuple[KnownPath, list[bytes], "list[array | None]", Any, Any, tuple[str, ...], Any]
+"""A launch that was noted: its path, bytes and arrays; its kernel with the version, types of arguments, program. Fills
+with zeros in front of all launches have no kernel."""
+_FILL = object()
 _lock = free_in_child(threading.RLock())
 _MOST_MISSED = 2
 """How often launches of a path are put off for nothing."""
@@ -89,6 +93,7 @@ class NotedLaunches(TapeRecording):
     def _note_anew(self) -> None:
         # The launches; None once each is looked at. All other state is there from then on.
         self._noted: list[_Noted] | None = [] if self._takes_usual and known_sweeps.is_on else None
+        self._fills = 0
         self._known = root
         # The versions of all memory that was met.
         self._met: dict[Memory, int] = {}
@@ -128,7 +133,7 @@ class NotedLaunches(TapeRecording):
             self._look_behind(each)
         self._versions = self._met
         numbered = sum(bool(known.values) for known, *_ in noted)
-        state = len(noted), len(self._steps), len(self._owners)
+        state = len(noted) - self._fills, len(self._steps), len(self._owners)
         self._origin = _Origin(self._known, numbered, state, [known for known, *_ in noted])
 
     def _reset_state(self) -> None:
@@ -138,13 +143,16 @@ class NotedLaunches(TapeRecording):
     def _look_behind(self, noted: _Noted) -> None:
         """Keep what a tape keeps of a launch that has run."""
         known, parts, arrays, kernel, version, keys, executable = noted
-        launch = PackedLaunch.passed(kernel, known.dim, version, keys, parts, arrays, executable, known.grid)
         for k, grad in known.leaves:
             held: Any = arrays[k]
             if held._smooth and grad is None:
                 self._without.setdefault(held._memory, held)
             elif held._smooth:
                 self._owners[held._memory] = self._arrays[id(held)] = held
+        if executable is None:
+            self._look_behind_fill(cast("array", arrays[0]))
+            return
+        launch = PackedLaunch.passed(kernel, known.dim, version, keys, parts, arrays, executable, known.grid)
         self._feed(launch)
         self._written.update(arrays[k]._memory for k in known.writes)  # type: ignore[union-attr]  # as on the path
         taken: KnownPattern = executable.taken[known.pattern]
@@ -155,7 +163,47 @@ class NotedLaunches(TapeRecording):
             self._steps.append(step)
             self._keep_needs(step, taken)
 
+    def _look_behind_fill(self, held: array) -> None:
+        """Keep what a tape keeps of a fill, of an array that it has not met before."""
+        operation = Assign(held, 0)
+        flow = operation.flow()
+        self._feed_by(flow)
+        self._written.add(held._memory)
+        if self._passes(held):
+            self._steps.append(OperationStep(operation, flow, self._launches, ()))
+
     # -- launches ----------------------------------------------------------------------------------------------------
+
+    def note_fill(self, held: array) -> bool:
+        """Set an array to zero and note it, if nothing but such fills was noted; else return False, and do nothing."""
+        noted, memory, grad = self._noted, held._memory, held._grad
+        if noted is None or len(noted) != self._fills or slow_path_flags.word[0] != 1 or memory in self._met:
+            return False
+        is_usual = held._smooth and held._parent is None and held._type.layout == "C"
+        if not is_usual or held._data.nbytes != memory.nbytes or memory.exposed or memory.lent or memory.retains:
+            return False
+        packed = None if grad is None else grad._packed
+        key = held._packed, _FILL, packed
+        known = self._known.following.get(key)
+        if known is None or known.picked[0] is not held._packed or known.leaves[0][1] is not packed:
+            known = KnownPath()
+            known.picked, known.leaves, known.fresh = (held._packed,), [(0, packed)], [(0, packed)]
+            known.writes, known.values = (0,), ()
+            self._known.follow(key, known)
+        self._unfinished = Assign.phrase, len(noted)
+        put(held._data, 0)
+        memory.version += 1
+        self._note_written(known, [held])
+        made: _Noted = known, [held._packed], [held], None, None, (), None
+        with _lock:
+            if self._noted is noted:
+                noted.append(made)
+                self._known = known
+                self._fills += 1
+            else:
+                self._look_behind(made)
+        self._unfinished = None
+        return True
 
     def note_launch(
         self,
@@ -241,7 +289,7 @@ class NotedLaunches(TapeRecording):
     ) -> bool:
         """Put a launch off until the sweep, which runs it as well; return False if it has to run now."""
         noted = self._noted
-        if watched.observers or noted is None or not postponed.is_all(noted, len(noted)):
+        if watched.observers or noted is None or not postponed.is_all(noted, len(noted) - self._fills):
             return False
         held = [*arrays]
 
@@ -348,10 +396,12 @@ class NotedLaunches(TapeRecording):
         count, index = self._index or (0, {})
         noted = self._noted or []
         for known, _, arrays, *_, executable in noted[count:]:
-            taken: KnownPattern = executable.taken[known.pattern]
             for k, grad in known.fresh:
                 held: Any = arrays[k]
                 index[held._memory] = Met(held, grad)
+            if executable is None:
+                continue
+            taken: KnownPattern = executable.taken[known.pattern]
             for k in taken.needed:
                 index[arrays[k]._memory].is_relied_on = True  # type: ignore[union-attr]  # as on the path
             for k in taken.active:
@@ -371,7 +421,7 @@ class NotedLaunches(TapeRecording):
         if not noted or self._unfinished is not None:
             return False
         waiting = bool(slow_path_flags.word[0])
-        if waiting and (slow_path_flags.reasons or not postponed.is_all(noted, len(noted))):
+        if waiting and (slow_path_flags.reasons or not postponed.is_all(noted, len(noted) - self._fills)):
             return False
         is_loss = grads is None and type(loss) is array
         goal, kind, values = (loss, LOSS, None) if is_loss else beginning_of(loss, grads)
@@ -404,24 +454,37 @@ class NotedLaunches(TapeRecording):
             if not gradients[k].is_zero:
                 return False
         numbers = [each[1][k] for each in noted for k in each[0].values]
-        if waiting and self._run_joint(sweep, given, numbers, gradients):
-            return True
+        if waiting:
+            seed = next(iter(grads.values())) if kind is HOST else None
+            if self._run_joint(sweep, given, numbers, gradients, seed if type(seed) is array else None):
+                return True
         drain()
         return sweep.run_with(given, numbers, gradients)
 
     def _run_joint(
-        self, sweep: KnownSweep, given: Sequence[Any], numbers: Sequence[bytes], gradients: Sequence[Memory]
+        self,
+        sweep: KnownSweep,
+        given: Sequence[Any],
+        numbers: Sequence[bytes],
+        gradients: Sequence[Memory],
+        seed: array | None,
     ) -> bool:
         """Run the launches that were put off together with the sweep; return whether that was possible."""
         noted, joint = self._noted, sweep.joint
         if joint is None or watched.observers or not joint.fits(numbers, gradients):
             return False
+        if seed is not None:
+            # A seed that the launches write to is what they have written.
+            if seed._memory in self._met:
+                return False
+            if seed._memory in gradients or not joint.reads(seed):
+                seed = None
         taken = postponed.take(noted)
         if taken is None:
             return False
         before, has_run = [memory.now for memory in gradients], False
         try:
-            has_run = sweep.run_joint(given, gradients)
+            has_run = sweep.run_joint(given, gradients, seed)
         finally:
             # An interrupt may come before the call.
             if not has_run and before == [memory.now for memory in gradients]:

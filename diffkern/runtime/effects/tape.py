@@ -408,14 +408,17 @@ class Tape(NotedLaunches, Scope, Uncopied):
         if any(memory.now != version for memory, version in self._versions.items()):
             return False
         is_second, sweep = known_sweeps.find(told)
-        if is_second:
+        # The launches may be noted later than the sweep is known.
+        launches = self._noted_launches()
+        if is_second or (sweep is not None and launches and not sweep.has_looked):
             zero = {memory for memory in told.gradients if memory.is_zero}  # before versions are raised
             with Collector() as collector:
                 self._backward(seeds, are_resting=True)
             for memory in told.resting:
                 memory.zero_version = memory.now  # nothing has run
-            sweep = known_sweeps.compiled(collector.operations, told, self._noted_launches(), self._grads(), zero)
-            known_sweeps.keep(told, sweep)
+            sweep = known_sweeps.compiled(collector.operations, told, launches, self._grads(), zero)
+            if sweep is not None or launches or not known_sweeps.may_be_joint(collector.operations):
+                known_sweeps.keep(told, sweep)
         if sweep is None or not sweep.run(seeds, told):
             return False
         self._note_sweep(seeds, told, sweep)

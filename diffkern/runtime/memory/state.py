@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from diffkern.runtime.memory.stream import Stream
 
 __all__ = [
-    "Handler", "RecorderProtocol", "can_look", "check_not_replayed", "current", "handler_now", "is_handled",
+    "Handler", "RecorderProtocol", "can_look", "check_not_replayed", "current", "handler_now", "is_fill_noted", "is_handled",
     "is_postponed", "is_recorded", "is_repeated", "is_taken", "note_read", "recorder_now", "runs_at_once",
     "slow_path_reasons", "will_replay",
 ]  # fmt: skip
@@ -173,6 +173,12 @@ def is_postponed() -> bool:
 def can_look(device: Device) -> bool:
     """Return whether the host can look at memory of a device: not while work for it is captured, or postponed."""
     return device.is_cpu or not (device.is_capturing or is_postponed())
+
+
+def is_fill_noted(held: Any) -> bool:
+    """Return whether the tape of this thread, alone in the process, has set an array to zero and noted that."""
+    tape: Any = current.tape
+    return getattr(tape, "_noted", None) is not None and bool(tape.note_fill(held))
 
 
 def runs_at_once() -> bool:
