@@ -308,6 +308,9 @@ class Postponed:
 
     def wait(self) -> None:
         """Run it, and wait for that."""
+        if not threading.main_thread().is_alive():
+            self._run()  # at the end of a process no thread can begin
+            return
         if self.work:
             self._queue._add(self._run)
         self._queue.wait()
@@ -332,6 +335,7 @@ class Postponed:
 
     def _rest(self) -> None:
         if not self.work:
+            self._owner = None
             _busy.discard(self)
             slow_path_flags.busy(bool(_busy))
 
