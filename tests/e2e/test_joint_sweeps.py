@@ -34,7 +34,7 @@ def wave(x: dk.array(dtype=float), w: dk.array(dtype=float), s: float, y: dk.arr
 @dk.kernel
 def pairs(x: dk.array(dtype=float), w: dk.array(dtype=float), s: float, n: int, y: dk.array(dtype=float)):
     i = dk.tid()
-    total = float(0.0)
+    total = 0.0
     for j in range(n):
         total += w[j] * dk.sin(s * (x[j] - x[i]))
     y[i] = total

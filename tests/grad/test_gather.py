@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import diffkern as dk
+from diffkern.runtime.accumulate import adjoint_seeding
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
-from diffkern.runtime.records import adjoint_seeding
 
 D = dk.array(dtype=dk.float64)
 D2 = dk.array2d(dtype=dk.float64)

@@ -10,9 +10,10 @@ import pytest
 
 import diffkern as dk
 from diffkern.ir.types import Array, Type, is_differentiable
+from diffkern.runtime.accumulate import sequence_dce
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
 from diffkern.runtime.arrays.array import wrap
-from diffkern.runtime.records import compiled_sequence, sequence_dce
+from diffkern.runtime.records import compiled_sequence
 from diffkern.testing.gradcheck import Vjp
 
 from .build import lower, values

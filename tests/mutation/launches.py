@@ -11,10 +11,9 @@ from diffkern.ad import stamps as ad_stamps
 from diffkern.analysis import sorted_updates
 from diffkern.lower import batch
 from diffkern.opt import fuse
-from diffkern.runtime.accumulate import sorting
+from diffkern.runtime.accumulate import sequence_dce, sorting
 from diffkern.runtime.effects import rollout_step, tape_steps
 from diffkern.runtime.launch import stamps
-from diffkern.runtime.records import sequence_dce
 from diffkern.runtime.rollouts import rollout
 from diffkern.targets.emit import checks
 

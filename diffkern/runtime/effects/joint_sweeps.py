@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from diffkern.runtime.accumulate.sequence_dce import folded
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Operation
 from diffkern.runtime.effects.compiled_backward import Seed
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.native.replay import Step, Steps
-from diffkern.runtime.records.sequence_dce import folded
 
 if TYPE_CHECKING:
     from diffkern.runtime.effects.known_sweeps import Told

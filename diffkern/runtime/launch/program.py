@@ -463,7 +463,7 @@ class Executable:
             pool.run(self.finish, address, 0, grid.count, grid.count)
 
 
-def _picking_numbers(places: list[int], numbers: Sequence[int]) -> Callable[[list[bytes]], tuple[bytes, ...]]:
+def _picking_numbers(places: list[int], numbers: tuple[int, ...]) -> Callable[[list[bytes]], tuple[bytes, ...]]:
     """Return the same for arrays and numbers; equal numbers are the same bytes."""
     arrays = _picking(places)
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from diffkern.runtime.memory.stream import Stream
 
 __all__ = [
-    "Handler", "RecorderProtocol", "can_look", "check_not_replayed", "current", "handler_now", "is_fill_noted", "is_handled",
+    "Handler", "RecorderProtocol", "can_look", "check_not_replayed", "current", "handler_now", "is_fill_noted",
+    "is_handled",
     "is_postponed", "is_recorded", "is_repeated", "is_taken", "note_read", "recorder_now", "runs_at_once",
     "slow_path_reasons", "will_replay",
 ]  # fmt: skip

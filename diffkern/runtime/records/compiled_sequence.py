@@ -13,6 +13,7 @@ from typing import Any
 
 from diffkern.errors import MisuseError
 from diffkern.process.gc_policy import rare_collections
+from diffkern.runtime.accumulate.sequence_dce import folded
 from diffkern.runtime.arrays.operation import Operation, memories
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.memory.device import CPU
@@ -22,7 +23,6 @@ from diffkern.runtime.native.replay import PYTHON, STALE, Plan
 from diffkern.runtime.native.slow_path import slow_path_flags
 from diffkern.runtime.observe.spans import Span, past, span, watched
 from diffkern.runtime.records.recorder import Item
-from diffkern.runtime.records.sequence_dce import folded
 from diffkern.runtime.records.zero_fill_elision import Quick, idle_steps
 
 __all__ = ["CompiledSequence"]

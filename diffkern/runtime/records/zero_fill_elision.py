@@ -16,12 +16,12 @@ import numpy as np
 
 from diffkern.process.dataclass import dataclass
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.adjoint_seeding import takes
+from diffkern.runtime.accumulate.sequence_dce import looks_elsewhere
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Add, Assign, Copy, Operation
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.native.replay import Plan, Step, Steps, function_address
-from diffkern.runtime.records.adjoint_seeding import takes
-from diffkern.runtime.records.sequence_dce import looks_elsewhere
 
 __all__ = ["IdleSteps", "Quick", "idle_steps"]
 

@@ -19,7 +19,8 @@ from unittest import mock
 import numpy as np
 
 import diffkern as dk
-from diffkern.runtime.records import adjoint_seeding, sequence_dce, zero_fill_elision
+from diffkern.runtime.accumulate import adjoint_seeding, sequence_dce
+from diffkern.runtime.records import zero_fill_elision
 from diffkern.testing.differences import Differences, Estimate
 
 from ..fuzz import load_module

@@ -3,7 +3,7 @@
 From the operations of a sequence on the CPU and their native forms follow the forms to run. A launch is dropped if its
 adjoint can do it as well, since that recomputes what the launch computes anyway. A fill is dropped if the next step
 that touches its array overwrites it: another fill, a copy, a launch. How an adjoint is fitted to cotangents that were
-set just before it is described in :mod:`diffkern.runtime.records.adjoint_seeding`. The operations stay as they are
+set just before it is described in :mod:`diffkern.runtime.accumulate.adjoint_seeding`. The operations stay as they are
 recorded, for everything that inspects them, cuts the sequence or runs it another way.
 """
 
@@ -13,13 +13,13 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.adjoint_seeding import AdjointPlace, Change, as_run_by, fit_adjoint, is_same, meet
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Copy, Operation
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.native.replay import Step, Steps
-from diffkern.runtime.records.adjoint_seeding import AdjointPlace, Change, as_run_by, fit_adjoint, is_same, meet
 
 __all__ = ["folded", "looks_elsewhere"]
 
