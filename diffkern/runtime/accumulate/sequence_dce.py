@@ -26,7 +26,9 @@ __all__ = ["folded", "looks_elsewhere"]
 _LESS_WORK = 0.95
 """A program for a launch and its adjoint is taken if it does less than so much of the work of the two."""
 _AS_LITTLE = 1.1
-"""Times the cost of the two that the program may have: it goes through memory once, which no cost counts."""
+"""Times the cost of the two that the program may have where only their threads run in lanes: it goes through memory once,
+which no cost counts.
+"""
 _MOST_WAITING = 32
 """Launches that are looked at again with each operation behind them."""
 
@@ -164,4 +166,6 @@ def _program_of_both(adjoint: AdjointLaunch, launched: Steps, swept: Steps) -> E
         return None  # with atomic additions
     program = launch.adjoint(active, form._replace(joint=True))
     # Threads that have to run one after the other cost nothing; joined, they may be fewer in a register.
-    return program if 0.0 < program.cost < _AS_LITTLE * (own.cost + executable.cost) else None
+    in_lanes = bool(own.lane_counts or executable.lane_counts) and not program.lane_counts
+    most = (own.cost + executable.cost) * (_AS_LITTLE if in_lanes else 1.0)
+    return program if 0.0 < program.cost < most else None

@@ -77,7 +77,7 @@ with zeros in front of all launches have no kernel."""
 _FILL = object()
 _lock = free_in_child(threading.RLock())
 _MOST_MISSED = 2
-"""How often launches of a path are put off for nothing."""
+"""Times that launches of a path are put off for nothing."""
 
 
 class NotedLaunches(TapeRecording):

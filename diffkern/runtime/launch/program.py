@@ -99,6 +99,8 @@ class Executable:
     is_plain, is_usual : bool
         Whether all that is known of its launches is known by their arguments; and whether tapes keep nothing but the
         launch, as it reads nothing that it overwrites.
+    is_told : bool
+        The same as `is_plain`, where numbers that decide which elements a launch touches are among its deciding bytes.
     keeps_nothing : bool
         Of an adjoint: whether nothing has to be kept before its launch, or looked at, though that is not usual.
     taken : dict
