@@ -26,8 +26,8 @@ __all__ = ["folded", "looks_elsewhere"]
 _LESS_WORK = 0.95
 """A program for a launch and its adjoint is taken if it does less than so much of the work of the two."""
 _AS_LITTLE = 1.1
-"""Times the cost of the two that the program may have where only their threads run in lanes: no cost counts that it goes
-through memory once.
+"""Times the cost of the two that the program may have where only their threads run in lanes: no cost counts that it
+goes through memory once.
 """
 _MOST_WAITING = 32
 """Launches that are looked at again with each operation behind them."""
