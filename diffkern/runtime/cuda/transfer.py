@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 __all__ = ["add", "add_steps", "assign", "assign_steps", "copy", "copy_steps", "download", "elementwise"]
 
 _LITTLE = 1 << 12
+_FEW = 4
+"""The most fills in place of a copy from the host."""
 
 
 def copy(target: array, source: array) -> None:
@@ -231,12 +233,12 @@ def assign(device: CudaDevice, target: array, values: np.ndarray[Any, Any]) -> N
         _upload(device, target, np.broadcast_to(np.asarray(values, stored_type(target._element)), target._data.shape))
         return
     inner = component_shape(target._element)
-    # The driver fills memory with patterns of up to four bytes.
-    pattern = _short_pattern(element.tobytes())
-    if target.is_contiguous and pattern is not None:
+    fills = _fills(target, element)
+    if fills is not None:
         with device.active:
             stream = device.stream.cuda_stream
-            device.driver.fill(target._range[0], pattern, target._data.nbytes // len(pattern), stream)
+            for fill in fills:
+                device.driver.fill(*fill, stream)
         return
     # A small array is uploaded as a whole, which is cheaper than a kernel that spreads one element.
     if target._data.nbytes <= _LITTLE:
@@ -257,10 +259,35 @@ def assign_steps(device: CudaDevice, target: array, values: np.ndarray[Any, Any]
     if not target.size:
         return []
     element = _one_element(target, values)
-    pattern = None if element is None else _short_pattern(element.tobytes())
-    if device.port is None or pattern is None or not target.is_contiguous:
+    fills = None if element is None else _fills(target, element)
+    if device.port is None or fills is None:
         return None
-    return [fill_step(device.port, target._range[0], pattern, target._data.nbytes // len(pattern))]
+    return [fill_step(device.port, *fill) for fill in fills]
+
+
+def _fills(target: array, element: np.ndarray[Any, Any]) -> list[tuple[int, bytes, int]] | None:
+    """Return the driver's fills that make all elements equal one: address, pattern and count; None if there are none.
+
+    The driver fills memory with patterns of up to four bytes. One element, such as a loss of float64, takes a fill for
+    each run of equal words.
+    """
+    if not target.is_contiguous:
+        return None
+    first, contents = target._range[0], element.tobytes()
+    pattern = _short_pattern(contents)
+    if pattern is not None:
+        return [(first, pattern, target._data.nbytes // len(pattern))]
+    if target._data.nbytes != len(contents) or len(contents) % 4:
+        return None
+    found: list[tuple[int, bytes, int]] = []
+    for start in range(0, len(contents), 4):
+        word = contents[start : start + 4]
+        if found and found[-1][1] == word:
+            address, _, count = found[-1]
+            found[-1] = address, word, count + 1
+        else:
+            found.append((first + start, word, 1))
+    return found if len(found) <= _FEW else None
 
 
 def _one_element(target: array, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
