@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
 from functools import reduce
 from itertools import filterfalse
 
@@ -40,6 +39,7 @@ from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Mat, Tile, Vec
 from diffkern.ir.views import Access, If, is_branch, literal
 from diffkern.opt.dce import eliminate
+from diffkern.process.dataclass import dataclass
 
 __all__ = ["clearing", "gathered_from_neighbours", "neighbours_pay"]
 

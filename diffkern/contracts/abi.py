@@ -21,7 +21,9 @@ another one: then atomic updates are plain ones. Only programs whose manifest sa
 
 A kernel of a GPU has neither chunks nor partial sums, and finds other fields in their place: what
 :func:`diffkern.contracts.division.divider` gives for the extents but the first, three multipliers of 32 bits and three
-shifts of 8, and a byte that is 1 where no thread of its grid has a second thread of the launch to run.
+shifts of 8, and a byte of bits. The highest one, its sign, is 1 where no thread of its grid has a second thread of the
+launch to run; the others are the arrays of the program's manifest (``gpu.zeroed``), each 1 if all that the launch reads of that
+array is zero when it begins, and need not be read.
 
 A debug program, and one that prints, finds in the status the address of a record of int64 fields; others do not touch
 it. All but the last two are 0 on entry, and the first thread that causes an error fills them in:
@@ -54,11 +56,13 @@ CHUNK = 40  # threads in a chunk
 PARTIALS = 48  # address of the partial sums
 MULTIPLIERS = CHUNK  # on a GPU, of three extents: 32 bits each
 SHIFTS = 52  # on a GPU, of three extents: 8 bits each
-ONE_ROUND = 55  # on a GPU: 1 if each thread of the grid runs at most one of the launch; 8 bits
+GPU_BITS = 55  # on a GPU: 8 bits
+ONE_ROUND = 128  # of them: each thread of the grid runs at most one of the launch
+MOST_ZEROED = 7  # the other bits: arrays that are known to be zero
 ALONE = 1  # in the address of the block
 HEADER_SIZE = 56
 HEADER_FORMAT = "7q"  # status address, dim0..dim3, chunk, partials
-GPU_HEADER_FORMAT = "5q3I4B"  # status address, dim0..dim3, multipliers, shifts, one round
+GPU_HEADER_FORMAT = "5q3I4B"  # status address, dim0..dim3, multipliers, shifts, bits
 MAX_DIMS = 4
 CUDA_GRID_THREADS = 2**31  # most threads of a grid on CUDA; a launch with more goes round in each of them
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from diffkern.contracts import abi
 from diffkern.contracts.division import divider
@@ -17,7 +17,7 @@ from diffkern.ir.types import parse_type
 
 __all__ = [
     "Layout", "Reader", "address_of", "arguments_of", "gpu_header", "header", "pack_address", "pack_array", "tail_of",
-    "with_partials", "with_status",
+    "with_bits", "with_partials", "with_status", "zeroed_bits",
 ]  # fmt: skip
 
 Reader = Callable[[bytes | memoryview], tuple[int, ...]]
@@ -76,8 +76,26 @@ def gpu_header(dims: Sequence[int], axes: int = 0, at_once: int = 0, status: int
     # An empty launch does not run, and its other extents may be of any size.
     extents = dims[1:] if all(dims) else (1,) * (abi.MAX_DIMS - 1)
     multipliers, shifts = zip(*map(divider, extents), strict=True)
-    one_round = at_once >= math.prod(dims[:axes]) and max(dims[axes:], default=1) == 1
-    return _pack_gpu(status, *dims, *multipliers, *shifts, one_round)
+    is_one_round = at_once >= math.prod(dims[:axes]) and max(dims[axes:], default=1) == 1
+    return _pack_gpu(status, *dims, *multipliers, *shifts, abi.ONE_ROUND if is_one_round else 0)
+
+
+def zeroed_bits(zeroed: Sequence[int], known: Collection[int]) -> int:
+    """Return the bits of a GPU's header for arrays that are known to be zero.
+
+    Parameters
+    ----------
+    zeroed : sequence of int
+        The parameters that a program has bits for.
+    known : collection of int
+        Those that are zero when the launch begins.
+    """
+    return sum([1 << k for k, index in enumerate(zeroed) if index in known])
+
+
+def with_bits(head: bytes, bits: int) -> bytes:
+    """Return the header of a launch on a GPU with more of its bits set."""
+    return head[: abi.GPU_BITS] + bytes((head[abi.GPU_BITS] | bits,))
 
 
 def with_status(block: bytes, status: int) -> bytes:

@@ -531,7 +531,8 @@ class GpuResources:
     """The resources of a GPU that a program uses: registers and local memory of a thread, shared memory of a block.
 
     ``products`` are the matrix products of tiles that a library made; ``elements`` is how many threads of a launch one
-    thread of the grid is worth.
+    thread of the grid is worth. ``zeroed`` are the parameters that the header of a launch has bits for: arrays that a
+    thread adds to, whose elements need not be read where they are known to be zero.
     """
 
     registers: int
@@ -541,6 +542,7 @@ class GpuResources:
     dynamic_shared_bytes: int = 0
     products: tuple[str, ...] = ()
     elements: int = 1
+    zeroed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

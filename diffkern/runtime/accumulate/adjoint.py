@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
+from diffkern.contracts.argument_block import with_bits
 from diffkern.contracts.manifest import Log
 from diffkern.contracts.options import ATOMIC, CLEARING, GATHERING, PLAIN, AdjointForm
 from diffkern.errors import LaunchError
 from diffkern.process.tracebacks import place_of
 from diffkern.runtime.accumulate.accumulation import (
     NOTHING,
+    Accumulation,
     Atomic,
     Candidates,
     Coloured,
@@ -99,6 +101,8 @@ class AdjointLaunch(Operation):
     ) -> None:
         kernel = launch.kernel
         self.of_sweep = of_sweep
+        self._is_recorded = will_replay()
+        self._zero: list[int] = []
         # Only a tape pairs arrays that a kernel finds by their ids with cotangents; here their gradients would be lost.
         if launch.executable.by_id and not self.in_elements:
             if not of_sweep:
@@ -220,6 +224,8 @@ class AdjointLaunch(Operation):
 
     def touch(self) -> None:
         """Raise the versions of the memory that it changes."""
+        if self.executable.zeroed:
+            self._zero = self._known_zero()
         for ct in self.writes():
             ct._memory.version += 1
         if not self.launch.executable.fully_overwritten:
@@ -229,6 +235,13 @@ class AdjointLaunch(Operation):
         if not slow_path_flags.word[0] or runs_at_once():
             for memory in self.consumed():
                 memory.zero_version = memory.now
+
+    def _known_zero(self) -> list[int]:
+        """Return the parameters whose cotangents are known to be zero at present: none where others run it later."""
+        if self._is_recorded or will_replay() or self.device.is_capturing:
+            return []
+        # Another library may write to its own memory unseen.
+        return [k for k, ct in self.cotangents.items() if (own := ct._memory).is_zero and not own.foreign]
 
     def consumed(self) -> list[Memory]:
         """Return the memory that is zero when it has run: of cotangents of arrays that the launch overwrites."""
@@ -288,7 +301,7 @@ class AdjointLaunch(Operation):
             wanted = self.executable.contiguous_cotangents
             given = {index: _contiguous(ct) if index in wanted else ct for index, ct in given.items()}
         try:
-            self.accumulation.run(given, self._pack)
+            self._used().run(given, self._pack)
         except BaseException:
             for ct in self.cotangents.values():
                 # A failed run may have written anything, so that the memory is no longer known to be zero.
@@ -304,6 +317,15 @@ class AdjointLaunch(Operation):
         """Clear what its program has left to be cleared behind it."""
         if isinstance(self.accumulation, Gathered):
             self.accumulation.clear(self.cotangents, self._pack)
+
+    def _used(self) -> Accumulation:
+        """Return the accumulation for one run: what is known to be zero is not read."""
+        used, zero = self.accumulation, self._zero
+        self._zero = []
+        bits = self.executable.bits_of_zeros(self.grid, zero) if zero and type(used) in (Plain, Atomic) else 0
+        if not bits:
+            return used
+        return type(used)(used.executable, replace(self.grid, header=with_bits(self.grid.header, bits)))
 
     @property
     def gathers(self) -> bool:

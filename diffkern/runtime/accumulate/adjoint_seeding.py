@@ -14,13 +14,14 @@ import numpy as np
 
 from diffkern.process.dataclass import dataclass
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.known_zeros import goals_of_threads, is_alone, meet
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Copy, Operation
 from diffkern.runtime.launch.program import Executable
 from diffkern.runtime.memory.memory import bytewise
 from diffkern.runtime.native.replay import Step, Steps, replaced
 
-__all__ = ["AdjointPlace", "Change", "as_run_by", "fit_adjoint", "is_same", "meet", "takes"]
+__all__ = ["AdjointPlace", "Change", "as_run_by", "fit_adjoint", "is_same", "takes"]
 
 _WORK_PER_BYTE = 6.0
 """An adjoint that does more than so much work for each byte that it would not have to move is not compiled again."""
@@ -72,12 +73,6 @@ class _Taken:
 def is_same(one: array, other: array) -> bool:
     """Return whether two arrays are the same contiguous elements."""
     return one._range == other._range and one._type.layout == other._type.layout == "C"
-
-
-def meet(some: Sequence[array], others: Sequence[array]) -> bool:
-    """Return whether the memory of some arrays may overlap that of others."""
-    ranges = [a._range for a in others]
-    return any(low < end and begin < high for low, high in (a._range for a in some) for begin, end in ranges)
 
 
 def as_run_by(program: Executable, form: Steps) -> Steps:
@@ -133,24 +128,8 @@ def _itemsize(ct: array) -> int:
 
 def takes(adjoint: AdjointLaunch) -> dict[int, array]:
     """Return the cotangents of which an adjoint reads each element once, and sets it to zero."""
-    goals = _goals(adjoint, {p.of: p.taken for p in adjoint.executable.manifest.params})
-    return {k: ct for k, ct in goals.items() if _is_alone(adjoint, ct)}
-
-
-def _goals(adjoint: AdjointLaunch, axes: Mapping[int, int | None]) -> dict[int, array]:
-    """Return the cotangents in which every thread of the launch has an element of its own.
-
-    `axes` are the axes by which each of them is indexed.
-    """
-    return {k: adjoint.cotangents[k] for k, found in axes.items() if found == len(adjoint.launch.dims)}
-
-
-def _is_alone(adjoint: AdjointLaunch, ct: array) -> bool:
-    """Return whether a cotangent has the grid's shape and its memory is used by the adjoint for nothing else."""
-    touched = [*adjoint.reads(), *adjoint.writes()]
-    others = [a for a in touched if a._memory is not ct._memory]
-    # Two uses are the read and the write of the cotangent itself.
-    return ct.shape == adjoint.launch.dims and len(touched) - len(others) == 2 and not meet([ct], others)
+    goals = goals_of_threads(adjoint, {p.of: p.taken for p in adjoint.executable.manifest.params})
+    return {k: ct for k, ct in goals.items() if is_alone(adjoint, ct)}
 
 
 def _spared(place: AdjointPlace) -> list[int]:
@@ -158,10 +137,10 @@ def _spared(place: AdjointPlace) -> list[int]:
     adjoint = place.adjoint
     found = []
     # All or nothing: one program stores to every such cotangent, and so each has to be zero before.
-    for k, ct in _goals(adjoint, {p.of: p.once for p in adjoint.executable.manifest.params}).items():
+    for k, ct in goals_of_threads(adjoint, {p.of: p.once for p in adjoint.executable.manifest.params}).items():
         fill = place.change_of(ct)
         # Chunks have no copies of it.
-        if fill is None or k in adjoint.accumulation.private or not _is_alone(adjoint, ct):
+        if fill is None or k in adjoint.accumulation.private or not is_alone(adjoint, ct):
             return []
         change = place.changes[fill]
         if not isinstance(change, Assign) or change.values.dtype.names is not None or np.any(change.values):

@@ -13,7 +13,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
-from diffkern.runtime.accumulate.adjoint_seeding import AdjointPlace, Change, as_run_by, fit_adjoint, is_same, meet
+from diffkern.runtime.accumulate.adjoint_seeding import AdjointPlace, Change, as_run_by, fit_adjoint, is_same
+from diffkern.runtime.accumulate.known_zeros import meet
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Copy, Operation
 from diffkern.runtime.launch.packed import PackedLaunch

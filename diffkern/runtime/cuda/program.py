@@ -7,14 +7,14 @@ driver copies as the kernel's parameters. Debug programs get a record in device 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import numpy as np
 
 from diffkern.cache.manifest import StoredArtifact
 from diffkern.contracts import abi
-from diffkern.contracts.argument_block import gpu_header, header, with_status
+from diffkern.contracts.argument_block import gpu_header, header, with_status, zeroed_bits
 from diffkern.errors import CudaError, LaunchError
 from diffkern.runtime.cuda.context import CudaDevice
 from diffkern.runtime.cuda.driver import FunctionAttribute
@@ -66,7 +66,7 @@ class CudaExecutable(Executable):
 
     __slots__ = (
         "_adds_up", "_careful", "_choices", "_elements", "_exact", "_grids", "_needed", "_resident", "_rules",
-        "_shared", "_threads", "gpu", "tiled", "title",
+        "_shared", "_threads", "gpu", "tiled", "title", "zeroed",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +95,7 @@ class CudaExecutable(Executable):
         self._threads = min([limit, *(manifest.launch_bounds or ())[:1]])
         self.tiled = manifest.tiled
         self._elements = manifest.gpu.elements if manifest.gpu else 1
+        self.zeroed = tuple([manifest.params[k].of for k in manifest.gpu.zeroed]) if manifest.gpu else ()
         self._adds_up = self.sites > 0 or any(c.kind == "reduce" for c in manifest.conflicts.values())
         self._grids: dict[Any, Grid] = {}
         self._resident: dict[int, int] = {}
@@ -187,6 +188,12 @@ class CudaExecutable(Executable):
         # It counts blocks, and the last extent is their size.
         blocks = cut_blocks(dims, self.manifest.tid_arity, threads, self.cost)
         return blocks.dims[:-1], header(blocks.dims, threads)
+
+    def bits_of_zeros(self, grid: Grid, known: Collection[int]) -> int:
+        # A thread that is repeated finds what it has added.
+        if max(grid.dims[self.manifest.tid_arity :], default=1) > 1:
+            return 0
+        return zeroed_bits(self.zeroed, known)
 
     def _fitting(self, threads: int) -> int:
         """Return the number of blocks that run on the GPU at once."""

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffkern.process.forks import free_in_child
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
+from diffkern.runtime.accumulate.known_zeros import Spared, spare_zeros
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Operation, memories
 from diffkern.runtime.effects.compiled_backward import Repeat, Seed
@@ -217,6 +218,11 @@ class KnownSweep:
         told: Told,
         joint: JointSteps | None = None,
     ) -> None:
+        spared = _spared(operations, forms, told)
+        forms = spared.forms
+        places = {memory: k for k, memory in enumerate(told.gradients)}
+        # Bits of argument blocks that say whether a gradient is zero, each with its position among them.
+        self._bits = [(places[each.memory], each) for each in spared.open]
         steps: Any = [step for form in forms for step in form]
         self.weight = len(steps)
         self._places = _places_of_numbers(operations, forms, told)
@@ -282,6 +288,8 @@ class KnownSweep:
                 buffer[...] = value
             for k, block, place in self._places if numbers is not None else ():
                 block[place] = numbers[k]  # type: ignore[index]  # there are some
+            for k, bit in self._bits:
+                bit.set(gradients[k].is_zero)
             call()
             for k in self._zero:
                 memory = gradients[k]
@@ -308,6 +316,16 @@ def _places_of_numbers(
             if (start := offsets.get(leaf)) is not None:
                 places.append((k, form[0].block, slice(start, start + len(launch.parts[leaf]))))
     return places
+
+
+def _spared(operations: Sequence[Operation], forms: Sequence[Steps], told: Told) -> Spared:
+    """Return the forms that run, on a GPU with what is known to be zero."""
+    if not operations or operations[0].device.is_cpu:
+        return Spared(list(forms), [])
+    theirs = {*told.met, *told.gradients, *told.sources}
+    used = memories(a for operation in operations for a in (*operation.reads(), *operation.writes()))
+    own = [memory for memory in used if memory not in theirs]
+    return spare_zeros(operations, forms, told.gradients, own, told.resting)
 
 
 def _zero_behind(operations: Sequence[Operation]) -> set[Memory]:

@@ -414,7 +414,7 @@ class Tape(NotedLaunches, Scope, Uncopied):
             zero = {memory for memory in told.gradients if memory.is_zero}  # before versions are raised
             with Collector() as collector:
                 self._backward(seeds, are_resting=True)
-            for memory in told.resting:
+            for memory in zero:
                 memory.zero_version = memory.now  # nothing has run
             sweep = known_sweeps.compiled(collector.operations, told, launches, self._grads(), zero)
             if sweep is not None or launches or not known_sweeps.may_be_joint(collector.operations):

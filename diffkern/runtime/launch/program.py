@@ -10,7 +10,7 @@ import ctypes
 import math
 import operator
 from array import array as words
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,6 +140,9 @@ class Executable:
     sweeps : dict
         Of an adjoint: the choices made for launches of one shape.
     """
+
+    zeroed: tuple[int, ...] = ()
+    """Of an adjoint on a GPU: the parameters whose cotangents it need not read where they are known to be zero."""
 
     __slots__ = (
         "__weakref__",
@@ -279,6 +282,10 @@ class Executable:
     def name_of(self, index: int) -> str:
         """Return the name of a parameter of the program; a field of a struct has dots in it."""
         return self.manifest.params[index].name
+
+    def bits_of_zeros(self, grid: Grid, known: Collection[int]) -> int:
+        """Return the bits of a GPU's header that say which cotangents are zero, given those of which it is known."""
+        return 0
 
     def grid(self, dim: Any, blocks: Blocks = USUAL) -> Grid:
         """Return the grid of a launch over `dim`; the threads of a block count where they work together.

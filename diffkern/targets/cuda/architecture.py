@@ -133,6 +133,7 @@ def taken(
     dynamic_shared_bytes: int = 0,
     products: Sequence[Product] = (),
     elements: int = 1,
+    zeroed: Sequence[int] = (),
 ) -> GpuResources:
     """Return the resources a kernel takes on a GPU, from its cubin and the PTX it was assembled from."""
     # Local memory that the PTX declares is arrays; the rest of the stack frame is spilled registers.
@@ -146,6 +147,7 @@ def taken(
         dynamic_shared_bytes=dynamic_shared_bytes,
         products=tuple(product.symbol for product in products),
         elements=elements,
+        zeroed=tuple(zeroed),
     )
 
 

@@ -10,7 +10,15 @@ from llvmlite import ir
 from diffkern.contracts import abi
 from diffkern.targets.emit.types import I8, I32, I64, Builder, i64
 
-__all__ = ["Dividers"]
+__all__ = ["Dividers", "header_bit"]
+
+
+def header_bit(b: Builder, block: Any, bit: int) -> Any:
+    """Return whether a bit of a header is set, by its number."""
+    bits, zero = b.load(b.gep(block, [i64(abi.GPU_BITS)], inbounds=True, source_etype=I8), typ=I8), ir.Constant(I8, 0)
+    if bit == I8.width - 1:
+        return b.icmp_signed("<", bits, zero)
+    return b.icmp_unsigned("!=", b.and_(bits, ir.Constant(I8, 1 << bit)), zero)
 
 
 class Dividers:
@@ -35,7 +43,7 @@ class Dividers:
         self._lengths = [b.trunc(field(abi.DIMS + 8 * k, I64), I32) for k in range(1, count)]
         self._multipliers = [field(abi.MULTIPLIERS + 4 * k, I32) for k in range(count - 1)]
         self._shifts = [b.zext(field(abi.SHIFTS + k, I8), I32) for k in range(count - 1)]
-        self.one_round = b.icmp_unsigned("!=", field(abi.ONE_ROUND, I8), ir.Constant(I8, 0))
+        self.one_round = header_bit(b, block, abi.ONE_ROUND.bit_length() - 1)
 
     def quotient(self, axis: int, number: Any, *, is_large: bool) -> Any:
         """Return a number divided by the extent of an axis, rounded down.

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from typing import Any
 
+from diffkern.contracts import abi
 from diffkern.ir.nodes import Function, Op, Value
 from diffkern.ir.ops.composite import PARTS
 from diffkern.ir.ops.memory import (
@@ -30,9 +31,9 @@ from diffkern.process.dataclass import dataclass
 from diffkern.targets.emit.facts import FunctionFacts
 from diffkern.targets.emit.memory import ArrayRef, element_size, load_element, plus, store_element
 from diffkern.targets.emit.scalars import is_scalar_op
-from diffkern.targets.emit.types import Builder, from_memory, to_memory
+from diffkern.targets.emit.types import Builder, constant, from_memory, to_memory
 
-__all__ = ["NOTHING", "WIDEST", "HeldElement", "OwnElements", "elements_of"]
+__all__ = ["NOTHING", "WIDEST", "HeldElement", "OwnElements", "elements_of", "load_unless"]
 
 WIDEST = 16
 """Bytes of the widest access of a thread."""
@@ -60,12 +61,16 @@ class OwnElements:
         Those whose elements are loaded.
     counts
         Whether a thread uses its index for anything but these elements.
+    zeroed
+        Those whose elements are added to, and need not be loaded where the launch knows that they are zero; in the
+        order of their bits.
     """
 
     count: int
     arrays: frozenset[Value]
     read: frozenset[Value]
     counts: bool = False
+    zeroed: tuple[Value, ...] = ()
 
 
 NOTHING = OwnElements(1, frozenset(), frozenset())
@@ -108,7 +113,9 @@ def elements_of(fn: Function, facts: FunctionFacts) -> OwnElements:
     while count > 1 and (count * numbers > _NUMBERS or count * work > _WORK):
         count //= 2
     read = frozenset(Access(op).array for op in own if op.name not in ELEMENT_STORES)
-    return OwnElements(count, arrays, read, any(_counts(op, axis_of, own) for op in fn.body.ops))
+    added = {Access(op).array for op in own if op.name in ELEMENT_ACCUMULATES}
+    zeroed = tuple([p for p in fn.params if p in added][: abi.MOST_ZEROED])
+    return OwnElements(count, arrays, read, any(_counts(op, axis_of, own) for op in fn.body.ops), zeroed)
 
 
 def _counts(op: Op, threads: Container[Value], own: Container[Op]) -> bool:
@@ -159,7 +166,11 @@ class HeldElement:
         self.values: list[Any] = [None] * element_size(array.type.dtype)
         self.written: set[int] = set()
         if read:
-            self.values = load_element(b, array.type.dtype, pointer, array)
+            self.values = self.loaded(b)
+
+    def loaded(self, b: Builder) -> list[Any]:
+        """Load the components."""
+        return load_element(b, self.array.type.dtype, self.pointer, self.array)
 
     def put(self, b: Builder, values: Sequence[Any], only: Collection[int] | None = None) -> None:
         """Replace components, rounded as the element holds them."""
@@ -177,3 +188,21 @@ class HeldElement:
         """Store what was written."""
         if self.written:
             store_element(b, self.array.type.dtype, self.pointer, self.values, self.array, self.written)
+
+
+def load_unless(b: Builder, is_zero: Any, elements: Sequence[HeldElement]) -> None:
+    """Load elements of one array, in one branch, so that their loads become wide ones; where it is zero, none."""
+    before = b.block
+    with b.if_then(b.not_(is_zero)):
+        loaded = [element.loaded(b) for element in elements]
+        behind = b.block
+    for element, values in zip(elements, loaded, strict=True):
+        zero = constant(scalar_of(element.array.type.dtype), 0)
+        element.values = [_merged(b, {behind: value, before: zero}) for value in values]
+
+
+def _merged(b: Builder, values: Mapping[Any, Any]) -> Any:
+    made = b.phi(next(iter(values.values())).type)
+    for block, value in values.items():
+        made.add_incoming(value, block)
+    return made

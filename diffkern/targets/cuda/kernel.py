@@ -18,7 +18,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from llvmlite import ir
@@ -34,8 +34,8 @@ from diffkern.ir.types import Array, Scalar, scalar_of
 from diffkern.ir.views import Access
 from diffkern.process.dataclass import dataclass
 from diffkern.targets.cuda.body import CudaBody, add_element
-from diffkern.targets.cuda.division import Dividers
-from diffkern.targets.cuda.elements import NOTHING, WIDEST, HeldElement, elements_of
+from diffkern.targets.cuda.division import Dividers, header_bit
+from diffkern.targets.cuda.elements import NOTHING, WIDEST, HeldElement, elements_of, load_unless
 from diffkern.targets.cuda.exact_sums import Rows, finish_kernel
 from diffkern.targets.cuda.lines import Lines
 from diffkern.targets.cuda.math import CudaScalars
@@ -93,6 +93,8 @@ class CudaModule(KernelModule):
         How many threads of the launch one of the grid is worth: the elements that it takes at once.
     exact : tuple of int
         The parameters whose elements are added up exactly.
+    zeroed : tuple of int
+        The parameters that the header has bits for, which tell that they are zero.
     """
 
     module: ir.Module
@@ -101,6 +103,7 @@ class CudaModule(KernelModule):
     block_dim: int | None
     elements: int
     exact: tuple[int, ...] = ()
+    zeroed: tuple[int, ...] = ()
 
 
 _TYPED = re.compile(r"(?:\[\d+ x \w+\]|float|double|i\d+)( addrspace\(\d+\))?\*")
@@ -157,7 +160,8 @@ def emit_kernel(
     added = dict.fromkeys(scalar_of(p.type) for p in exact)
     symbols = symbol, *(finish_kernel(module, symbol, s) for s in added)
     text, (found, stamped) = _text(module), kernel.checked
-    facts = module, kernel.shared_bytes, dynamic, block_dim, kernel.elements.count, tuple(map(fn.params.index, exact))
+    places = tuple(map(fn.params.index, exact)), tuple(map(fn.params.index, kernel.elements.zeroed))
+    facts = module, kernel.shared_bytes, dynamic, block_dim, kernel.elements.count, *places
     return CudaModule(text, symbols, sites, found, stamped, *facts, outputs=kernel.printed)
 
 
@@ -261,6 +265,7 @@ class _Kernel(KernelFrame):
         with left, self.indices(first, stride, dims) as tid:
             body.tid = tid
             body.held = held = self.hold(body, tid) if self.elements.arrays else {}
+            self.load_zeroed([held])
             if self.together:
                 body.launch = self.in_block(tid)
             if self.fn.dynamic_shared:
@@ -386,6 +391,7 @@ class _Kernel(KernelFrame):
             start = b.mul(group, i32(count), flags=("nsw", "nuw"))
             *tid, last = dividers.split([None] * (arity - 1) + [start], is_large=False)
             held = [self.hold_of_group(body, start, k) for k in range(count)]
+            self.load_zeroed(held)
             for k, body.held in enumerate(held):
                 body.tid = [*tid, b.add(last, i32(k), flags=("nsw", "nuw"))]
                 yield
@@ -422,7 +428,17 @@ class _Kernel(KernelFrame):
         b, none = self.builder, [False] * len(tid)
         own = [(p, a) for p, a in self.arrays.items() if p in self.elements.arrays]
         places = {p: body.place(a, [b.sext(t, I64) for t in tid], none) for p, a in own}
-        return {p: HeldElement(b, a, places[p], p in self.elements.read) for p, a in own}
+        return {p: HeldElement(b, a, places[p], self.reads(p)) for p, a in own}
+
+    def reads(self, array: Value) -> bool:
+        """Return whether the elements of an array are loaded whatever it holds."""
+        return array in self.elements.read and array not in self.elements.zeroed
+
+    def load_zeroed(self, held: Sequence[Mapping[Value, HeldElement]]) -> None:
+        """Load the elements that need no load where the header says that they are zero: behind all other loads."""
+        for k, p in enumerate(self.elements.zeroed):
+            is_zero = header_bit(self.builder, self.block, k)
+            load_unless(self.builder, is_zero, [elements[p] for elements in held])
 
     def hold_of_group(self, body: CudaBody, start: Any, k: int) -> dict[Value, HeldElement]:
         """Load the elements `k` of a thread's group, of which it is known how they are aligned."""
@@ -435,9 +451,8 @@ class _Kernel(KernelFrame):
                 pointer = b.gep(array.data, [offset], inbounds=True, source_etype=I8)
                 pointer = b.gep(pointer, [i64(k * size)], inbounds=True, source_etype=I8)
                 align = math.gcd(WIDEST, self.elements.count * size)
-                out[p] = HeldElement(
-                    b, dataclasses.replace(array, align=align, offset=k * size), pointer, p in self.elements.read
-                )
+                aligned = dataclasses.replace(array, align=align, offset=k * size)
+                out[p] = HeldElement(b, aligned, pointer, self.reads(p))
         return out
 
     @contextlib.contextmanager

@@ -164,7 +164,7 @@ def carried(index: list[int], dims: list[int]) -> list[int]:
 
 def test_one_round_is_said_only_where_it_is_so() -> None:
     def says(*args: object) -> int:
-        return gpu_header(*args)[abi.ONE_ROUND]
+        return gpu_header(*args)[abi.GPU_BITS]
 
-    assert says((3, 4, 1, 1), 2, 12) == says((3, 4, 1, 1), 2, 256) == says((1, 1, 1, 1), 4, 1) == 1
+    assert says((3, 4, 1, 1), 2, 12) == says((3, 4, 1, 1), 2, 256) == says((1, 1, 1, 1), 4, 1) == abi.ONE_ROUND
     assert says((3, 4, 1, 1), 2, 11) == says((3, 4, 2, 1), 2, 256) == says((3, 4, 2, 1), 0) == says((3, 1, 1, 1)) == 0
