@@ -22,8 +22,8 @@ another one: then atomic updates are plain ones. Only programs whose manifest sa
 A kernel of a GPU has neither chunks nor partial sums, and finds other fields in their place: what
 :func:`diffkern.contracts.division.divider` gives for the extents but the first, three multipliers of 32 bits and three
 shifts of 8, and a byte of bits. The highest one, its sign, is 1 where no thread of its grid has a second thread of the
-launch to run; the others are the arrays of the program's manifest (``gpu.zeroed``), each 1 if all that the launch reads of that
-array is zero when it begins, and need not be read.
+launch to run; the others are the arrays of the program's manifest (``gpu.zeroed``), each 1 if all that the launch reads
+of that array is zero when it begins, and need not be read.
 
 A debug program, and one that prints, finds in the status the address of a record of int64 fields; others do not touch
 it. All but the last two are 0 on entry, and the first thread that causes an error fills them in:

@@ -8,6 +8,10 @@ components, which every target respects. A component that is known at run time i
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Mapping
+from functools import partial
+
 from diffkern.analysis.components import Components
 from diffkern.ir.builder import Builder
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
@@ -27,7 +31,7 @@ def store_components(fn: Function) -> Function:
     parts = {store: found for store in stores if (found := components.stored(store)) is not None}
     if parts:
         for region in [fn.body, *(sub for op in walk(fn.body) for sub in op.regions)]:
-            region.ops = [new for op in region.ops for new in (_split(op, list(parts[op])) if op in parts else [op])]
+            region.ops = [new for op in region.ops for new in (_split(op, parts[op]) if op in parts else [op])]
     return fn
 
 
@@ -41,8 +45,11 @@ def is_component(b: Builder, index: Value, k: int, size: int) -> Value:
     return hit
 
 
-def _split(store: Op, changed: list[int | Value]) -> list[Op]:
-    """Return ops that store components alone: those known now in one store, the others in a branch for each."""
+def _split(store: Op, changed: Mapping[int | Value, Value]) -> list[Op]:
+    """Return ops that store components alone: those known now in one store, the others in a branch for each.
+
+    `changed` has the components with what they are set to, the last one first.
+    """
     known = tuple(sorted(k for k in changed if isinstance(k, int)))
     places = [k for k in changed if not isinstance(k, int)]
     b, region = Builder(), Region()
@@ -55,11 +62,15 @@ def _split(store: Op, changed: list[int | Value]) -> list[Op]:
         for k in range(element.size):
             if k in known or not places:
                 continue
-            hit = is_component(b, places[0], k, element.size)
-            for place in places[1:]:
-                hit = b.one("or", hit, is_component(b, place, k, element.size))
+            hits = [is_component(b, place, k, element.size) for place in places]
+            hit = functools.reduce(partial(b.one, "or"), hits)
             then = Region()
             with b.into(then):
-                b.op("store", *store.operands, **{**store.attrs, "only": (k,)})
+                # Not the component of the stored value, which would be the old one where nothing hits.
+                value = changed[places[-1]]
+                for place, found in zip(reversed(places[:-1]), reversed(hits[:-1]), strict=True):
+                    value = b.select(found, changed[place], value)
+                whole = b.one("insert", Access(store).value, value, index=k)
+                b.op("store", *store.operands[:-1], whole, **{**store.attrs, "only": (k,)})
             b.if_(hit, then, Region())
     return region.ops

@@ -11,6 +11,7 @@ from diffkern.compiler.compilation import Compilation
 from diffkern.contracts.options import Variant
 from diffkern.ir.nodes import walk
 from diffkern.ir.types import FLOAT32, Vec
+from diffkern.lower.component_loads import load_components
 from diffkern.lower.component_stores import store_components
 
 VEC3 = Vec(FLOAT32, 3)
@@ -81,8 +82,7 @@ def test_threads_of_a_warp_in_executed_ptx(kernel):
     """They load before any of them stores, so a store of the whole vector would undo what others have written."""
     x, v = numbers(), np.zeros(CASES[kernel], np.float32)
     fn = Compilation(kernel.func, kernel.argument_types(), Variant(target="sm_90", block_dim=32)).forward
-    # A component that is known at run time is chosen of all that were loaded, also of those that others write.
-    PtxProgram(fn, block_dim=32, races=kernel not in (found, from_the_end)).run((threads(kernel),), [x, v])
+    PtxProgram(fn, block_dim=32).run((threads(kernel),), [x, v])
     np.testing.assert_array_equal(v.reshape(-1), 2.0 * x)
 
 
@@ -110,8 +110,8 @@ def test_adjoints_of_a_warp_in_executed_ptx(kernel):
     ct_v = seed.copy()
     given = {"x": x, "v": v, "m": v, "ct_x": ct_x, "ct_v": ct_v, "ct_m": ct_v}
     count = threads(kernel) - threads(kernel) % 3 - 3  # the last vectors keep theirs
-    # Of the components that are loaded one is taken; others may be set to zero by their threads meanwhile.
-    PtxProgram(fn, block_dim=32, races=False).run((count,), [given[p.name] for p in fn.params])
+    # Other components of the vectors are set to zero by their threads meanwhile: none is read.
+    PtxProgram(fn, block_dim=32).run((count,), [given[p.name] for p in fn.params])
     done = count * N // threads(kernel)
     np.testing.assert_array_equal(ct_x, 2.0 * np.where(np.arange(N) < done, seed.reshape(-1), 0.0))
     np.testing.assert_array_equal(ct_v.reshape(-1), np.where(np.arange(N) < done, 0.0, seed.reshape(-1)))
@@ -244,3 +244,28 @@ def test_an_adjoint_sets_cotangents_of_components_to_zero():
 def test_the_printed_source_for_a_gpu_writes_one_component():
     text = known.source(target="cuda")
     assert re.findall(r"v\[at\(\w+\), (\d)\] = ", text) == ["0", "1", "2"]
+
+
+def test_a_component_is_loaded_alone():
+    """Where the kernel sets components of the array, and not where it only reads them, or uses all of an element."""
+
+    def loads(kernel: dk.Kernel, **given) -> list[tuple[int, ...] | None]:
+        made = Compilation(kernel.func, kernel.argument_types(), Variant(target="sm_90", **given))
+        fn = load_components(made.adjoint.fn if given else made.forward)
+        return [op.attrs.get("only") for op in walk(fn.body) if op.name == "load" and isinstance(op.result.type, Vec)]
+
+    @dk.kernel
+    def read(v: dk.array(dtype=dk.vec3), at: dk.array(dtype=int), y: dk.array(dtype=float)):
+        i = dk.tid()
+        y[i] = v[i][at[i]]
+
+    @dk.kernel
+    def used(v: dk.array(dtype=dk.vec3), at: dk.array(dtype=int), y: dk.array(dtype=float)):
+        i = dk.tid()
+        u = v[i]
+        y[i] = u[at[i]] + dk.length(u)
+        v[i][at[i]] = 1.0
+
+    assert sorted(loads(found, active=frozenset({0, 1})), key=str) == [(0,), (1,), (2,), None]
+    assert loads(read) == [None]
+    assert set(loads(used)) == {None}

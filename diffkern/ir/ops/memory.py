@@ -284,10 +284,12 @@ ROWS = (
     OpDef("array_at", "memory", 1, _array_at, diff=Diff.INTERNAL, attrs={"type": Array}, cost=0.0),
     # (array, *index). aligned: the alignment of the place in bytes. carried: made for a loop, and its value is used
     # only where the thread stores to the element as well. common: the element is the same for all threads of the block
-    # and no thread writes it meanwhile; it is shared memory between barriers or a number of the launch
+    # and no thread writes it meanwhile; it is shared memory between barriers or a number of the launch. only: the
+    # components that are used
     OpDef(
         "load", "memory", None, _load, Effect.READ, Diff.SPECIAL,
-        attrs={"wrap": tuple}, optional={"aligned": int, "carried": bool, "common": bool, "opaque": bool}, cost=1.5,
+        attrs={"wrap": tuple},
+        optional={"aligned": int, "carried": bool, "common": bool, "only": tuple, "opaque": bool}, cost=1.5,
     ),
     # (array, *index, value). alone: every thread of a launch makes this same update, so a launch may have one thread
     # only. only: the components that are written; the others stay as they are in memory

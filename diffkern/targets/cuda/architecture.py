@@ -21,6 +21,7 @@ from diffkern.ir.nodes import Function, Op, Value, walk
 from diffkern.ir.ops.buffer import BUFFER_PRODUCTS
 from diffkern.ir.passes import Pass, run
 from diffkern.ir.stages import BLOCKS, CUDA, PROGRAM
+from diffkern.lower.component_loads import load_components
 from diffkern.lower.component_stores import store_components
 from diffkern.lower.composites import expand_composites
 from diffkern.lower.marks import mark_as_written
@@ -82,6 +83,7 @@ class CudaArchitecture(Target):
             Pass("tiles", PROGRAM, BLOCKS, partial(tiles, library=wanted) if wanted else tiles),
             Pass("decided", BLOCKS, BLOCKS, decide),
             Pass("polygammas", BLOCKS, BLOCKS, expand_polygammas),
+            Pass("component-loads", BLOCKS, BLOCKS, load_components),
             Pass("component-stores", BLOCKS, BLOCKS, store_components),
             Pass("composites", BLOCKS, CUDA, expand_composites),
             Pass("pointed", CUDA, CUDA, pointed),
