@@ -83,7 +83,8 @@ def entry_of(types: Sequence[Type], name: str = "entry", *, record: bool = False
         made.append(Made("record", Array(INT64, 1), 3))
         # Debug programs take the record first; its address is in the block's status field.
         arguments.insert(0, f"record({slots[abi.STATUS // 8]}, {_RECORD}, 8)")
-    dims = slots[abi.DIMS // 8 : abi.DIMS // 8 + abi.MAX_DIMS]
+    # The extents, and behind them the words with what divides by them.
+    dims = slots[abi.DIMS // 8 : abi.HEADER_SIZE // 8]
     call = ", ".join([f"({', '.join(dims)})", *arguments])
     source = f"def {name}({', '.join(slots)}):\n    {KERNEL}({call})\n"
     return KernelEntry(name, source, tuple(made), tuple(pointers), len(slots))

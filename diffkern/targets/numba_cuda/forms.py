@@ -51,6 +51,7 @@ def forms(found: Any, flags: tuple[str, ...], given: Mapping[str, Any]) -> dict[
     made = {name: _number(found, name, flags, given[name]) for name in _functions() if name in given}
     if "next_checkpoint" in given:
         made["next_checkpoint"] = _next_checkpoint(found)
+    made |= {name: carry for name, carry in _carries(found).items() if name in given}
     return made | {name: stub for name, stub in _of_warps(found).items() if name in given}
 
 
@@ -132,6 +133,49 @@ def _number(found: Any, name: str, flags: tuple[str, ...], usual: Any) -> Any:
         return (lambda x: own(x)) if isinstance(x, types.Float) else (lambda x: usual(x))  # noqa: PLW0108
 
     return _numbers.setdefault((name, flags), _overloaded(found, stub, chosen))
+
+
+@functools.lru_cache(maxsize=1)
+def _carries(found: Any) -> dict[str, Any]:
+    """Return what carries indices from axis to axis, with the multipliers behind the extents in place of divisions."""
+    types = found.types
+
+    def generate(context: Any, builder: Any, signature: Any, args: list[Any]) -> Any:
+        # As diffkern.contracts.division says; the words have more bits than what is asked for.
+        wide = ir.IntType(64)
+        kinds = zip(args, signature.args, strict=True)
+        number, multiplier, shift = [context.cast(builder, word, t, types.int64) for word, t in kinds]
+        number, multiplier = [builder.and_(word, ir.Constant(wide, 2**32 - 1)) for word in (number, multiplier)]
+        upper = builder.lshr(builder.mul(number, multiplier), ir.Constant(wide, 32))
+        total = builder.lshr(builder.add(upper, number), builder.and_(shift, ir.Constant(wide, 31)))
+        return builder.trunc(total, ir.IntType(32))
+
+    def typed(context: Any, number: Any, multiplier: Any, shift: Any) -> Any:
+        return found.typing.signature(types.uint32, number, multiplier, shift), generate
+
+    quotient, index = found.extending.intrinsic(typed), types.uint32
+
+    def carry_2(dim: Any, i: Any, j: Any) -> Any:
+        j = index(j)
+        more = quotient(j, dim[4], dim[5] >> 32)
+        return index(i + more), index(j - more * dim[1])
+
+    def carry_3(dim: Any, i: Any, j: Any, k: Any) -> Any:
+        k = index(k)
+        more = quotient(k, dim[4] >> 32, dim[5] >> 40)
+        i, j = before(dim, i, j + more)
+        return i, j, index(k - more * dim[2])
+
+    def carry_4(dim: Any, i: Any, j: Any, k: Any, m: Any) -> Any:
+        m = index(m)
+        more = quotient(m, dim[5], dim[5] >> 48)
+        i, j, k = before_last(dim, i, j, k + more)
+        return i, j, k, index(m - more * dim[3])
+
+    device = found.cuda.jit(device=True, forceinline=True)
+    before = device(carry_2)
+    before_last = device(carry_3)
+    return {"carry_2": before, "carry_3": before_last, "carry_4": device(carry_4)}
 
 
 @functools.lru_cache(maxsize=1)

@@ -14,9 +14,12 @@ import numpy as np
 import pytest
 from conftest import require
 from support.fake_driver.driver import fake_cuda
+from support.ptx.programs import PtxProgram
 
 import diffkern as dk
+from diffkern.compiler.compilation import Compilation
 from diffkern.compiler.specialize import Specialization, artifact_key
+from diffkern.contracts.options import Variant
 from diffkern.errors import CompileError, MisuseError
 from diffkern.targets import target_named
 from diffkern.targets.cuda import architecture
@@ -208,3 +211,21 @@ def test_a_numpy_that_it_does_not_know_is_named() -> None:
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert f"CompileError: numba-cuda does not work with NumPy {np.__version__}" in ended.stderr
     assert 'pip install "diffkern[cuda]"' in ended.stderr
+
+
+@dk.kernel
+def by_axes(x: dk.array(dtype=float, ndim=3), y: dk.array(dtype=float, ndim=3)):
+    i, j, k = dk.tid()
+    y[i, j, k] = x[i, j, k] + float((i * 16 + j) * 16 + k)
+
+
+def test_no_index_is_found_by_division() -> None:
+    """Multipliers come from the launch, with an axis of one element, and in rounds of a small grid."""
+    program = PtxProgram(Compilation(by_axes.func, by_axes.argument_types(), Variant(target="sm_90")).fn, "numba")
+    assert re.findall(r"\s(?:div|rem)\.\w+", dk.compile(by_axes, target="sm_90", compiler="numba").ptx) == []
+    for dims, blocks, block_dim in (((3, 5, 7), None, 32), ((4, 1, 9), 2, 3), ((1, 11, 2), 1, 5)):
+        x, y = np.ones(dims, np.float32), np.zeros(dims, np.float32)
+        program.blocks, program.block_dim = blocks, block_dim
+        program.run(dims, [x, y])
+        i, j, k = np.indices(dims)
+        np.testing.assert_array_equal(y, 1 + (i * 16 + j) * 16 + k)
