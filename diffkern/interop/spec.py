@@ -240,7 +240,16 @@ class CallSpec:
             return given
         if not shapes:
             raise self._error("no argument is an array, so the launch dims are not known", "pass launch_dims")
-        return shapes[min(shapes)]
+        found = shapes[min(shapes)]
+        # Symbolic extents are looked at when they are known.
+        large = [n for n in found if isinstance(n, int) and n >= 2**31]
+        if large and 0 not in found:
+            raise self._error(
+                f"the launch dims are the shape of the first array, and an extent of them is {large[0]}; each is less "
+                "than 2**31",
+                "pass launch_dims, and let each thread take several elements",
+            )
+        return found
 
     def shapes_of(self, tensors: Mapping[int, Shape]) -> dict[int, Shape]:
         """Return the shapes of the arrays among the tensors that are passed, by parameter and without components."""

@@ -8,11 +8,13 @@ address is read from an exported word, which is set when the module is loaded.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
 
 from diffkern.contracts import abi
+from diffkern.contracts.division import LARGEST_DIVISOR
 from diffkern.interop.jax import ffi_api, layout
 from diffkern.runtime.native.builder import I32, I64, PTR, Code, Module, Word
 
@@ -187,10 +189,25 @@ class FrameModule(Module, ABC):
             # In the place of the stride of such an operand: its rank, since only its shape is of interest.
             c.store(c.load(buffer, _BUFFER["dims"]), record, SHAPE)
             c.store(rank, record, STRIDE)
+            self.check_extents(c, refuse, name, c.add(c.load(record, SHAPE), 8), c.sub(rank, 1))
+        with c.loop(c.choose(c.compare("==", carried, 0), launches, 0)) as k:
+            given_dims = c.add(dims.get(), c.mul(k, 8 * abi.MAX_DIMS))
+            self.check_extents(c, refuse, name, given_dims, c.word(abi.MAX_DIMS))
 
         self.run(c, context, description, elements, batch.get())
         self.tell(c, frame, context, error)
         c.leave(null)
+
+    def check_extents(self, c: Code, refuse: Callable[..., None], name: Word, dims: Word, count: Word) -> None:
+        """Refuse a launch whose indices would not fit in 32 bits, unless it is empty."""
+        largest, threads = c.variable(0), c.variable(1)
+        with c.loop(count) as axis:
+            extent = c.load(dims, c.mul(axis, 8))
+            largest.set(c.max(largest.get(), extent))
+            threads.set(c.min(threads.get(), extent))
+        large = c.b.and_(c.compare(">=", largest.get(), LARGEST_DIVISOR), c.compare("!=", threads.get(), 0))
+        text = "diffkern: %s: each extent of a launch is at least 0 and less than 2**31, not %lld"
+        refuse(large, "INVALID_ARGUMENT", text, name, largest.get())
 
     def skip(self, c: Code, stage: Word, null: Any) -> None:
         """Do nothing in any stage but that of execution."""

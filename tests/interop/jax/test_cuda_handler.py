@@ -324,6 +324,26 @@ def test_symbolic_dims_come_from_an_operand(machine):
     assert machine.driver.launches == [(1, 256, 0, (9, 1, 1, 1))]
 
 
+def test_extents_that_indices_do_not_reach_are_errors(machine):
+    """As of a launch from Python; only an empty one may have them."""
+    lowered(dk.jax_kernel(k.smooth), jnp.ones(12))
+    ((name, _),) = machine.calls
+    x, out, large = np.ones(9, np.float32), np.zeros(9, np.float32), 2**31
+    for dims, operands in (((large,), ()), ((3, large + 5), ()), ((), [np.zeros((0, large), np.int8)])):
+        message, code = machine.run(name, [x, *operands], [out], [dims] if dims else [])
+        assert code == ffi_api.ERROR_CODES["INVALID_ARGUMENT"]
+        assert message.startswith("diffkern: smooth: each extent of a launch is at least 0 and less than 2**31, not 21")
+    assert machine.driver.launches == []
+    assert machine.run(name, [x], [out], [(0, large)]) is None
+    assert machine.run(name, [x, np.zeros((0, 0, large), np.int8)], [out], []) is None
+    assert machine.driver.launches == []
+
+
+def test_launch_dims_of_a_large_array_are_refused_while_jax_traces():
+    with pytest.raises(dk.LaunchError, match=r"an extent of them is 2147483648; each is less than 2\*\*31"):
+        jax.eval_shape(dk.jax_kernel(k.smooth), jax.ShapeDtypeStruct((2**31,), jnp.float32))
+
+
 def test_kernels_are_loaded_before_execution(machine):
     lowered(dk.jax_kernel(k.smooth), jnp.ones(12))
     ((name, _),) = machine.calls
