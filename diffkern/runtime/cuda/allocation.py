@@ -86,18 +86,27 @@ class AllocatingDevice(Device):
                     remedy="allocate arrays before the capture, or capture with dk.ScopedCapture, which keeps them",
                 )
         memory.home = home
+        home.hold()
         # Whatever interrupts this once there is an address, the memory's finalizer frees it.
         try:
-            memory.address = self.driver.alloc(nbytes, home.cuda_stream)
-        except CudaError as error:
-            if error.code != _OUT_OF_MEMORY:
-                raise
-            memory.address = self._allocate_again(nbytes, home, error)
+            memory.address = self._address(nbytes, home)
+        except CudaError:
+            home.let_go()
+            raise
         if zero:
             self.driver.fill(memory.address, b"\0", nbytes, home.cuda_stream)
         # The fill is not part of the graph, and the graph may be launched before that stream has come so far.
         if self._captures:
             home.synchronize()
+
+    def _address(self, nbytes: int, home: CudaStream) -> int:
+        """Return the address of new bytes."""
+        try:
+            return self.driver.alloc(nbytes, home.cuda_stream)
+        except CudaError as error:
+            if error.code != _OUT_OF_MEMORY:
+                raise
+            return self._allocate_again(nbytes, home, error)
 
     def _allocate_again(self, nbytes: int, home: CudaStream, error: CudaError) -> int:
         """Allocate again after what can be freed was freed."""
@@ -130,25 +139,35 @@ class AllocatingDevice(Device):
         """Free memory when the streams that worked with it have come so far."""
         if self.closed:
             return
-        # The graph that is being captured may refer to the memory, and its nodes have not run.
-        if self._captures:
-            self._later.append((address, home, tuple(users)))
-            return
+        is_freed = True
         try:
-            with self.active:
-                if self._are_captured((home, *users)):
-                    self._later.append((address, home, tuple(users)))
-                    return
-                # Work of the default stream with the memory is not noted as a user, and has to be waited for always.
-                if not home.is_blocking:
-                    self.order(self.null_stream, home)
-                for user in users:
-                    self.order(user, home)
-                self.driver.free(address, home.cuda_stream)
-                self._freed_on.add(home)
+            is_freed = self._free(address, home, users)
         except CudaError as error:
             if error.code not in STICKY:  # then the context is gone, and the memory with it
                 raise
+        finally:
+            if is_freed:
+                for stream in (home, *users):
+                    stream.let_go()
+
+    def _free(self, address: int, home: CudaStream, users: Sequence[CudaStream]) -> bool:
+        """Free memory now; return False, and put it off, where a graph is captured that may refer to it."""
+        # The graph's nodes have not run.
+        if self._captures:
+            self._later.append((address, home, tuple(users)))
+            return False
+        with self.active:
+            if self._are_captured((home, *users)):
+                self._later.append((address, home, tuple(users)))
+                return False
+            # Work of the default stream with the memory is not noted as a user, and has to be waited for always.
+            if not home.is_blocking:
+                self.order(self.null_stream, home)
+            for user in users:
+                self.order(user, home)
+            self.driver.free(address, home.cuda_stream)
+            self._freed_on.add(home)
+        return True
 
     def release_host(self, address: int) -> None:
         """Free pinned memory."""

@@ -194,6 +194,7 @@ class DeviceMemory(Memory):
         if stream is not self.home and stream not in self.users:
             if self.owner is None:
                 self.gpu.order(self.home, stream)
+                stream.hold()
             self.users.append(stream)
 
     def __del__(self) -> None:

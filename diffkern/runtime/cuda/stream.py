@@ -30,7 +30,7 @@ class CudaStream(Stream):
         The driver's handle.
     """
 
-    __slots__ = ("_device", "_owned", "cuda_stream", "is_blocking", "priority")
+    __slots__ = ("_device", "_held", "_is_left", "_owned", "cuda_stream", "is_blocking", "priority")
 
     def __init__(
         self, device: Any = None, priority: int = 0, *, non_blocking: bool = False, cuda_stream: int | None = None
@@ -44,6 +44,8 @@ class CudaStream(Stream):
         self.priority = priority
         self.cuda_stream = cuda_stream or 0
         self._owned = cuda_stream is None
+        self._held: list[None] = []  # a list, as its length changes in one step, whatever interrupts that
+        self._is_left = False
         if cuda_stream is None:
             with place.active:
                 least, greatest = place.driver.priority_range()
@@ -112,9 +114,27 @@ class CudaStream(Stream):
         which = "default" if self.is_default else f"{self.cuda_stream:#x}"
         return f"<dk.Stream {which} of {self._device}>"
 
+    def hold(self) -> None:
+        """Keep the driver's stream until :meth:`let_go`: memory is to be freed in its order.
+
+        In a collected cycle the stream may be finalized before the memory is.
+        """
+        self._held.append(None)
+
+    def let_go(self) -> None:
+        """Take back :meth:`hold`."""
+        self._held.pop()
+        self._destroy_if_left()
+
+    def _destroy_if_left(self) -> None:
+        if self._is_left and self._owned and not self._held:
+            self._owned = False
+            self._device.destroy("stream_destroy", self.cuda_stream)
+
     def __del__(self) -> None:
         if getattr(self, "_owned", False) and self.cuda_stream:
-            self._device.destroy("stream_destroy", self.cuda_stream)
+            self._is_left = True
+            self._destroy_if_left()
 
 
 class _DeviceMark:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 
 import numpy as np
 import pytest
@@ -190,3 +191,54 @@ def test_same_program_on_both_devices(driver):
             dk.synchronize_stream(stream)
             results.append((x.numpy().copy(), y.numpy().copy()))
     np.testing.assert_array_equal(results[0], results[1])
+
+
+@pytest.mark.parametrize("non_blocking", [False, True])
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_stream_is_destroyed_after_the_memory_that_is_freed_in_its_order(driver, monkeypatch, non_blocking, captured):
+    """Objects of a collected cycle are finalized in any order."""
+    said = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda told: said.append(told.exc_value))
+
+    class Model:
+        def __init__(self):
+            self.stream, self.other = (dk.Stream(G, non_blocking=non_blocking) for _ in range(2))
+            with dk.ScopedStream(self.stream):
+                self.made = dk.zeros(8, device=G)
+            with dk.ScopedStream(self.other):
+                self.made.fill_(2.0)
+            self.itself = self
+
+    Model()
+    if captured:  # what is left is freed behind the capture
+        with dk.ScopedCapture(G):
+            gc.collect()
+        gc.collect()
+    else:
+        gc.collect()
+    names = driver.names()
+    assert said == []
+    assert names.count("free") == names.count("alloc") > 0
+    assert names.count("stream_destroy") >= 2
+    assert names.index("stream_destroy") > len(names) - 1 - names[::-1].index("free")
+
+
+def test_a_stream_without_memory_is_destroyed_at_once(driver):
+    stream = dk.Stream(G)
+    with dk.ScopedStream(stream):
+        made = dk.zeros(8, device=G)
+    driver.calls.clear()
+    del made
+    assert driver.names().count("free") == 1
+    assert "stream_destroy" not in driver.names()
+    del stream
+    assert driver.names().count("stream_destroy") == 1
+
+
+def test_a_failed_allocation_keeps_no_stream(driver):
+    stream = dk.Stream(G)
+    driver.fail("alloc", code=1)
+    with dk.ScopedStream(stream), pytest.raises(dk.CudaError):
+        dk.zeros(8, device=G)
+    del stream
+    assert driver.names().count("stream_destroy") == 1
