@@ -20,9 +20,10 @@ from diffkern.interop.torch.saved_for_backward import AutogradCall, disabled
 if TYPE_CHECKING:
     from diffkern.interop.torch.function import TorchFunction
 
-__all__ = ["AutogradFunction", "FunctorchFunction"]
+__all__ = ["AutogradFunction", "FunctorchFunction", "applied"]
 
 _transforming = torch._C._are_functorch_transforms_active
+_is_wrapped = torch._C._functorch.is_functorch_wrapped_tensor
 
 
 class AutogradFunction(torch.autograd.Function):
@@ -49,6 +50,19 @@ class AutogradFunction(torch.autograd.Function):
         wanted = Wanted(call.function, call.forward.generation, call.needs, call)
         args, results = call.placed(kept)
         return (None, *wanted.spread(Gradient.apply(wanted, *args, *results, *grads)))
+
+
+_apply = super(torch.autograd.Function, AutogradFunction).apply  # type: ignore[misc]
+
+
+def applied(call: AutogradCall, args: tuple[Any, ...]) -> Any:
+    """Return the results of a call outside of ``torch.func``; autograd follows them."""
+    # What PyTorch's own `apply` does before: it unwraps tensors that have left a transformation, of which there are
+    # hardly ever any, and to find none takes it a third of the time of an empty function.
+    for a in args:
+        if isinstance(a, torch.Tensor) and _is_wrapped(a):
+            return AutogradFunction.apply(call, *args)
+    return _apply(call, *args)
 
 
 class FunctorchFunction(torch.autograd.Function):

@@ -65,6 +65,24 @@ def home_of(parameters: Sequence[Parameter], args: Sequence[Any]) -> torch.devic
     return default_device()
 
 
+def blank(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+    """Return a tensor without memory, like which contiguous tensors of a shape are made.
+
+    ``torch.empty_like`` takes about half the time of ``torch.empty``, which reads a size, a type and a device first.
+    """
+    made = torch.empty(shape, dtype=dtype, device=device)
+    made.untyped_storage().resize_(0)
+    return made
+
+
+def own_copy(given: torch.Tensor) -> torch.Tensor:
+    """Return a contiguous copy that autograd does not follow."""
+    # The plain call takes half the time of the other two.
+    if given.is_contiguous() and not given.requires_grad:
+        return given.clone()
+    return given.detach().clone(memory_format=torch.contiguous_format)
+
+
 def shapes_of(args: Sequence[Any]) -> dict[int, Shape]:
     """Return the shapes of the tensors among arguments, by parameter."""
     return {k: a.shape for k, a in enumerate(args) if isinstance(a, torch.Tensor)}
@@ -83,6 +101,10 @@ class Forward:
         The device on which it runs.
     generation : Generation
         The version of the kernel at the time of the call.
+    given_shapes : dict of int to torch.Size
+        The shapes of the arguments that are tensors.
+    fixed : list of int
+        The places of results that are no floating-point numbers.
     """
 
     def __init__(self, kernel: Kernel, spec: CallSpec, args: Sequence[Any], generation: KernelVersion) -> None:
@@ -143,18 +165,26 @@ class Forward:
         self.is_array = [held is not None for held in launch.arrays]
         self.types = [type_of_key(key) for key in self.keys]
         self._values = [
-            (k, self._element(k)) for k in spec.inputs if not self.is_array[k] and not is_null(self.types[k])
+            (k, self._element(k), self.kernel.parameters[k])
+            for k in spec.inputs
+            if not self.is_array[k] and not is_null(self.types[k])
         ]
         # None in the place of an array: all of what stands for it in the block.
         self.nulls = {k: launch.parts[k] for k in spec.inputs if is_null(self.types[k])}
-        self.homes = {k: args[k].device for k, _ in self._values if isinstance(args[k], torch.Tensor)}
+        self.homes = {k: args[k].device for k, _, _ in self._values if isinstance(args[k], torch.Tensor)}
+        self.given_shapes = {k: a.shape for k, a in enumerate(args) if isinstance(a, torch.Tensor)}
+        self.fixed = [place for place, k in enumerate(spec.results) if not self.dtype_of(k).is_floating_point]
         params = self.executable.manifest.params
         # Results whose every element the launch overwrites need not be cleared.
-        self._empty = frozenset(
+        empty = {
             k
             for k, shape, _ in self.made
             if params[k].fully_overwritten == len(self.dims) and shape[:axes] == self.dims
-        )
+        }
+        self._makers = [
+            (k, torch.empty_like if k in empty else torch.zeros_like, blank(shape, dtype, self.device))
+            for k, shape, dtype in self.made
+        ]
 
     def _bound(self, parameter: Parameter, given: Any) -> Any:
         if is_value(parameter, given):
@@ -198,7 +228,10 @@ class Forward:
         """Return the results, and the bytes of the arguments by value."""
         results, values, parts = self._placed(args)
         block = b"".join(parts)
-        on_current_stream(self.gpu, lambda: self.executable.run(self._grid, block))
+        if self.gpu is None:
+            self.executable.run(self._grid, block)
+        else:
+            on_current_stream(self.gpu, lambda: self.executable.run(self._grid, block))
         return tuple(results.values()), values
 
     def run_logged(
@@ -217,41 +250,26 @@ class Forward:
         # Bound to locals: this runs in every call.
         results: dict[int, torch.Tensor] = {}
         values: dict[int, bytes] = {}
-        device = self.device
         for k in self._inputs:
             parts[k] = pack_address(args[k].data_ptr()) + parts[k]
         for k, null in self.nulls.items():
             parts[k] = values[k] = null
-        for k, element in self._values:
-            parts[k] = values[k] = self._packed(k, element, args[k])
+        for k, element, parameter in self._values:
+            parts[k] = values[k] = _packed(parameter, element, args[k])
         for k in self.in_outs:
             # PyTorch's arguments stay as they are: in-out arguments are changed in a copy, which is the result.
             changed = args[k].detach().clone(memory_format=torch.contiguous_format)
             parts[k] = pack_address(changed.data_ptr()) + parts[k]
             results[k] = changed
-        for k, shape, dtype in self.made:
-            make = torch.empty if k in self._empty else torch.zeros
-            made = make(shape, dtype=dtype, device=device)
+        for k, make, like in self._makers:
+            made = make(like)
             parts[k] = pack_address(made.data_ptr()) + parts[k]
             results[k] = made
         return results, values, parts
 
     def values_of(self, args: Sequence[Any]) -> dict[int, bytes]:
         """Return the bytes of the arguments by value."""
-        return self.nulls | {k: self._packed(k, element, args[k]) for k, element in self._values}
-
-    def _packed(self, k: int, element: Element, given: Any) -> bytes:
-        parameter: Parameter = self.kernel.parameters[k]
-        pack = parameter.pack
-        if pack is not None and type(given) is float:
-            try:
-                return pack(given)
-            except struct.error:
-                pass  # what follows says what is wrong
-        try:
-            return pack_value(element, value_of(parameter, given))
-        except (TypeError, ValueError, OverflowError) as error:
-            raise parameter.error(str(error), "pass a number that its type holds") from None
+        return self.nulls | {k: _packed(parameter, element, args[k]) for k, element, parameter in self._values}
 
     def dtype_of(self, k: int) -> torch.dtype:
         """Return the type of tensors for a parameter."""
@@ -311,6 +329,10 @@ class Backward:
     ----------
     kept_inputs, kept_results : tuple of int
         Parameters whose tensors it reads: as they were passed, and as they were returned.
+    kept : tuple of (bool, int)
+        These tensors in order: whether it is a result, and of which parameter.
+    places : tuple of (bool, int)
+        Where they stand: whether among the results, and at which place there or among the arguments.
     of_call : Log or None
         The log that the call itself has to write for it.
     """
@@ -350,30 +372,64 @@ class Backward:
         self._began_as_zeros = derivative.zeros(outputs)
         shapes = {k: forward.shapes.get(k, (1,)) for k in sorted(active)}
         self._elements: dict[int, Element] = {}
-        self._dtypes: dict[int, torch.dtype] = {}
-        self._shapes: dict[int, tuple[int, ...]] = {}
-        self._tails: dict[int, bytes] = {}
+        tails: dict[int, bytes] = {}
+        self._cotangents: list[tuple[int, int | None, torch.Tensor]] = []
         for k, shape in shapes.items():
             t = forward.types[k]
             element = t.dtype if isinstance(t, Array) else t
             assert isinstance(element, (Scalar, Vec, Mat))
             self._elements[k] = element
-            self._dtypes[k], inner = result_type(element)
-            self._shapes[k] = (*shape, *inner)
-            self._tails[k] = tail_of(as_array(self._zeros(k), element)._packed)
+            dtype, inner = result_type(element)
+            like = blank((*shape, *inner), dtype, self._device)
+            self._cotangents.append((k, returned.get(k), like))
+            tails[k] = tail_of(as_array(torch.zeros_like(like), element)._packed)
 
         def sizes() -> dict[int, int]:
-            return {k: int(np.prod(self._shapes[k], dtype=np.int64)) for k in shapes}
+            return {k: like.numel() for k, _, like in self._cotangents}
 
         atomic = ATOMIC if self._searched is None else ATOMIC._replace(searched=True)
         programs = Candidates(self._plain, lambda: forward.adjoint(active, atomic))
         self._accumulation = choose(programs, forward.dims, tuple(shapes.values()), sizes)
-        self._places = returned
+        self._entries = [self._entry(role, k, tails) for role, k in self._accumulation.executable.layout.entries]
+        self._find(returned)
+
+    def _find(self, returned: Mapping[int, int]) -> None:
+        """Look up where kept tensors come from, and where gradients go."""
+        forward, given = self._forward, self._forward.given_shapes
+        self.kept = (*[(False, k) for k in self.kept_inputs], *[(True, k) for k in self.kept_results])
+        self.places = tuple([(is_result, returned[k] if is_result else k) for is_result, k in self.kept])
+        # What the forward launch changed was a contiguous copy, and so is what it began with.
+        self._contiguous = [key for key in self.kept if key[1] in returned]
+        made = {k: tuple(like.shape) for k, _, like in self._cotangents}
+        self._gradients = [
+            # A number that was passed as a tensor may have been on another device, and has no axes.
+            (k, forward.homes.get(k, self._device), None if made[k] == given[k] else given[k])
+            for k, needed in enumerate(self._needs)
+            if needed and k in made and k in given
+        ]
+
+    def _entry(self, role: str, k: int, tails: Mapping[int, bytes]) -> tuple[str, Any, bytes]:
+        """Return one part of the argument block: where its address or its bytes are found, and what follows these."""
+        forward = self._forward
+        if role == "cotangent":
+            return role, k, tails[k]
+        if role == "log":
+            return role, k - len(forward.keys), b""
+        if role == "saved" and k in self._began_as_zeros:
+            return "zeros", k, forward.tails[k]
+        if role == "saved":
+            return "kept", (False, k), forward.tails[k]
+        if not forward.is_array[k]:
+            return "value", k, b""
+        if k not in self._post:
+            # The adjoint reads only the shape of this array, so its address may be 0.
+            return "bytes", None, _NOWHERE + forward.tails[k]
+        return "kept", (k in forward.spec.results, k), forward.tails[k]
 
     @property
     def keeps(self) -> frozenset[tuple[bool, int]]:
         """The kept tensors: whether it is a result, and of which parameter."""
-        return frozenset([*((False, k) for k in self.kept_inputs), *((True, k) for k in self.kept_results)])
+        return frozenset(self.kept)
 
     def perform(self, operations: Sequence[Operation]) -> None:
         """Execute operations on the device of the adjoint."""
@@ -385,15 +441,11 @@ class Backward:
         if operations:
             on_current_stream(self._forward.gpu, work)
 
-    def _zeros(self, k: int) -> torch.Tensor:
-        return torch.zeros(self._shapes[k], dtype=self._dtypes[k], device=self._device)
-
     def run(
         self,
         kept: Mapping[tuple[bool, int], torch.Tensor],
         values: Mapping[int, bytes],
         grads: Sequence[torch.Tensor | None],
-        like: Sequence[Any],
         log: tuple[array, ...] = (),
     ) -> list[torch.Tensor | None]:
         """Return the gradient of each argument, None for those without.
@@ -406,29 +458,23 @@ class Backward:
             Bytes of the arguments by value.
         grads : sequence of tensor or None
             Gradients of the results.
-        like : sequence
-            Shapes of the arguments that need gradients, at the positions of all arguments.
         log : tuple of array
             The log of the call.
         """
         cotangents: dict[int, torch.Tensor] = {}
-        for k in self._dtypes:
-            place = self._places.get(k)
+        for k, place, like in self._cotangents:
             given = None if place is None else grads[place]
-            if given is None:
-                cotangents[k] = self._zeros(k)
-            else:
-                # The adjoint takes it and leaves zeros; what PyTorch passed belongs to others as well.
-                cotangents[k] = given.detach().clone(memory_format=torch.contiguous_format)
+            # The adjoint takes it and leaves zeros; what PyTorch passed belongs to others as well.
+            cotangents[k] = torch.zeros_like(like) if given is None else own_copy(given)
         # Preconditions of the adjoint that depend on values, which are known only now.
         if self._plain.races is not None:
             tails, name = self._forward.tails, self._forward.kernel.name
             self._plain.races.check(name, self._forward.dims, lambda k: values.get(k) or _NOWHERE + tails[k])
         # A launch of no threads leaves the cotangents as they were given.
         if self._accumulation.grid.n:
-            # What the forward launch changed was a contiguous copy, and so is what it began with.
-            kept = {key: t.contiguous() if key[1] in self._places else t for key, t in kept.items()}
-            zeros = {k: self._zeros(k) for k in self._began_as_zeros}
+            if self._contiguous:
+                kept = {**kept, **{key: kept[key].contiguous() for key in self._contiguous}}
+            zeros = {k: torch.zeros_like(like) for k, _, like in self._cotangents if k in self._began_as_zeros}
 
             def execute() -> None:
                 copied = {k: as_array(cotangents[k], self._elements[k]) for k in self._accumulation.private}
@@ -440,13 +486,12 @@ class Backward:
                 self._accumulation.run(copied, pack)
 
             on_current_stream(self._forward.gpu, execute)
-        found: list[torch.Tensor | None] = []
-        for k, needed in enumerate(self._needs):
-            ct = cotangents.get(k) if needed else None
-            shape, home = like[k], self._forward.homes.get(k)
-            if ct is not None and home is not None and home != self._device:
-                ct = ct.to(home)  # a number, passed as a tensor of another device
-            found.append(ct if ct is None or ct.shape == shape else ct.reshape(shape))
+        found: list[torch.Tensor | None] = [None] * len(self._needs)
+        for k, home, shape in self._gradients:
+            ct = cotangents[k]
+            if home != self._device:
+                ct = ct.to(home)
+            found[k] = ct if shape is None else ct.reshape(shape)
         return found
 
     def _logged(self, kept: Mapping[tuple[bool, int], torch.Tensor], values: Mapping[int, bytes]) -> tuple[array, ...]:
@@ -468,23 +513,20 @@ class Backward:
         log: Sequence[array],
     ) -> bytes:
         """Return the argument block after the header; `own` replaces some of the cotangents."""
-        forward, parts = self._forward, []
-        for role, k in self._accumulation.executable.layout.entries:
-            if role == "cotangent":
-                parts.append(own.get(k) or pack_address(cotangents[k].data_ptr()) + self._tails[k])
-            elif role == "log":
-                parts.append(log[k - len(forward.keys)]._packed)
-            elif role == "saved":
-                began = zeros.get(k)
-                held = kept[False, k] if began is None else began
-                parts.append(pack_address(held.data_ptr()) + forward.tails[k])
-            elif not forward.is_array[k]:
-                parts.append(values[k])
-            elif k not in self._post:
-                # The adjoint reads only the shape of this array, so its address may be 0.
-                parts.append(_NOWHERE + forward.tails[k])
+        parts = []
+        for source, key, tail in self._entries:
+            if source == "kept":
+                parts.append(pack_address(kept[key].data_ptr()) + tail)
+            elif source == "cotangent":
+                parts.append(own.get(key) or pack_address(cotangents[key].data_ptr()) + tail)
+            elif source == "value":
+                parts.append(values[key])
+            elif source == "bytes":
+                parts.append(tail)
+            elif source == "zeros":
+                parts.append(pack_address(zeros[key].data_ptr()) + tail)
             else:
-                parts.append(pack_address(kept[k in self._places, k].data_ptr()) + forward.tails[k])
+                parts.append(log[key]._packed)
         return b"".join(parts)
 
 
@@ -497,6 +539,20 @@ def another_run(kernel: str, log: Log | OrderDependence) -> AutodiffError:
         remedy="take first derivatives with backward() outside of torch.compile, torch.func and checkpoints, or launch "
         "the kernel under a dk.Tape",
     )
+
+
+def _packed(parameter: Parameter, element: Element, given: Any) -> bytes:
+    """Return the bytes of an argument by value."""
+    pack = parameter.pack
+    if pack is not None and type(given) is float:
+        try:
+            return pack(given)
+        except struct.error:
+            pass  # what follows says what is wrong
+    try:
+        return pack_value(element, value_of(parameter, given))
+    except (TypeError, ValueError, OverflowError) as error:
+        raise parameter.error(str(error), "pass a number that its type holds") from None
 
 
 def _refusal(parameter: Parameter, given: Any) -> LaunchError:

@@ -15,7 +15,7 @@ import torch
 from diffkern.errors import LaunchError
 from diffkern.interop.spec import ONLY_INPUTS, CallSpec, Sizes
 from diffkern.interop.torch import operator
-from diffkern.interop.torch.autograd import AutogradFunction, FunctorchFunction
+from diffkern.interop.torch.autograd import FunctorchFunction, applied
 from diffkern.interop.torch.call import Forward, another_run, shapes_of
 from diffkern.interop.torch.forward_mode import AlongTangents
 from diffkern.interop.torch.gradient import Wanted, backward_of
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = ["TorchFunction"]
 
 _CACHED = 256
+_Tensor = torch.Tensor
 _transforming = torch._C._are_functorch_transforms_active
 
 
@@ -181,7 +182,7 @@ class TorchFunction:
         if len(args) != self._count:
             raise self._wrong_count(len(args))
         # Cheap to ask, and false in nearly every call.
-        if torch.is_autocast_enabled("cpu") or torch.is_autocast_enabled("cuda"):
+        if torch._C._is_any_autocast_enabled():
             args = self._cast(args)
         # The launch itself then finds its sizes, in the plan for these shapes.
         if not self.spec.is_open and launch_dims is None and output_dims is None:
@@ -307,11 +308,11 @@ class TorchFunction:
             return found if len(found) > 1 else found[0]
         if is_dispatched(args):
             return self._operator(args, self.sizes)
-        # A plain loop: a generator would cost more than the check.
         if torch.is_grad_enabled():
+            # A plain loop: a generator would cost more than the check.
             for a in args:
-                if isinstance(a, torch.Tensor) and a.requires_grad:
-                    return AutogradFunction.apply(AutogradCall(self), *args)
+                if isinstance(a, _Tensor) and a.requires_grad:
+                    return applied(AutogradCall(self), args)
         # No gradient is wanted, so nothing has to be kept.
         results, _ = self.forward_of(args).run(args)
         return results if len(results) > 1 else results[0]
@@ -352,7 +353,10 @@ class TorchFunction:
         # Everything that a plan was computed from: addresses and values are not part of it.
         key: Any = (
             generation.number,
-            *[(a.dtype, a.shape, a.stride(), a.device) if isinstance(a, torch.Tensor) else type(a) for a in args],
+            *[
+                (a.dtype, a.shape, a.stride(), a.device, a.is_neg()) if isinstance(a, _Tensor) else type(a)
+                for a in args
+            ],
         )
         # Without a tensor that decides, the default device does, and it may change.
         if self._is_placeless:
@@ -375,6 +379,8 @@ class TorchFunction:
         LaunchError
             If a tape or a sequence records, which would not see this call.
         """
+        if not slow_path_flags.word[0]:
+            return
         if is_recorded():
             raise LaunchError(
                 f"{self!r} was called while a dk.Tape or dk.record() was recording, which would not see it",

@@ -32,7 +32,7 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _functorch = torch._C._functorch
 _DERIVATIVES = (_functorch.TransformType.Grad, _functorch.TransformType.Jvp)
-_PLAIN = (torch.Tensor, torch.nn.Parameter)
+_Tensor, _Parameter = torch.Tensor, torch.nn.Parameter
 _modes = torch._C._len_torch_dispatch_stack
 
 IN_GRAPHS = (
@@ -83,7 +83,14 @@ def unseen(work: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def is_dispatched(args: Iterable[Any]) -> bool:
     """Return whether something sees each operation: a mode that traces, or a class of tensors with its own dispatch."""
-    return bool(_modes()) or any(isinstance(a, torch.Tensor) and type(a) not in _PLAIN for a in args)
+    if _modes():
+        return True
+    # A plain loop, as this is asked in each call.
+    for a in args:
+        kind = type(a)
+        if kind is not _Tensor and isinstance(a, _Tensor) and kind is not _Parameter:
+            return True
+    return False
 
 
 def has_tangents(args: Iterable[Any]) -> bool:

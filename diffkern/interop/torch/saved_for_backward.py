@@ -38,7 +38,7 @@ class AutogradCall:
         Which arguments need gradients.
     kept : tuple of (bool, int)
         The kept tensors: whether it is a result, and of which parameter.
-    given : tuple
+    given : sequence
         For each argument the shape; the argument itself if it is no tensor.
     log : tuple of array
         Its log.
@@ -62,7 +62,7 @@ class AutogradCall:
         self.values: Mapping[int, bytes] = {}
         self.objects: Sequence[Use] = ()
         self.kept: tuple[tuple[bool, int], ...] = ()
-        self.given: tuple[Any, ...] = ()
+        self.given: Sequence[Any] = ()
         self.log: tuple[array, ...] = ()
         self.number = next(_numbers)
         self._is_marked = False
@@ -76,7 +76,8 @@ class AutogradCall:
             results, self.values = self.forward.run(args)
         else:
             results, self.values, self.log = self.forward.run_logged(args, log)
-        self.objects = used(self.forward.executable, self.values)
+        if self.forward.executable.by_id:
+            self.objects = used(self.forward.executable, self.values)
         return results
 
     def _log_for(self, forward: Forward, needs: tuple[bool, ...]) -> Log | None:
@@ -97,17 +98,17 @@ class AutogradCall:
         ctx.call = self
         # A missing cotangent is None, for which nothing has to be computed; zeros would be.
         ctx.set_materialize_grads(False)
-        fixed = [r for r in results if not r.is_floating_point()]
-        if fixed:
-            ctx.mark_non_differentiable(*fixed)
+        assert self.forward is not None
+        if self.forward.fixed:
+            ctx.mark_non_differentiable(*[results[place] for place in self.forward.fixed])
         if not any(needs) or not function.enable_backward:
             return
         # PyTorch saves no more than these tensors, so that memory of other arguments is freed early.
-        assert self.forward is not None
         self.keep(self.forward, args, needs)
         if self.backward is not None:
-            given = [held for use in self.objects for held in use.content.given.values()]
-            check_without_derivative(function.kernel, given, "in a function of PyTorch")
+            if self.objects:
+                given = [held for use in self.objects for held in use.content.given.values()]
+                check_without_derivative(function.kernel, given, "in a function of PyTorch")
             if self.forward.executable.changes:
                 raise LaunchError(
                     f"kernel {function.kernel.name!r} stores to a volume by its id, and in a function of PyTorch no "
@@ -119,15 +120,19 @@ class AutogradCall:
     def keep(self, forward: Forward, args: Sequence[Any], needs: tuple[bool, ...]) -> None:
         """Record what is needed of the arguments for gradients of some of them."""
         self.forward, self.needs = forward, needs
-        self.given = tuple([a.shape if isinstance(a, torch.Tensor) else a for a in args])
+        given = [*args]
+        for k, shape in forward.given_shapes.items():
+            given[k] = shape
+        self.given = given
         self.backward = found = forward.backward(needs)
         if found is not None:
-            self.kept = (*[(False, k) for k in found.kept_inputs], *[(True, k) for k in found.kept_results])
+            self.kept = found.kept
 
     def chosen(self, args: Sequence[Any], results: Sequence[Any]) -> list[Any]:
         """Return the tensors to keep, of all arguments and results."""
-        place = {k: i for i, k in enumerate(self.function.spec.results)}
-        return [results[place[k]] if is_result else args[k] for is_result, k in self.kept]
+        if self.backward is None:
+            return []
+        return [results[place] if is_result else args[place] for is_result, place in self.backward.places]
 
     def _mark(self) -> list[torch.Tensor]:
         """Return the tensor that is kept beside a log: it tells whether the other kept tensors are of
@@ -186,20 +191,27 @@ class AutogradCall:
         found = self.searched or self.backward
         if found is None:
             return [None] * len(self.given)
-        if any(g is not None and _is_old_batch(g) for g in grads):
-            raise RuntimeError(
-                f"dk.torch_function({self.function.kernel.name}): is_grads_batched=True and vectorize=True pass "
-                "gradients in an old form of batches that an adjoint cannot take; use torch.func.jacrev, or "
-                "torch.func.vmap over torch.autograd.grad"
-            )
+        for g in grads:
+            if g is not None and _is_old_batch(g):
+                raise self._refused_batch()
         self.function.check_idle()
+        tensors = dict(zip(self.kept, kept, strict=True))
+        if not self.objects:
+            return found.run(tensors, self.values, grads, self.log)
         before, after = self._restored()
         # Undone in any case: an object must not stay in the state of an earlier call.
         found.perform(before)
         try:
-            return found.run(dict(zip(self.kept, kept, strict=True)), self.values, grads, self.given, self.log)
+            return found.run(tensors, self.values, grads, self.log)
         finally:
             found.perform(after)
+
+    def _refused_batch(self) -> RuntimeError:
+        return RuntimeError(
+            f"dk.torch_function({self.function.kernel.name}): is_grads_batched=True and vectorize=True pass "
+            "gradients in an old form of batches that an adjoint cannot take; use torch.func.jacrev, or "
+            "torch.func.vmap over torch.autograd.grad"
+        )
 
     def _restored(self) -> tuple[list[Operation], list[Operation]]:
         """Return operations that restore objects known to the kernel by id to their state at the call, and that undo
