@@ -7,6 +7,7 @@ kernel and parameter.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,8 +27,8 @@ from diffkern.runtime.arrays.type_keys import key_of_long, register_type, type_o
 from diffkern.runtime.launch.arguments import NO_DEFAULT, Parameter, wrong_count
 
 __all__ = [
-    "CallArgument", "CallSignature", "check_numbers", "jax_type", "outputs_of", "passed", "refuse_foreign", "returned",
-    "shape_of", "signature_of", "static_form",
+    "CallArgument", "CallSignature", "check_numbers", "jax_type", "numbers_of", "outputs_of", "passed",
+    "refuse_foreign", "returned", "shape_of", "signature_of", "static_form",
 ]  # fmt: skip
 
 
@@ -267,12 +268,23 @@ def _refusal(p: Parameter, value: Any) -> LaunchError:
     return p.error(f"takes JAX arrays and numbers, not {described(value)}", remedy)
 
 
-def check_numbers(signature: CallSignature, args: Sequence[Any]) -> None:
+def numbers_of(signature: CallSignature) -> list[tuple[int, Parameter]]:
+    """Return the inputs that are numbers by value, with their positions among the inputs."""
+    inputs = [signature.parameters[k] for k in signature.spec.inputs]
+    return [(place, p) for place, p in enumerate(inputs) if p.value_key]
+
+
+def check_numbers(numbers: Sequence[tuple[int, Parameter]], args: Sequence[Any]) -> None:
     """Raise a launch's error for a number of Python's that its parameter does not take; JAX would round it."""
-    for index, value in zip(signature.spec.inputs, args):  # noqa: B905 - their number is checked elsewhere
-        p = signature.parameters[index]
-        if p.value_key and (type(value) is float or type(value) is int):
-            p.convert(value)
+    for place, p in numbers:
+        # Their number is checked elsewhere.
+        value = args[place] if place < len(args) else None
+        if p.pack is not None and (type(value) is float or type(value) is int):
+            # Packing is quick, and what it refuses is looked at in detail.
+            try:
+                p.pack(value)
+            except (struct.error, OverflowError, TypeError):
+                p.convert(value)
 
 
 def _scalar(p: Parameter, dtype: Any) -> Scalar:
@@ -307,6 +319,8 @@ def shape_of(t: Array | Element, extents: Sequence[Any] = ()) -> Shape:
 
 def static_form(dims: Any) -> Any:
     """Return dims in a form that can be hashed and compared."""
+    if dims is None:
+        return None
     if isinstance(dims, Mapping):
         return tuple(sorted((name, static_form(d)) for name, d in dims.items()))
     return tuple(dims) if isinstance(dims, list) else dims

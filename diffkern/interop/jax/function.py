@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from diffkern.interop.jax.arguments import CallSignature, check_numbers, refuse_foreign, static_form
+from diffkern.interop.jax.arguments import CallSignature, check_numbers, numbers_of, refuse_foreign, static_form
 from diffkern.interop.jax.dispatch import checked_method
 
 __all__ = ["JaxFunction"]
@@ -39,6 +39,7 @@ class JaxFunction(ABC):
         self.enable_backward = enable_backward
         self._launch_dims, self._output_dims = launch_dims, output_dims
         self._vmap_method = checked_method(vmap_method)
+        self._numbers = numbers_of(signature)
         self._compiled: dict[Any, Callable[..., Any]] = {}
         functools.update_wrapper(self, function)  # type: ignore[arg-type]  # calls are the subclasses'
         # That of the calls, where jax.jit looks up static_argnames; the function has the outputs too.
@@ -55,7 +56,7 @@ class JaxFunction(ABC):
         launch_dims = self._launch_dims if launch_dims is None else launch_dims
         output_dims = self._output_dims if output_dims is None else output_dims
         # Before jit, which would round a Python float to an int32 parameter or lose a large integer.
-        check_numbers(self.signature, args)
+        check_numbers(self._numbers, args)
         method = self._vmap_method if vmap_method is None else checked_method(vmap_method)
         if self._has_changed():
             self._compiled = {}
