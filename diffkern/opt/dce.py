@@ -6,7 +6,7 @@ region yields. Loops without effects are assumed to terminate.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from diffkern.ir.nodes import Function, Op, Region, Value
 from diffkern.ir.ops.memory import NEW_STACKS
@@ -96,42 +96,109 @@ class Liveness:
 
 
 class _Eliminator:
-    def __init__(self) -> None:
-        self.analysis = Liveness()
+    """Marks what is needed, and removes the rest.
 
-    def region(self, region: Region) -> set[Value]:
-        live = set(region.yields)
-        kept: list[Op] = []
-        for op in reversed(region.ops):
-            if not (any(r in live for r in op.results) or self.analysis.effect(op)):
-                continue
-            if is_branch(op):
-                self.prune_if(op, live)
-            elif is_loop(op):
-                self.prune_loop(op, live)
+    It decides as :class:`Liveness` does, and follows each value once to what it is made of, however deeply loops are
+    nested; :class:`Liveness` looks at a body several times for each loop around it.
+
+    Parameters
+    ----------
+    region
+        The region whose yields are needed.
+    """
+
+    def __init__(self, region: Region) -> None:
+        self.needed: set[Value] = set()
+        self.alive: set[Op] = set()
+        # Of each result, and of each value that a loop carries: the op that defines it, and its place there.
+        self.defined: dict[Value, tuple[Op, int]] = {}
+        self.pending: list[Value] = []
+        self.enter(region)
+        self.need(region.yields)
+        while self.pending:
+            self.follow(self.pending.pop())
+
+    def enter(self, region: Region) -> bool:
+        """Note what defines the values of a region; return whether it has an effect, whose ops are alive."""
+        found = False
+        for op in region.ops:
+            for k, result in enumerate(op.results):
+                self.defined[result] = op, k
+            if op.regions:
+                if is_loop(op):
+                    view = loop(op)
+                    for names in (view.carried,) if isinstance(view, For) else (view.carried, view.tested):
+                        self.defined.update((value, (op, k)) for k, value in enumerate(names))
+                effects = [self.enter(sub) for sub in op.regions]
+                has = True in effects
             else:
-                for sub in op.regions:
-                    live |= self.region(sub)
-                live.update(op.operands)
-            kept.append(op)
-        kept.reverse()
-        region.ops[:] = kept
-        return live
+                # A stack to which nothing is written is none.
+                has = lookup(op.name).effect in _KEPT and op.name not in NEW_STACKS
+            if has:
+                self.keep(op)
+                found = True
+        return found
 
-    def prune_if(self, op: Op, live: set[Value]) -> None:
-        keep = [r in live for r in op.results]
+    def need(self, values: Iterable[Value]) -> None:
+        for value in values:
+            if value not in self.needed:
+                self.needed.add(value)
+                self.pending.append(value)
+
+    def keep(self, op: Op) -> None:
+        """Need what an op takes whichever of its results are needed."""
+        if op in self.alive:
+            return
+        self.alive.add(op)
+        if not op.regions or is_branch(op):
+            self.need(op.operands)
+        elif is_loop(op):
+            view = loop(op)
+            self.need(view.bounds)
+            if isinstance(view, While):
+                # The test is executed even if no carried value is needed.
+                self.need(view.test.yields)
+        else:
+            self.need(op.operands)
+            for sub in op.regions:
+                self.need(sub.yields)
+
+    def follow(self, value: Value) -> None:
+        """Need what a value is made of."""
+        op, k = self.defined.get(value, (None, 0))
+        if op is None:
+            return
+        self.keep(op)
+        if is_branch(op):
+            self.need([sub.yields[k] for sub in op.regions])
+        elif is_loop(op):
+            # A carried value that only feeds itself from trip to trip is never asked for.
+            view = loop(op)
+            self.need((view.init[k], view.yields[k]))
+
+    def prune(self, region: Region) -> None:
+        """Remove what is not needed from a region."""
+        region.ops[:] = [op for op in region.ops if op in self.alive]
+        for op in region.ops:
+            if is_branch(op):
+                self.prune_if(op)
+            elif is_loop(op):
+                self.prune_loop(op)
+            for sub in op.regions:
+                self.prune(sub)
+
+    def prune_if(self, op: Op) -> None:
+        keep = [r in self.needed for r in op.results]
         op.results = _filter(op.results, keep)
         op.attrs = {**op.attrs, "types": tuple(r.type for r in op.results)}
         for sub in op.regions:
-            # The branches are pruned first, so that what computes a dropped result is dead inside as well.
             sub.yields = _filter(sub.yields, keep)
-            live |= self.region(sub)
-        live.update(op.operands)
 
-    def prune_loop(self, op: Op, live: set[Value]) -> None:
+    def prune_loop(self, op: Op) -> None:
         view = loop(op)
-        # What is carried has to be decided before the body is pruned: the body's liveness depends on its own yields.
-        keep = self.analysis.carried(view, live)
+        keep = [r in self.needed or p in self.needed for r, p in zip(op.results, view.carried, strict=True)]
+        if isinstance(view, While):
+            keep = [k or p in self.needed for k, p in zip(keep, view.tested, strict=True)]
         view.body.yields = _filter(view.yields, keep)
         if isinstance(view, For):
             view.body.params = (view.index, *_filter(view.carried, keep))
@@ -139,9 +206,6 @@ class _Eliminator:
             view.body.params, view.test.params = _filter(view.carried, keep), _filter(view.tested, keep)
         op.results = _filter(op.results, keep)
         op.operands = (*view.bounds, *_filter(view.init, keep))
-        for sub in op.regions:
-            live |= self.region(sub)
-        live.update(op.operands)
 
 
 def _filter(values: tuple[Value, ...], keep: list[bool]) -> tuple[Value, ...]:
@@ -150,7 +214,9 @@ def _filter(values: tuple[Value, ...], keep: list[bool]) -> tuple[Value, ...]:
 
 def eliminate_region(region: Region) -> set[Value]:
     """Remove dead code from a region in place; return the values it needs from outside (and its parameters)."""
-    return _Eliminator().region(region)
+    marked = _Eliminator(region)
+    marked.prune(region)
+    return marked.needed
 
 
 def eliminate(fn: Function) -> Function:

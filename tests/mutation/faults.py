@@ -92,8 +92,7 @@ FAULTS = [
     Fault("the last trip of an unrolled loop is missing",
           edit(unroll, "_Unroller.expand", "for i in trips:", "for i in trips[:-1]:")),
     Fault("an if without live results loses its stores",
-          edit(dce, "_Eliminator.region", "or self.analysis.effect(op)",
-               "or (not op.regions and self.analysis.effect(op))")),
+          edit(dce, "_Eliminator.enter", "has = True in effects", "has = is_loop(op) and True in effects")),
     Fault("activity does not reach the next iteration",
           edit(activity, "Activity._forward_loop", "if not self._vary(loop.carried, loop.yields):", "if True:")),
 ]  # fmt: skip
