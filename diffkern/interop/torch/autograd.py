@@ -52,7 +52,7 @@ class AutogradFunction(torch.autograd.Function):
         return (None, *wanted.spread(Gradient.apply(wanted, *args, *results, *grads)))
 
 
-_apply = super(torch.autograd.Function, AutogradFunction).apply  # type: ignore[misc]
+_apply = super(torch.autograd.Function, AutogradFunction).apply
 
 
 def applied(call: AutogradCall, args: tuple[Any, ...]) -> Any:
