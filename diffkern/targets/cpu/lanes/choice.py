@@ -4,9 +4,8 @@ For a function for processors: why it cannot run in lanes, how many of them ther
 
 Lanes pay where a thread has loops, or accesses memory in branches or at places that it has read. LLVM vectorises
 straight-line threads by itself, by the loop over threads, but no loop around another one, nor around accesses that only
-some threads make, or of whose addresses it cannot tell whether a later thread's are the same. The cheaper
-arithmetic is weighed against work that each lane does by itself: gathers, scatters, updates of shared elements, and
-trips that a lane waits for.
+some threads make, or of whose addresses it cannot tell whether a later thread's are the same. Whether the cheaper
+arithmetic pays is estimated by :mod:`~diffkern.targets.cpu.lanes.estimate`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from dataclasses import field
 
 from diffkern.analysis.affine import Affine, AffineForms, Term, tid_term
 from diffkern.analysis.liveness import most_alive
-from diffkern.analysis.scopes import ThreadScope, VaryingValues, uniformity
+from diffkern.analysis.scopes import VaryingValues
 from diffkern.analysis.sums import uniform_extremes, uniform_sums, used_values
 from diffkern.analysis.uniformity import launch_values
 from diffkern.analysis.work import usual_trips, usual_ways
@@ -30,18 +29,14 @@ from diffkern.ir.ops.memory import (
     ELEMENTS,
     LAUNCH_INDICES,
     NEW_STACKS,
-    UPDATES,
-    WRITES,
 )
 from diffkern.ir.ops.table import lookup
 from diffkern.ir.types import Array, Mat, Scalar, Vec, scalar_of
 from diffkern.ir.views import Access, deciding, is_branch, is_loop
 from diffkern.process.dataclass import dataclass
-from diffkern.targets.cpu.lanes.memory import MOST_SHUFFLED
-from diffkern.targets.cpu.lanes.scalars import is_by_lane
+from diffkern.targets.cpu.lanes.estimate import LaneWork
 from diffkern.targets.emit.checks import Checking
 from diffkern.targets.emit.facts import stack_size
-from diffkern.targets.emit.memory import element_size
 from diffkern.targets.emit.types import Isa
 from diffkern.targets.target import Settings
 
@@ -55,12 +50,10 @@ LARGEST_STRAIGHT = 4000
 """The same without loops, where one instruction in place of another takes no longer to compile."""
 LONGEST = 12_000
 """The most work of compiling, in operations, for which lanes are taken even where they are asked for."""
-GAIN = 1.5
+GAIN = 1.57
 """The least estimated speed-up for which lanes are used."""
 _WORTH_LANES = 10.0
 """The cost of an elementary function, or of as much arithmetic; with less, accesses are all there is."""
-_OF_LLVM = 8
-"""The most components of an element with which LLVM makes vectors of neighbouring ones."""
 _SIDE_BY_SIDE = 4
 """The registers per value of all lanes: operations on different registers need not wait for one another."""
 _SEVERAL, _TWO = 1.5, 4.0
@@ -83,17 +76,6 @@ _MASK_REGISTERS = 32
 _TWICE = 16
 """Operations, for each bit of the number of registers, up to which code for several is compiled for one as well, even
 where a mask costs no time: the more registers, the more is computed for nothing with few threads."""
-_CALLED = 2.5
-"""The cost of an elementary function of one thread relative to that of all lanes: it is called, and its result waited
-for."""
-_DIVERGENCE = 1.7
-"""The trips of the slowest lane relative to an average one."""
-_BY_ITSELF, _UPDATED = 2.0, 3.25
-"""The cost of a scalar access of one lane relative to a vector access; of an update, which waits for the one before it
-if both are of one element."""
-_GUARDED = 0.75
-"""The part of all threads that take the only arm of a branch: most such branches ask whether an element exists."""
-
 _WITH_LANES = ELEMENTS | PARTS | LAUNCH_INDICES | ARRAY_EXTENTS | NEW_BUFFERS | PLACES
 
 
@@ -287,7 +269,7 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
     # Cheap reasons first: the estimate below walks the function and computes uniformity.
     if not settings.lanes and (why := _seldom_pays(ops)) is not None:
         return Choice(1, 1.0, why)
-    work = _Work(fn, lanes)
+    work = LaneWork(fn, lanes, fast_math=bool(settings.fast_math))
     if not settings.lanes and _is_left_to_llvm(work, ops):
         return Choice(1, 1.0, "it has no loop, and the loop over threads is left to LLVM")
     gain = work.gain()
@@ -302,7 +284,7 @@ def chosen(fn: Function, settings: Settings, isa: Isa) -> Choice:
     return Choice(lanes, max(1.0, gain), why, registers, masked, always, by_itself, work.uniformity)
 
 
-def _one_costs_more(work: _Work, ops: Sequence[Op], *, always: bool) -> bool:
+def _one_costs_more(work: LaneWork, ops: Sequence[Op], *, always: bool) -> bool:
     """Return whether one thread in several lanes takes longer than without lanes.
 
     Under a mask it executes the work of each lane, waits for its own stores before it loads them again, and fills as
@@ -311,7 +293,7 @@ def _one_costs_more(work: _Work, ops: Sequence[Op], *, always: bool) -> bool:
     return always or any(map(work.pieces, ops)) or any(map(work.writes_run, _innermost(work.fn.body)))
 
 
-def _in_one_form(work: _Work, ops: Sequence[Op], registers: int, isa: Isa) -> bool:
+def _in_one_form(work: LaneWork, ops: Sequence[Op], registers: int, isa: Isa) -> bool:
     """Return whether one form under a mask serves for all threads.
 
     With several registers that costs a launch of few threads time, above all for work that each lane does by itself;
@@ -352,14 +334,14 @@ def _repeats(op: Op) -> bool:
     return is_loop(op) and usual_trips(op) > 1
 
 
-def _too_many(work: _Work, ops: Sequence[Op]) -> bool:
+def _too_many(work: LaneWork, ops: Sequence[Op]) -> bool:
     """Return whether the code in lanes, which is in one piece, would take long to compile."""
     length = len(ops) + _LOOP_OPS * sum(map(is_loop, ops)) + _ALONE_OPS * work.lanes * sum(map(work.pieces, ops))
     length += _MATH_OPS * sum(lookup(op.name).elementary for op in ops)
     return length > LONGEST
 
 
-def _side_by_side(work: _Work, ops: Sequence[Op], isa: Isa) -> int:
+def _side_by_side(work: LaneWork, ops: Sequence[Op], isa: Isa) -> int:
     """Return how many registers may hold a value of all lanes.
 
     Uniform work is then done for more lanes, and they do not wait for one another's results. Lanes that make different
@@ -403,7 +385,7 @@ def _seldom_pays(ops: Sequence[Op]) -> str | None:
     return f"{len(ops)} operations would take long to compile" if len(ops) > most else None
 
 
-def _is_left_to_llvm(work: _Work, ops: Sequence[Op]) -> bool:
+def _is_left_to_llvm(work: LaneWork, ops: Sequence[Op]) -> bool:
     """Return whether LLVM makes vectors of the loop over threads: of straight code with accesses that keep in step.
 
     Elements of many components keep it from that, and addresses that are not affine in the thread's index: these cost
@@ -424,108 +406,3 @@ def _takes_extremes(fn: Function) -> bool:
     """Return whether threads share a minimum or maximum of floats, which LLVM does not vectorise: it may be NaN."""
     found = uniform_extremes(fn, launch_values(fn), used_values(fn))
     return any(scalar_of(Access(op).array.type).is_float for op in found)
-
-
-class _Work:
-    """Estimates the work of one thread, and that of all lanes together."""
-
-    def __init__(self, fn: Function, lanes: int) -> None:
-        self.fn, self.lanes = fn, lanes
-        self.uniformity = uniformity(fn, ThreadScope.VECTOR)
-        self.varying = self.uniformity.varying
-        known = launch_values(fn), used_values(fn)
-        self.summed = {*uniform_sums(fn, *known), *uniform_extremes(fn, *known)}
-
-    def gain(self) -> float:
-        """Return the factor by which lanes reduce the work of a thread."""
-        alone, together = self.region(self.fn.body)
-        return alone * self.lanes / max(together, 1.0)
-
-    def region(self, region: Region) -> tuple[float, float]:
-        """Return the work of a region for one thread, and for all lanes together."""
-        alone = together = 0.0
-        for op in region.ops:
-            one, all_of_them = self.control(op) if op.regions else self.simple(op)
-            alone, together = alone + one, together + all_of_them
-        return alone, together
-
-    def control(self, op: Op) -> tuple[float, float]:
-        parts = [self.region(sub) for sub in usual_ways(op)]
-        alone, together = sum(p[0] for p in parts), sum(p[1] for p in parts)
-        # A diverging branch executes both arms for all lanes, and a thread executes one of them.
-        diverges = not self.varying.isdisjoint(deciding(op))
-        if is_loop(op):
-            trips = usual_trips(op)
-            return trips * alone, trips * together * (_DIVERGENCE if diverges else 1.0)
-        if not diverges:
-            return alone, together
-        guarded = len(parts) > 1 and not all(one for one, _ in parts)
-        return alone * (_GUARDED if guarded else 1.0 / len(parts)), together
-
-    def simple(self, op: Op) -> tuple[float, float]:
-        cost = lookup(op.name).cost
-        if op.name in ELEMENTS:
-            return self.access(op)
-        if op.name.startswith(("stack", "buffer")):
-            return 1.0, 1.0
-        if self.varying.isdisjoint(op.results):
-            return cost, cost
-        if lookup(op.name).elementary and not is_by_lane(op):
-            return _CALLED * cost, cost
-        return cost, cost * self.lanes if is_by_lane(op) else cost
-
-    def access(self, op: Op) -> tuple[float, float]:
-        count = _components(op)
-        update = op.name in UPDATES
-        # An update costs a load and a store.
-        alone = count * (2.0 if update else 1.0)
-        if op in self.summed or self.is_run(op):
-            return alone, alone + count
-        # A uniform address is loaded once; updates of it need a reduction over lanes.
-        if self.varying.isdisjoint(Access(op).index):
-            return alone, alone * (3.0 if update else 1.0)
-        return alone, alone * self.lanes * (_UPDATED if update else _BY_ITSELF)
-
-    def adds_in_trips(self, op: Op) -> bool:
-        """Return whether an op is a loop that adds up over lanes in every trip."""
-        return is_loop(op) and any(map(self.adds_up, walk(op.regions[-1])))
-
-    def adds_up(self, op: Op) -> bool:
-        """Return whether the contributions of all lanes to one element are summed where they are added."""
-        update = op.name in UPDATES and op not in self.summed
-        return update and self.varying.isdisjoint(Access(op).index)
-
-    def pieces(self, op: Op) -> int:
-        """Return how many instructions each lane needs for itself."""
-        if op in self.summed:
-            return 0
-        if op.name not in ELEMENTS:
-            return int(
-                lookup(op.name).family == "scalar" and not self.varying.isdisjoint(op.results) and is_by_lane(op)
-            )
-        return 0 if self.is_run(op) or self.varying.isdisjoint(Access(op).index) else _components(op)
-
-    def writes_run(self, op: Op) -> bool:
-        """Return whether lanes write neighbouring elements."""
-        return op.name in WRITES and self.is_run(op)
-
-    def is_wide(self, op: Op) -> bool:
-        """Return whether the lanes of an op access elements of which LLVM does not load several as vectors."""
-        return op.name in ELEMENTS and _components(op) > _OF_LLVM and not self.varying.isdisjoint(Access(op).index)
-
-    def is_scattered(self, op: Op) -> bool:
-        """Return whether the lanes of an op access elements at no constant distance."""
-        return op.name in ELEMENTS and any(self.uniformity.stride(index) is None for index in Access(op).index)
-
-    def is_run(self, op: Op) -> bool:
-        index, count = tuple(Access(op).index), _components(op)
-        if not index or count > MOST_SHUFFLED or not self.varying.isdisjoint(index[:-1]):
-            return False
-        return self.uniformity.stride(index[-1]) == 1
-
-
-def _components(op: Op) -> int:
-    """Return the number of components of the element that an op accesses."""
-    array = Access(op).array.type
-    assert isinstance(array, Array)
-    return element_size(array.dtype)
