@@ -93,10 +93,8 @@ def _native() -> Machine:
 
 def _machine(triple: str, cpu: str, features: str, fma: bool | None) -> Machine:
     """Return a machine for code that is loaded into a process."""
-    # The code is loaded into this process at a known address, so it need not be position independent on x86-64.
-    relocation = "static" if triple.startswith("x86_64") else "default"
     described = llvm.Target.from_triple(triple)
-    made = described.create_target_machine(cpu=cpu, features=features, opt=3, reloc=relocation, jit=True)
+    made = described.create_target_machine(cpu=cpu, features=features, opt=3, jit=True, **_addressing(triple))
     has = features.split(",")
     level = cpu in ("x86-64-v3", "x86-64-v4")
     halves = level or triple.startswith(("aarch64", "arm64")) or "+f16c" in has
@@ -109,6 +107,17 @@ def _machine(triple: str, cpu: str, features: str, fma: bool | None) -> Machine:
         longest_unrolled=_LONGEST_UNROLLED,
     )  # fmt: skip
     return Machine(made, isa)
+
+
+def _addressing(triple: str) -> dict[str, str]:
+    """Return LLVM's options of how code reaches its constants and what it calls."""
+    if not triple.startswith("x86_64"):
+        return {"reloc": "default"}
+    if "linux" in triple:
+        # The linker puts an object's constants beside its code, and a jump there to each function from elsewhere.
+        return {"reloc": "pic", "codemodel": "small"}
+    # The code is loaded into this process at a known address, so it need not be position independent.
+    return {"reloc": "static"}
 
 
 def optimised_text(text: str, weight: int, t: Machine, questions: float = 0.0) -> str:
