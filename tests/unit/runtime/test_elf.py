@@ -44,6 +44,22 @@ define double @powered(i64 %k) {
 }
 """
 
+OUTSIDE = """
+@inside = global i64 7
+declare double @pow(double, double)
+declare double @fmod(double, double)
+define double @chosen(i64 %k) {
+  %c = icmp sgt i64 %k, 0
+  %f = select i1 %c, ptr @pow, ptr @fmod
+  %r = call double %f(double 7.0, double 2.0)
+  %i = load i64, ptr @inside
+  %d = sitofp i64 %i to double
+  %m = call double @fmod(double %d, double 4.0)
+  %s = fadd double %r, %m
+  ret double %s
+}
+"""
+
 LOCAL = """
 @mine = internal thread_local global i64 3
 define i64 @counted(i64 %by) {
@@ -59,6 +75,15 @@ def compiled(text: str, machine: Any = None) -> bytes:
     machine = machine or make_target_machine()
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     return bytes(machine.emit_object(module))
+
+
+def machine(model: str) -> Any:
+    """Return a machine for objects whose references are of 64 bits (``large``), or of 32."""
+    make_target_machine()  # LLVM knows the processor from here on
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    if model == "large":
+        return target.create_target_machine(codemodel="large", reloc="static")
+    return target.create_target_machine(codemodel="small", reloc="pic")
 
 
 def called(address: int, argument: int, result: Any = ctypes.c_int64) -> Any:
@@ -84,13 +109,21 @@ def no_linker(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("no_linker")
-def test_each_object_has_its_own_variables_and_what_it_points_at() -> None:
-    data = compiled(COUNTER)
+@pytest.mark.parametrize("model", ["large", "small"])
+def test_each_object_has_its_own_variables_and_what_it_points_at(model: str) -> None:
+    data = compiled(COUNTER, machine(model))
     codes = [load_code(data, ["counted", "powered"]) for _ in range(2)]
     assert [called(codes[0]["counted"], 1) for _ in range(3)] == [41, 42, 43]
     assert called(codes[1]["counted"], -38) == 2
     assert [called(codes[1]["powered"], k, ctypes.c_double) for k in range(3)] == [2.25, 6.25, 12.25]
     assert mapped(codes[0]["counted"]) == "r-xp"
+
+
+@pytest.mark.usefixtures("no_linker")
+@pytest.mark.parametrize("model", ["large", "small"])
+def test_functions_of_others_are_called_and_pointed_at(model: str) -> None:
+    code = load_code(compiled(OUTSIDE, machine(model)), ["chosen"])
+    assert [called(code["chosen"], k, ctypes.c_double) for k in (1, 0)] == [49.0 + 3.0, 1.0 + 3.0]
 
 
 @pytest.mark.usefixtures("no_linker")
@@ -111,13 +144,11 @@ def test_constants_cannot_be_written_and_variables_not_be_run() -> None:
 
 
 def test_what_needs_a_linker_is_left_to_llvm(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    small = target.create_target_machine(codemodel="small", reloc="pic")
-    data = compiled(COUNTER, small)
-    assert elf.place(data, ["counted"], {"pow": 1}) is None
-    assert elf.place(compiled(LOCAL), ["counted"], {}) is None
-    code = load_code(data, ["counted"])
-    assert called(code["counted"], 2) == 42
+    data = compiled(LOCAL)
+    assert elf.place(data, ["counted"], {}) is None
+    # An address that is missing.
+    assert elf.place(compiled(OUTSIDE, machine("small")), ["chosen"], {"pow": 1}) is None
+    assert elf.place(compiled(OUTSIDE, machine("large")), ["chosen"], {"pow": 1}) is None
     # A system may forbid memory that was written to be run.
     monkeypatch.setattr(elf, "_protect", lambda *_: False)
     assert elf.place(compiled(COUNTER), ["counted"], {"pow": 1}) is None
