@@ -130,6 +130,9 @@ class Function:
         Whether the launch has to request the shared memory.
     updates
         The augmented assignments to elements of arrays in it, until it is decided which are atomic.
+    records
+        The names of parameters that are the fields of one array of structs, for each such array: a launch passes them
+        with the same extents and strides.
     """
 
     name: str
@@ -144,6 +147,7 @@ class Function:
     blocks: bool = False
     dynamic_shared: bool = False
     updates: tuple[Update, ...] = ()
+    records: tuple[tuple[str, ...], ...] = ()
 
     @property
     def param_names(self) -> tuple[str, ...]:

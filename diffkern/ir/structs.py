@@ -23,6 +23,7 @@ __all__ = [
     "carries_gradient",
     "declared",
     "descriptor",
+    "fields_in_memory",
     "flatten",
     "holds_arrays",
     "holds_memory",
@@ -169,6 +170,21 @@ def flatten(names: Sequence[str], types: Sequence[Argument]) -> list[Leaf]:
         for k, (name, t) in enumerate(zip(names, types, strict=True))
         for path, leaf in leaves(t)
     ]
+
+
+def fields_in_memory(names: Sequence[str], types: Sequence[Argument]) -> tuple[tuple[str, ...], ...]:
+    """Return the names of the IR parameters that are the fields of one array of structs, for each with several."""
+    found = (fields for name, t in zip(names, types, strict=True) for fields in _records(name, t))
+    return tuple(fields for fields in found if len(fields) > 1)
+
+
+def _records(name: str, t: FieldType | Argument) -> Iterator[tuple[str, ...]]:
+    if isinstance(t, Struct):
+        for field, inner in t.fields:
+            yield from _records(f"{name}.{field}", inner)
+    elif isinstance(t, StructArray):
+        fields = ((path, leaf) for path, leaf in leaves(t) if isinstance(leaf, T.Array) and leaf.layout == "A")
+        yield tuple(".".join((name, *path)) for path, _ in fields)
 
 
 def declared(t: Argument) -> Argument:

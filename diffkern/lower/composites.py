@@ -153,6 +153,9 @@ def _extract_dyn(b: Builder, op: Op, args: list[Components]) -> Components:
     out = parts[0]
     for k in range(1, len(parts)):
         out = b.select(is_component(b, index, k, len(parts)), parts[k], out)
+    if len(parts) > 1:
+        # A mark on the last one, by which targets with a stack find the chain.
+        b.region.ops[-1].attrs = {"picked": len(parts)}
     return [out]
 
 

@@ -23,9 +23,9 @@ from diffkern.ir.ops.table import lookup
 from diffkern.ir.views import Access, For
 from diffkern.opt.repeated_loops import MOST_COMPONENTS, RepeatedLoops, components
 
-__all__ = ["load_once"]
+__all__ = ["HARMLESS", "load_once"]
 
-_HARMLESS = (Effect.PURE, Effect.READ, Effect.CONSTANT, Effect.STACK_READ, Effect.STACK_WRITE, Effect.CONTROL)
+HARMLESS = (Effect.PURE, Effect.READ, Effect.CONSTANT, Effect.STACK_READ, Effect.STACK_WRITE, Effect.CONTROL)
 """Effects of ops that change no element of an array."""
 
 
@@ -77,4 +77,4 @@ class _Loads(RepeatedLoops):
         ops = list(walk(body))
         adding = {Access(inner).array for inner in ops if inner.name in ELEMENT_ACCUMULATES}
         others = (inner for inner in ops if inner.name not in ELEMENT_ACCUMULATES)
-        return adding if all(lookup(inner.name).effect in _HARMLESS for inner in others) else set()
+        return adding if all(lookup(inner.name).effect in HARMLESS for inner in others) else set()

@@ -33,7 +33,7 @@ from diffkern.ir import types as T
 from diffkern.ir.nodes import Function, Op, Update, Value, walk
 from diffkern.ir.ops.row import Effect
 from diffkern.ir.ops.table import lookup
-from diffkern.ir.structs import Argument, Struct, flatten
+from diffkern.ir.structs import Argument, Struct, fields_in_memory, flatten
 from diffkern.lang import DType, Func
 from diffkern.lang.dialects import dialect_of
 from diffkern.lang.library import Composed
@@ -103,7 +103,9 @@ def lower(
         raise too_deep(pyfunc.__name__, source.loc(source.node)) from error
     _raise_errors(cx)
     _check_constants(cx)
-    return _function(cx, name or pyfunc.__name__, params, source, _settled(cx, ())[0])
+    fn = _function(cx, name or pyfunc.__name__, params, source, _settled(cx, ())[0])
+    fn.records = fields_in_memory(parameters, arg_types)
+    return fn
 
 
 def _check_constants(cx: Context) -> None:

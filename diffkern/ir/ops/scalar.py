@@ -374,7 +374,10 @@ ROWS: Final = (
         twin=_to_bfloat, fold=lambda x: float(_to_bfloat(x)), linear=True, by_component=True,
     ),
     *(row for t in (FLOAT16, BFLOAT16, FLOAT32, FLOAT64) for row in _between_bits(t)),
-    OpDef("select", "scalar", 3, _select, py="select({0}, {1}, {2})", linear=True, chooses=True),
+    # picked: the last of a chain that picks one of so many components by its number
+    OpDef(
+        "select", "scalar", 3, _select, py="select({0}, {1}, {2})", linear=True, chooses=True, optional={"picked": int},
+    ),
     OpDef(
         "add", "scalar", 2, same("numbers", composite=True, kinds=NUMERIC), py="{0} + {1}",
         optional={"reassoc": bool, "as_written": bool},
@@ -611,6 +614,8 @@ SUMS = _all(lambda row: row.affine and row.linear and row.arity == 2)
 DIFFERENCES = _all(lambda row: row.affine and row.linear and row.arity == 2 and not row.commutative)
 AFFINE_PAIRS = _all(lambda row: row.affine and row.arity == 2)
 """Sums, differences and products."""
+ROOTS = frozenset({"sqrt"})
+"""Functions that every target rounds correctly."""
 DIVISIONS = _all(lambda row: row.divides)
 UNPIPELINED = frozenset({"div", "sqrt", "rsqrt"})
 """Operations on floats of which a processor does not begin one in each cycle."""

@@ -27,6 +27,8 @@ from diffkern.lower.tiles.serial import lower_tiles
 from diffkern.opt.branch_sums import sum_branches
 from diffkern.opt.dce import eliminate
 from diffkern.opt.fold import decide
+from diffkern.opt.late_fields import load_fields_late
+from diffkern.opt.root_orders import compare_operands_of_roots
 from diffkern.opt.trip_loads import load_once
 from diffkern.opt.trip_sums import sum_trips
 from diffkern.printing.python import to_python
@@ -49,7 +51,8 @@ _VECTORS = "vector.body:"
 TRIP_SUMS = Pass("trip-sums", SERIAL, SERIAL, sum_trips)
 TRIP_LOADS = Pass("trip-loads", SERIAL, SERIAL, load_once)  # of what loops still add to
 BRANCH_SUMS = Pass("branch-sums", SERIAL, SERIAL, sum_branches)  # what loops add behind them joins these
-_OF_LAUNCHES = (TRIP_SUMS, TRIP_LOADS, BRANCH_SUMS)
+LATE_FIELDS = Pass("late-fields", SERIAL, SERIAL, load_fields_late)
+_OF_LAUNCHES = (TRIP_SUMS, TRIP_LOADS, BRANCH_SUMS, LATE_FIELDS)
 """Passes that rely on what a launch ensures of the memory of its arrays."""
 LOWERING = (
     Pass("tiles", PROGRAM, LOOPS, lower_tiles),
@@ -59,6 +62,7 @@ LOWERING = (
     Pass("polygammas", SERIAL, SERIAL, expand_polygammas),
     Pass("component-stores", SERIAL, SERIAL, store_components),
     Pass("composites", SERIAL, CPU, expand_composites),
+    Pass("root-orders", CPU, CPU, compare_operands_of_roots),  # behind composites, whose lengths are roots
     Pass("pointed", CPU, CPU, arrays_at_addresses),
     Pass("dce", CPU, CPU, eliminate),
     Pass("as-written", CPU, CPU, mark_as_written),

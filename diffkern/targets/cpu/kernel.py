@@ -29,6 +29,7 @@ from diffkern.ir.types import scalar_of
 from diffkern.ir.types import value_type as held_type
 from diffkern.ir.views import For, is_loop
 from diffkern.opt.hoist_uniform import Placement, place
+from diffkern.opt.picks import pick_from_memory
 from diffkern.process.dataclass import dataclass
 from diffkern.targets.cpu.lane_loop import Lanes
 from diffkern.targets.cpu.lanes import choice
@@ -46,6 +47,7 @@ from diffkern.targets.emit.memory import (
     ArrayRef,
     atomic_element,
     disjoint,
+    with_common_extents,
 )
 from diffkern.targets.emit.scalars import ScalarEmitter, compare
 from diffkern.targets.emit.types import (
@@ -106,14 +108,18 @@ class CpuModule(KernelModule):
 def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuModule:
     """Emit the LLVM module of a kernel: a function whose composite mathematics has been expanded, and its name."""
     module = TargetModule(symbol, isa)
+    chosen = choice.chosen(fn, settings, isa)
+    if chosen.lanes == 1:
+        fn = pick_from_memory(fn)
     facts = analyse(fn)
     # A program that checks names the thread in error, where it is.
     if settings.checking is Checking.NONE:
         facts.extremes = uniform_extremes(fn, facts.invariant, used_values(fn))
     placement = _placement(fn, settings.checking)
-    chosen = choice.chosen(fn, settings, isa)
     flags = float_flags(fn, fast_math=settings.fast_math, fuse=settings.fuse_fp)
     chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen)
+    if settings.launched:
+        chunk.arrays = with_common_extents(fn, chunk.arrays)
     chunk.emit(settings.checking)
     symbols: tuple[str, ...] = (symbol,)
     sites = sum(width(op) for op in facts.reduced)
