@@ -11,10 +11,9 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import FrameType
 from typing import Final, Literal, TypeVar
-
-from diffkern.process.dataclass import dataclass
 
 __all__ = [
     "REPORT",

@@ -16,7 +16,7 @@ from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.ops.memory import ACCESSES, WRITES
 from diffkern.ir.ops.tile import of_block
 from diffkern.ir.types import BOOL, UINT64, Scalar, Vec
-from diffkern.ir.views import Access, For, is_branch, is_loop, literals
+from diffkern.ir.views import Access, For, is_branch, is_loop, literals, trips_of
 from diffkern.opt.dce import Liveness
 
 __all__ = ["Searches", "searches_of"]
@@ -75,7 +75,7 @@ class Searches:
 
     def _trips(self, op: Op) -> range | None:
         """Return the trips of a loop, if they are known to the compiler."""
-        return For(op).trips(self._constants.get) if op.name == "for" else None
+        return trips_of(op, self._constants.get)
 
     def _is_long(self, op: Op) -> bool:
         """Return whether a loop makes a number of trips that only the launch knows, or many."""

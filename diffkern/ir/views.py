@@ -29,6 +29,7 @@ __all__ = [
     "literal",
     "literals",
     "loop",
+    "trips_of",
 ]
 
 
@@ -237,6 +238,11 @@ def literals(region: Region) -> dict[Value, Any]:
 def is_loop(op: Op) -> bool:
     """Return whether an op is a ``for`` or a ``while``."""
     return op.name in LOOPS
+
+
+def trips_of(op: Op, constant: Callable[[Value], float | None]) -> range | None:
+    """Return the values of a loop's index, if all its bounds are constants; None for a ``while``."""
+    return For(op).trips(constant) if op.name == "for" else None
 
 
 def is_branch(op: Op) -> bool:

@@ -16,7 +16,7 @@ from diffkern.ir.builder import Builder
 from diffkern.ir.clone import defined_in
 from diffkern.ir.nodes import Function, Op, Region, Value, walk
 from diffkern.ir.types import BOOL, Buffer, Kind, Scalar
-from diffkern.ir.views import For, is_loop, literals
+from diffkern.ir.views import is_loop, literals, trips_of
 from diffkern.opt.dce import eliminate
 
 __all__ = ["pick_from_memory"]
@@ -55,7 +55,7 @@ class _Picks:
         """Return whether an op is a loop of one thread that stays one."""
         if not is_loop(op) or op.attrs.get("once") or op.attrs.get("threads"):
             return False
-        trips = For(op).trips(self.constants.get) if op.name == "for" else None
+        trips = trips_of(op, self.constants.get)
         return trips is None or len(trips) > _MOST_TRIPS
 
     def filled(self, loop: Op) -> list[Op]:

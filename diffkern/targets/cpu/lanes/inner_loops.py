@@ -23,7 +23,7 @@ from diffkern.targets.emit.memory import element_size
 __all__ = ["is_float", "is_vectorised", "longest_wait", "walks_row"]
 
 _FLOAT_WAIT, _OTHER_WAIT = 8.0, 2.0
-"""How long the result of an operation on floats of cost 1 is waited for, in the time of operations of which none waits
+"""The wait for the result of an operation on floats of cost 1, in the time of operations of which none waits
 for another one; of any other operation."""
 
 
