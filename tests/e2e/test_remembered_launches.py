@@ -23,7 +23,7 @@ from diffkern.runtime.effects.noted_launches import NotedLaunches
 from diffkern.runtime.effects.usual_launch import UsualLaunches
 from diffkern.runtime.launch.packed import PackedLaunch
 from diffkern.runtime.launch.program import Executable
-from diffkern.runtime.records import less_common as launching
+from diffkern.runtime.records import other_launches as launching
 
 N = 4
 factor = 2.0

@@ -11,7 +11,7 @@ from diffkern.lang import annotations, dtypes, values
 from diffkern.runtime.arrays import pickled
 from diffkern.runtime.effects import gradients, tape
 from diffkern.runtime.launch import arguments
-from diffkern.runtime.records import less_common
+from diffkern.runtime.records import other_launches
 from diffkern.utils import sums
 from diffkern.warp import arrays, capturing, coloring, modules, pools, snippets
 from diffkern.warp.c import c_expressions, c_statements, c_text
@@ -31,10 +31,10 @@ WARP_PROGRAMS = [
           edit(gradients, "keeping", "made.append([Copy(copy, grad)])", "restored.insert(0, Copy(copy, grad))"),
           ("tests/unit/runtime/test_retained.py::test_of_several_launches_the_last_one_counts_and_no_gradient_goes_past_it",)),
     Fault("gradients that are given for outputs are taken",
-          edit(less_common, "_left_alone", "shared[ct._memory] == 1", "False"),
+          edit(other_launches, "_left_alone", "shared[ct._memory] == 1", "False"),
           (f"{_VALUES}::test_gradients_that_are_given_for_outputs_stay",)),
     Fault("gradients of what a kernel reads and overwrites stay",
-          edit(less_common, "_left_alone", "{*executable.writes} - {*executable.reads}", "{*executable.writes}"),
+          edit(other_launches, "_left_alone", "{*executable.writes} - {*executable.reads}", "{*executable.writes}"),
           (f"{_VALUES}::test_gradients_of_arrays_themselves_and_of_what_is_read_are_taken",)),
     Fault("the first elements along an axis are all",
           edit(sums, "_first_along", "count is None or count == extent", "True"),

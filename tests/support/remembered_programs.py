@@ -34,7 +34,7 @@ from diffkern.runtime.effects.known_sweeps import known_sweeps
 from diffkern.runtime.effects.noted_launches import NotedLaunches
 from diffkern.runtime.effects.usual_launch import UsualLaunches
 from diffkern.runtime.launch.packed import PackedLaunch
-from diffkern.runtime.records import less_common as launching
+from diffkern.runtime.records import other_launches as launching
 
 from . import remembered_kernels
 

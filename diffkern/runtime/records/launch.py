@@ -102,7 +102,7 @@ def launch(
                 place = None if device is None else get_device(device)
                 blocks = _blocks(block_dim, max_blocks)
             # Most processes neither record nor launch an adjoint, and so need none of this.
-            from diffkern.runtime.records.less_common import launch_or_record
+            from diffkern.runtime.records.other_launches import launch_or_record
 
             return launch_or_record(
                 kernel, dim, args, len(inputs), adj_inputs, adj_outputs, adjoint, record_cmd, record_tape, stream,

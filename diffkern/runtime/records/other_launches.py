@@ -1,4 +1,4 @@
-"""The less common kinds of a launch: adjoints and records."""
+"""Launches that are not run at once as they are: adjoints, and what is recorded to be launched later."""
 
 from __future__ import annotations
 
