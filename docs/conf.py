@@ -68,5 +68,5 @@ nitpick_ignore_regex = [
     # Modules that are not public, and variables for types: what is public of them stands under its public name.
     ("py:.*", rf"diffkern\.({_INTERNAL}|testing\.comparison)(\.\w+)+"),
     ("py:class", r"diffkern\.warp\.declare\._\w+"),
-    ("py:class", r"_\w+|CudaDevice|Path|Dialect|KernelVersion|JaxCallable|JaxKernel|Plan|TorchFunction"),
+    ("py:class", r"_\w+|CudaDevice|Path|Dialect|KernelProtocol|KernelVersion|JaxCallable|JaxKernel|Plan|TorchFunction"),
 ]

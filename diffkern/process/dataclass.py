@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import reprlib
+import sys
 from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -153,7 +154,7 @@ class _Initializer:
 
 def _initializer(cls: type, fields: Sequence[_Field], frozen: bool) -> Any:
     """Compile the initializer of a class."""
-    names: dict[str, Any] = {"_set_": object.__setattr__, "_factory_": _FACTORY, "__name__": cls.__module__}
+    names: dict[str, Any] = {"_set_": object.__setattr__, "_factory_": _FACTORY}
     positional: list[str] = ["self"]
     by_name: list[str] = []
     body: list[str] = []
@@ -175,9 +176,12 @@ def _initializer(cls: type, fields: Sequence[_Field], frozen: bool) -> Any:
     if hasattr(cls, "__post_init__"):
         body.append("self.__post_init__()")
     parameters = ", ".join([*positional, *(["*", *by_name] if by_name else [])])
-    text = f"def __init__({parameters}):\n" + "\n".join(f"    {line}" for line in body or ["pass"])
-    exec(compile(text, f"<initializer of {cls.__qualname__}>", "exec"), names)
-    function = names["__init__"]
+    lines = "\n".join(f"  {line}" for line in body or ["pass"])
+    text = f"def _made_({', '.join(names)}):\n def __init__({parameters}):\n{lines}\n return __init__"
+    # Annotations are looked up in the module of the class.
+    place: dict[str, Any] = {}
+    exec(compile(text, f"<initializer of {cls.__qualname__}>", "exec"), sys.modules[cls.__module__].__dict__, place)
+    function = place["_made_"](**names)
     function.__qualname__ = f"{cls.__qualname__}.__init__"
     function.__annotations__ = {**{f.name: f.type for f in fields if f.init}, "return": None}
     return function
