@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import os
 import re
 import sys
@@ -96,7 +97,7 @@ def compiler_digest() -> bytes:
     if _memory is None or not _is_settled(files):
         return _digest_of(root, files)
     # A file that changes has another time of its last change, which no program can set.
-    facts = [(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino) for path, s in files]
+    facts = [(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino, s.st_dev) for path, s in files]
     state = hashlib.sha256(repr((root, facts)).encode()).digest()
     find, keep = _memory
     known = find(state)
@@ -125,22 +126,27 @@ def _sources(root: str, name: str) -> list[tuple[str, os.stat_result]]:
     while folders:
         folder = folders.pop()
         try:
-            with os.scandir(os.path.join(root, folder)) as entries:
-                for entry in entries:
-                    if entry.name.endswith((".py", ".json")):
-                        found.append((f"{folder}/{entry.name}", entry.stat()))
-                    elif entry.name != "__pycache__" and entry.is_dir():
-                        folders.append(f"{folder}/{entry.name}")
+            entries = os.scandir(os.path.join(root, folder))
         except NotADirectoryError:
             found.append((folder, os.stat(os.path.join(root, folder))))
+            continue
         except FileNotFoundError:  # a package without one of its folders
-            pass
+            continue
+        with entries:
+            for entry in entries:
+                if entry.name.endswith((".py", ".json")):
+                    try:
+                        found.append((f"{folder}/{entry.name}", entry.stat()))
+                    except FileNotFoundError:  # a link to nothing, such as an editor's lock, or a file that just went
+                        continue
+                elif entry.name != "__pycache__" and entry.is_dir():
+                    folders.append(f"{folder}/{entry.name}")
     return sorted(found)
 
 
 def _is_settled(files: Sequence[tuple[str, os.stat_result]]) -> bool:
     """Return whether a later change of a file must show in its times, which have steps; not so on Windows."""
-    last = max(max(s.st_mtime, s.st_ctime) for _, s in files)
+    last = max((max(s.st_mtime, s.st_ctime) for _, s in files), default=math.inf)
     return os.name == "posix" and last + _STEP_S < time.time()
 
 

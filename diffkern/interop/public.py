@@ -116,8 +116,8 @@ def from_torch(
         An integer type may differ in its sign.
     requires_grad : bool, optional
         Whether the array's gradient is to be the tensor's ``.grad``, which is made if there is none; by default if
-        the tensor requires one. In the forward of a :class:`torch.autograd.Function` the array has a gradient of its
-        own instead, for ``backward`` to return: PyTorch adds that to the tensor's.
+        the tensor requires one. In a :class:`torch.autograd.Function` the array has a gradient of its own instead,
+        for ``backward`` to return: PyTorch adds that to the tensor's.
     grad : torch.Tensor or array, optional
         The gradient to take instead.
 

@@ -37,6 +37,9 @@ class Finder(importlib.abc.MetaPathFinder):
             # A module that diffkern's own cannot import is another matter.
             if error.name is None or not name.startswith(error.name):
                 raise
+            # A module that says what to take in its place has a text of its own.
+            if not str(error).startswith("No module named"):
+                raise ModuleNotFoundError(str(error), name=fullname) from None
             raise ModuleNotFoundError(f"diffkern.warp has no module {fullname!r}", name=fullname) from None
         # The same module object under both names, so that its classes are the same ones.
         return importlib.util.spec_from_loader(fullname, _Known(ours), is_package=hasattr(ours, "__path__"))

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from importlib.machinery import ModuleSpec
 from types import MappingProxyType, ModuleType
 from typing import Any, Final
 
@@ -49,6 +50,7 @@ class Alias(ModuleType):
 
     def __init__(self, name: str, find: Callable[[str], Any]) -> None:
         super().__init__(name, find.__doc__)
+        self.__spec__ = ModuleSpec(name, None)
         self._find = find
         sys.modules[name] = self
 
@@ -57,6 +59,9 @@ class Alias(ModuleType):
         if name.startswith("__") and name != "__all__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         return self._find(name)
+
+    def __dir__(self) -> list[str]:
+        return list(getattr(self, "__all__", ()))
 
 
 class _Struct(type):
@@ -95,15 +100,6 @@ def _older(module: str, names: str) -> Alias:
     return made
 
 
-def _sim(name: str) -> Any:
-    """``wp.sim`` of older releases of Warp, which can be imported; each of its names is an error."""
-    if name == "__all__":
-        return []
-    raise AttributeError(
-        f"wp.sim.{name}: Warp has had no sim since 1.10; take the package Newton, which runs on diffkern.warp"
-    )
-
-
 def install() -> Mapping[str, Alias]:
     """Put the modules where ``import`` finds them, and return those at the top by name."""
     made = {module: _older(module, names) for module, names in OLDER.items()}
@@ -111,5 +107,4 @@ def install() -> Mapping[str, Alias]:
         package, _, name = module.rpartition(".")
         if package:
             setattr(made[package], name, alias)
-    top = {module: alias for module, alias in made.items() if "." not in module}
-    return {**top, "sim": Alias("diffkern.warp.sim", _sim)}
+    return {module: alias for module, alias in made.items() if "." not in module}

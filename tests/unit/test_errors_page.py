@@ -17,6 +17,7 @@ PAGE = (ROOT / "docs" / "errors.rst").read_text(encoding="utf-8")
 INTERNAL = {
     "AssertionError": "a fault of diffkern's own",
     "Cascade": "caught by the frontend",
+    "FrozenInstanceError": "a change of an object that stays as it was made",
     "InvalidEntryError": "caught by the cache",
     "InvalidIR": "a fault of diffkern's own",
     "LookupError": "caught where targets and kernels are named",

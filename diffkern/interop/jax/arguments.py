@@ -206,6 +206,8 @@ def _value(p: Parameter, value: Any) -> tuple[Any, Array | Element]:
     passed = abi.passed_type(element)
     target = jax_type(scalar_of(passed), p)
     number = scalar_of(element)
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        raise p.error(f"takes a real number ({element}), not JAX's {x.dtype}", "pass its real part")
     if jnp.issubdtype(x.dtype, jnp.floating) and not number.is_float:
         raise p.error(f"takes an integer ({element}), not JAX's {x.dtype}", "convert it with astype")
     if np.dtype(x.dtype) == np.bool_ and number.name != "bool":
@@ -275,16 +277,35 @@ def numbers_of(signature: CallSignature) -> list[tuple[int, Parameter]]:
 
 
 def check_numbers(numbers: Sequence[tuple[int, Parameter]], args: Sequence[Any]) -> None:
-    """Raise a launch's error for a number of Python's that its parameter does not take; JAX would round it."""
+    """Raise a launch's error for a known number that its parameter does not take; JAX would round or wrap it."""
     for place, p in numbers:
         # Their number is checked elsewhere.
         value = args[place] if place < len(args) else None
-        if p.pack is not None and (type(value) is float or type(value) is int):
-            # Packing is quick, and what it refuses is looked at in detail.
-            try:
-                p.pack(value)
-            except (struct.error, OverflowError, TypeError):
-                p.convert(value)
+        if p.pack is None:
+            continue
+        if type(value) is not float and type(value) is not int and (value := _plain(p, value)) is None:
+            continue
+        # Packing is quick, and what it refuses is looked at in detail.
+        try:
+            p.pack(value)
+        except (struct.error, OverflowError, TypeError):
+            p.convert(value)
+
+
+def _plain(p: Parameter, value: Any) -> float | int | None:
+    """Return a number of another class as one of Python's; None if it is none, is not known, or fits by its type."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, (float, int)):
+        return float(value) if isinstance(value, float) else int(value)
+    if not isinstance(value, (np.generic, np.ndarray, jax.Array)) or isinstance(value, jax.core.Tracer) or value.ndim:
+        return None
+    given, element = np.dtype(value.dtype), p.annotation
+    if given.kind not in "iuf" or not isinstance(element, Scalar):
+        return None
+    # What JAX holds on a device is waited for only if its type does not tell.
+    fits = np.can_cast(given, jnp.float32 if element.name == "bfloat16" else element.name)
+    return None if fits else value.item()
 
 
 def _scalar(p: Parameter, dtype: Any) -> Scalar:

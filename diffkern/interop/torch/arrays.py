@@ -10,13 +10,13 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
 
 from diffkern.contracts.argument_block import pack_address, tail_of
-from diffkern.errors import described
+from diffkern.errors import LaunchError, described
 from diffkern.interop.torch.observers import check_tangents, is_traced
 from diffkern.interop.torch.place import TensorVersion, gpu_of, order_before, tensor_over
 from diffkern.interop.torch.types import same_bits, scalar_from_torch, torch_of
@@ -40,6 +40,8 @@ __all__ = [
     "from_torch",
     "gpu_of_array",
     "is_in_function",
+    "laid_out",
+    "layout_of",
     "share_gradient",
     "to_torch",
 ]
@@ -293,19 +295,53 @@ def _memory_of(t: torch.Tensor, gpu: CudaDevice | None) -> Memory:
 
 
 def is_in_function() -> bool:
-    """Return whether PyTorch runs the forward of a :class:`torch.autograd.Function`, or of a custom operator.
+    """Return whether PyTorch runs a :class:`torch.autograd.Function`, or a custom operator.
 
-    It switches both of its modes off there: ``no_grad`` leaves forward mode on, and inference mode says so itself.
+    It switches forward mode off in the forward of one, which ``no_grad`` does not, and ``enable_grad`` does not undo;
+    inference mode does, and says so itself. Hooks belong to other nodes than the backward of a function.
     """
-    forward_mode = torch._C._is_fwd_grad_enabled()
-    return not torch.is_grad_enabled() and not forward_mode and not torch.is_inference_mode_enabled()
+    if not torch._C._is_fwd_grad_enabled() and not torch.is_inference_mode_enabled():
+        return True
+    return isinstance(torch._C._current_autograd_node(), torch.autograd.function.BackwardCFunction)
+
+
+Layout: TypeAlias = tuple[torch.dtype, torch.Size, tuple[int, ...]]
+
+
+def layout_of(t: torch.Tensor) -> Layout:
+    """Return the type, the shape and the strides of a tensor."""
+    return t.dtype, t.shape, t.stride()
+
+
+def laid_out(t: torch.Tensor, layout: Layout) -> torch.Tensor:
+    """Return a tensor with a layout that it had, which a hook of saved tensors or ``x.data = ...`` may have changed.
+
+    Raises
+    ------
+    LaunchError
+        If its type or shape is another one.
+    """
+    dtype, shape, strides = layout
+    if t.dtype is dtype and t.stride() == strides and t.shape == shape and not t.is_neg() and not t.is_conj():
+        return t
+    if t.dtype is not dtype or t.shape != shape:
+        raise LaunchError(
+            f"a tensor of {dtype} with shape {tuple(shape)} that was kept for the gradient has come back as one of "
+            f"{t.dtype} with shape {tuple(t.shape)}",
+            remedy="let hooks of saved tensors return what they were given, and set no tensor's data in between",
+        )
+    made = torch.empty_strided(shape, strides, dtype=dtype, device=t.device)
+    # An expanded axis has one element for all.
+    one = tuple(slice(0, 1) if stride == 0 else slice(None) for stride in strides)
+    made[one].copy_(t.detach()[one])
+    return made
 
 
 def share_gradient(made: array, t: torch.Tensor) -> None:
     """Let the array's gradient be the tensor's, which is made of zeros if there is none.
 
-    In the forward of an ``autograd.Function`` it is one of its own: what backward returns PyTorch itself adds to the
-    tensor's gradient, or hands on to the operation that computed the tensor.
+    In an ``autograd.Function`` it is one of its own: what backward returns PyTorch itself adds to the tensor's
+    gradient, or hands on to the operation that computed the tensor.
     """
     if is_in_function():
         made.requires_grad = True

@@ -19,7 +19,7 @@ from diffkern.contracts.manifest import Log, OrderDependence
 from diffkern.contracts.options import ATOMIC, PLAIN, AdjointForm
 from diffkern.errors import AutodiffError, LaunchError
 from diffkern.interop.spec import CallSpec, Shape
-from diffkern.interop.torch.arrays import as_array
+from diffkern.interop.torch.arrays import as_array, laid_out, layout_of
 from diffkern.interop.torch.logged import LoggableLaunch
 from diffkern.interop.torch.place import default_device, gpu_of, guarded, on_current_stream
 from diffkern.interop.torch.types import torch_of
@@ -173,6 +173,7 @@ class Forward:
         self.nulls = {k: launch.parts[k] for k in spec.inputs if is_null(self.types[k])}
         self.homes = {k: args[k].device for k, _, _ in self._values if isinstance(args[k], torch.Tensor)}
         self.given_shapes = {k: a.shape for k, a in enumerate(args) if isinstance(a, torch.Tensor)}
+        self.layouts = {k: layout_of(args[k]) for k in self.given_shapes if self.is_array[k]}
         self.fixed = [place for place, k in enumerate(spec.results) if not self.dtype_of(k).is_floating_point]
         params = self.executable.manifest.params
         # Results whose every element the launch overwrites need not be cleared.
@@ -400,6 +401,9 @@ class Backward:
         self.places = tuple([(is_result, returned[k] if is_result else k) for is_result, k in self.kept])
         # What the forward launch changed was a contiguous copy, and so is what it began with.
         self._contiguous = [key for key in self.kept if key[1] in returned]
+        self._layouts = [
+            ((False, k), forward.layouts[k]) for k in self.kept_inputs if k in forward.layouts and k not in returned
+        ]
         made = {k: tuple(like.shape) for k, _, like in self._cotangents}
         self._gradients = [
             # A number that was passed as a tensor may have been on another device, and has no axes.
@@ -472,8 +476,9 @@ class Backward:
             self._plain.races.check(name, self._forward.dims, lambda k: values.get(k) or _NOWHERE + tails[k])
         # A launch of no threads leaves the cotangents as they were given.
         if self._accumulation.grid.n:
+            kept = {**kept, **{key: laid_out(kept[key], layout) for key, layout in self._layouts}}
             if self._contiguous:
-                kept = {**kept, **{key: kept[key].contiguous() for key in self._contiguous}}
+                kept = {**kept, **{key: kept[key].resolve_neg().contiguous() for key in self._contiguous}}
             zeros = {k: torch.zeros_like(like) for k, _, like in self._cotangents if k in self._began_as_zeros}
 
             def execute() -> None:
@@ -580,7 +585,7 @@ def value_of(parameter: Parameter, given: Any) -> Any:
         )
     if given.dtype in (torch.bfloat16, torch.float16):
         given = given.float()  # kernels take no halves by value
-    plain: np.ndarray[Any, Any] = given.detach().cpu().numpy()
+    plain: np.ndarray[Any, Any] = given.detach().resolve_neg().cpu().numpy()
     if not inner:
         number = plain[()]
         if annotation is None:

@@ -148,8 +148,8 @@ def as_argument(t: torch.Tensor, element: Stored | None) -> array:
     if t.requires_grad and tape is not None and is_in_function():
         as_array(t, element)
         raise TypeError(
-            "a tape in the forward of an autograd.Function would add to this tensor's grad, and PyTorch what backward "
-            "returns; pass from_torch(tensor), an array with a gradient of its own"
+            "a tape in an autograd.Function would add to this tensor's grad, and PyTorch what backward returns; pass "
+            "from_torch(tensor), an array with a gradient of its own"
         )
     if t.grad_fn is not None and t.requires_grad and (tape is not None or torch.is_grad_enabled()):
         as_array(t, element)  # what is wrong with it as an array is said first

@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from diffkern.process.forks import free_in_child
 from diffkern.runtime.accumulate.adjoint import AdjointLaunch
-from diffkern.runtime.accumulate.known_zeros import Spared, spare_zeros
 from diffkern.runtime.arrays.array import array
 from diffkern.runtime.arrays.operation import Assign, Operation, memories
 from diffkern.runtime.effects.compiled_backward import Repeat, Seed
-from diffkern.runtime.effects.joint_sweeps import JointSteps, JointSweep, joint_steps
 from diffkern.runtime.memory.device import CPU, Device
 from diffkern.runtime.memory.memory import Memory
 from diffkern.runtime.memory.stream import drain
 from diffkern.runtime.native.replay import Plan
 
 if TYPE_CHECKING:
+    from diffkern.runtime.accumulate.known_zeros import OpenBit
+    from diffkern.runtime.effects.joint_sweeps import JointSteps, JointSweep
     from diffkern.runtime.effects.seeds import Seeds
     from diffkern.runtime.effects.step import TapeStep
     from diffkern.runtime.launch.packed import PackedLaunch
@@ -218,11 +218,10 @@ class KnownSweep:
         told: Told,
         joint: JointSteps | None = None,
     ) -> None:
-        spared = _spared(operations, forms, told)
-        forms = spared.forms
+        forms, bits = _spared(operations, forms, told)
         places = {memory: k for k, memory in enumerate(told.gradients)}
         # Bits of argument blocks that say whether a gradient is zero, each with its position among them.
-        self._bits = [(places[each.memory], each) for each in spared.open]
+        self._bits = [(places[each.memory], each) for each in bits]
         steps: Any = [step for form in forms for step in form]
         self.weight = len(steps)
         self._places = _places_of_numbers(operations, forms, told)
@@ -240,6 +239,8 @@ class KnownSweep:
         self.joint: JointSweep | None = None
         if joint is not None:
             # What the launches write was counted when they were put off.
+            from diffkern.runtime.effects.joint_sweeps import JointSweep
+
             whole = Submission(joint.steps, written, CPU)
             self.weight += len(joint.steps)
             self.joint = JointSweep(whole.call, told.numbers, joint) if whole.is_native else None
@@ -318,10 +319,15 @@ def _places_of_numbers(
     return places
 
 
-def _spared(operations: Sequence[Operation], forms: Sequence[Steps], told: Told) -> Spared:
-    """Return the forms that run, on a GPU with what is known to be zero."""
+def _spared(
+    operations: Sequence[Operation], forms: Sequence[Steps], told: Told
+) -> tuple[Sequence[Steps], Sequence[OpenBit]]:
+    """Return the forms that run, on a GPU with what is known to be zero, and the bits that each run sets."""
     if not operations or operations[0].device.is_cpu:
-        return Spared(list(forms), [])
+        return forms, []
+    # Processes without a GPU need none of this.
+    from diffkern.runtime.accumulate.known_zeros import spare_zeros
+
     theirs = {*told.met, *told.gradients, *told.sources}
     used = memories(a for operation in operations for a in (*operation.reads(), *operation.writes()))
     own = [memory for memory in used if memory not in theirs]
@@ -409,7 +415,12 @@ class KnownSweeps:
         zero: Set[Memory] = frozenset(),
     ) -> KnownSweep | None:
         """Return the compiled form of a sweep, with launches that are all of its tape; None if it has none."""
-        joint = joint_steps(launches, operations, grads, zero, told) if launches else None
+        joint = None
+        if launches:
+            # Most processes repeat no tape with launches that are large enough.
+            from diffkern.runtime.effects.joint_sweeps import joint_steps
+
+            joint = joint_steps(launches, operations, grads, zero, told)
         forms = Repeat.forms(operations) if joint is None else Repeat.forms(operations, _LARGEST_JOINT)
         # A library that counts the changes of its memory on a GPU has to be told of each of them, which takes Python.
         if forms is None or any(a._memory.is_counted and not a._memory.is_host for o in operations for a in o.writes()):

@@ -14,6 +14,7 @@ from __future__ import annotations
 import threading
 import weakref
 from collections.abc import Sequence
+from functools import partial
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -126,15 +127,22 @@ class NotedLaunches(TapeRecording):
         noted, unfinished = self._noted or [], self._unfinished
         before = {*self.__dict__}
         self._noted = None
-        self._reset_state()
-        self._state = {*self.__dict__} - before
-        self._unfinished = unfinished
-        for each in noted:
-            self._look_behind(each)
-        self._versions = self._met
-        numbered = sum(bool(known.values) for known, *_ in noted)
-        state = len(noted) - self._fills, len(self._steps), len(self._owners)
-        self._origin = _Origin(self._known, numbered, state, [known for known, *_ in noted])
+        try:
+            self._reset_state()
+            self._state = {*self.__dict__} - before
+            self._unfinished = unfinished
+            for each in noted:
+                self._look_behind(each)
+            self._versions = self._met
+            numbered = sum(bool(known.values) for known, *_ in noted)
+            state = len(noted) - self._fills, len(self._steps), len(self._owners)
+            self._origin = _Origin(self._known, numbered, state, [known for known, *_ in noted])
+        except BaseException:
+            # Ctrl-C: the launches are still noted, and who asks next looks at them again.
+            for name in {*self.__dict__} - before:
+                del self.__dict__[name]
+            self._unfinished, self._noted = unfinished, noted
+            raise
 
     def _reset_state(self) -> None:
         """Make the state of a tape that has recorded nothing."""
@@ -479,18 +487,7 @@ class NotedLaunches(TapeRecording):
                 return False
             if seed._memory in gradients or not joint.reads(seed):
                 seed = None
-        taken = postponed.take(noted)
-        if taken is None:
-            return False
-        before, has_run = [memory.now for memory in gradients], False
-        try:
-            has_run = sweep.run_joint(given, gradients, seed)
-        finally:
-            # An interrupt may come before the call.
-            if not has_run and before == [memory.now for memory in gradients]:
-                for run in taken:
-                    postponed.put(noted, run)
-        return has_run
+        return postponed.join(noted, partial(sweep.run_joint, given, gradients, seed))
 
     def _note_sweep(self, seeds: Seeds, told: Told, sweep: KnownSweep) -> None:
         """Note a sweep that has run for tapes on which the same launches are noted."""

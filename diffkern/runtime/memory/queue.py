@@ -9,6 +9,8 @@ all waits are for plain locks.
 
 from __future__ import annotations
 
+import gc
+import sys
 import threading
 import time
 import weakref
@@ -191,7 +193,7 @@ class Queue:
         with _lock:
             if not self.work and (self.failure is None or self.failure.told):
                 _busy.discard(self)
-                slow_path_flags.busy(bool(_busy))
+                _show()
 
     def _serve(self) -> None:
         _thread.serves = True
@@ -260,35 +262,65 @@ class _Waiter:
         self.lock.acquire()
 
 
+class _Request:
+    """A thread that waits for what was put off, and the error that ended that."""
+
+    __slots__ = ("error", "lock")
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.lock.acquire()
+        self.error: BaseException | None = None
+
+
+class _Joint:
+    """Another way to do some work that was put off, together with more: a function that says whether it has done it."""
+
+    __slots__ = ("has_run", "run", "work")
+
+    def __init__(self, work: tuple[Callable[[], None], ...], run: Callable[[], bool]) -> None:
+        self.work, self.run, self.has_run = work, run, False
+
+
 class Postponed:
     """Work of the default stream that is put off until anything may look at what it has done.
 
-    Who waits for pending work has it run first: in its order, in a thread of the queue's, where no Ctrl-C can come
-    between. Its owner may take it back before, and do the same in another way.
+    Who waits for pending work has it run first, in its order. It always runs in one thread of its own, where no Ctrl-C
+    and no signal handler can come between, and stays pending until it has ended: who looks meanwhile waits for that.
+    Its owner may say how it is done together with more.
+
+    Threads that give work hold no lock: a signal handler that waits for the work may run in them at any time.
 
     Attributes
     ----------
     work : deque
-        What has not run yet.
+        What has not ended yet.
     """
 
-    __slots__ = ("_has_begun", "_owner", "_queue", "work")
+    __slots__ = ("_has_begun", "_joint", "_owner", "_requests", "_serving", "work")
 
     def __init__(self) -> None:
         self.work: deque[Callable[[], None]] = deque()
         self._owner: object = None
+        self.forget()
+
+    def forget(self) -> None:
+        """Start over in the child of a fork, before which all has run."""
+        self.work.clear()
         self._has_begun = False
-        self._queue = Queue()
+        self._joint: _Joint | None = None
+        self._requests: SimpleQueue[_Request] = SimpleQueue()
+        self._serving = threading.Lock()  # held by the thread that runs the work
 
     def put(self, owner: object, work: Callable[[], None]) -> None:
         """Put off some work; that of another owner has run before."""
         if self.work and self._owner is not owner:
             settle()
-        with _lock:
-            _busy.add(self)
-            slow_path_flags.busy(True)
-            self._owner = owner
-            self.work.append(work)
+        self._owner = owner
+        # Busy before there is work, for the sake of Ctrl-C, and again: who finds no work takes the mark away.
+        self._mark()
+        self.work.append(work)
+        self._mark()
 
     def is_all(self, owner: object, count: int) -> bool:
         """Return whether so much work of an owner is all that is pending in the process."""
@@ -296,53 +328,101 @@ class Postponed:
             return not _busy
         return len(self.work) == count and self._owner is owner and _busy == {self}
 
-    def take(self, owner: object) -> list[Callable[[], None]] | None:
-        """Return the work of an owner, which does it itself; None if it has begun to run, or there is other work."""
-        with _lock:
-            if self._has_begun or self._owner is not owner:
-                return None
-            taken = [*self.work]
-            self.work.clear()
-            self._rest()
-        return taken
+    def join(self, owner: object, run: Callable[[], bool]) -> bool:
+        """Have the work of an owner done by a function instead, which does more; return whether it was.
+
+        The function returns False if it has done nothing; then, or if the work has begun to run, the work itself runs.
+        """
+        joint = _Joint((*self.work,), run)
+        if self._has_begun or self._owner is not owner or not joint.work:
+            return False
+        self._joint = joint
+        try:
+            self.wait()
+        finally:
+            # After an interrupt the work is left, and the function's own part is not done.
+            if self._joint is joint:
+                self._joint = None
+        return joint.has_run
 
     def wait(self) -> None:
         """Run it, and wait for that."""
-        if not threading.main_thread().is_alive():
-            self._run()  # at the end of a process no thread can begin
-            return
-        if self.work:
-            self._queue._add(self._run)
-        self._queue.wait()
-        with _lock:
+        if not self.work:
             self._rest()
+            return
+        if sys.is_finalizing():
+            self._run()  # other threads have ended, and none can begin
+            return
+        request = _Request()
+        self._requests.put(request)
+        # A thread that has just run out of work may still hold the lock; it looks once more after its release.
+        if not self._serving.locked():
+            try:
+                threading.Thread(target=self._serve, name="diffkern launches", daemon=True).start()
+            except RuntimeError:  # near the end of a process
+                self._answer()
+        wait(request.lock)  # if this is interrupted, the thread releases a lock that is not awaited
+        if request.error is not None:
+            raise let_pass(request.error)
+
+    def _serve(self) -> None:
+        _thread.serves = True
+        while self._serving.acquire(blocking=False):
+            try:
+                while self._answer():
+                    pass
+            finally:
+                self._serving.release()
+            if self._requests.empty():  # else it came between the last look and the release
+                return
+
+    def _answer(self) -> bool:
+        """Run the work for the next thread that waits; return False if none has come for a while."""
+        try:
+            request = self._requests.get(timeout=_IDLE_SECONDS)
+        except Empty:
+            return False
+        try:
+            self._run()
+        except BaseException as error:
+            request.error = error
+        request.lock.release()
+        return True
 
     def _run(self) -> None:
-        with _lock:
-            self._has_begun = True
+        self._has_begun = True
+        # A finalizer that the collector calls here would look at results in the middle of the work.
+        collects = gc.isenabled()
+        gc.disable()
         try:
+            joint = self._joint
+            if joint is not None and (*self.work,) == joint.work and joint.run():
+                for _ in joint.work:
+                    self.work.popleft()
+                joint.has_run = True
             while self.work:
                 self.work[0]()
-                with _lock:
-                    self.work.popleft()
+                self.work.popleft()
         except BaseException:
             self.work.clear()  # the rest would compute from wrong contents
             raise
         finally:
-            with _lock:
-                self._has_begun = False
-                self._rest()
+            if collects:
+                gc.enable()
+            self._has_begun = False
+            self._rest()
+
+    def _mark(self) -> None:
+        _busy.add(self)
+        _show()
 
     def _rest(self) -> None:
         if not self.work:
             self._owner = None
             _busy.discard(self)
-            slow_path_flags.busy(bool(_busy))
-
-    def forget(self) -> None:
-        """Start over in the child of a fork, before which all has run."""
-        self.work.clear()
-        self._has_begun = False
+            _show()
+            if self.work:  # it came meanwhile
+                self._mark()
 
 
 class _Transfer:
@@ -357,16 +437,25 @@ class _Transfer:
         finally:  # an error is told once
             with _lock:
                 _busy.discard(self)  # another thread may have waited as well
-                slow_path_flags.busy(bool(_busy))
+                _show()
 
 
 _Work = Callable[[], None] | Mark | Awaited | _Resumption | _Waiter
 
 
 _queues: weakref.WeakSet[Queue] = weakref.WeakSet()
-# Queues with work that has not run, and copies on their way. Guarded by the lock.
+# Queues with work that has not run, and copies on their way. Queues and copies change it under the lock.
 _busy: set[Queue | Postponed | _Transfer] = set()
 _lock = threading.Lock()
+
+
+def _show() -> None:
+    """Note for native code whether work is pending."""
+    slow_path_flags.busy(bool(_busy))
+    if _busy:  # what was put off takes no lock, and may have come between
+        slow_path_flags.busy(True)
+
+
 postponed = Postponed()
 
 
@@ -384,9 +473,7 @@ def drain() -> None:
     """Wait until the work of all streams has run, and raise an error of one of them that was not raised yet."""
     # A thread that serves a stream must not wait for its own queue. The loop covers work that is put meanwhile.
     while _busy and not _thread.serves:
-        with _lock:
-            queues = list(_busy)
-        for queue in queues:
+        for queue in _busy.copy():
             queue.wait()
 
 

@@ -105,7 +105,7 @@ def place(data: bytes, symbols: Sequence[str], needs: Mapping[str, int]) -> tupl
     sections = [_Section(*line) for line in struct.iter_unpack("<IIQQQQIIQQ", data[table : table + 64 * count])]
     groups, names = _groups(sections), _symbols(data, sections)
     references = None if groups is None else _references(data, sections, {k for group in groups for k in group})
-    if groups is None or names is None or references is None:
+    if groups is None or names is None or references is None or any(r.symbol >= len(names) for r in references):
         return None
     outside = _outside(references, names)
     layout = _layout(sections, groups, _ENTRY * len(outside))
@@ -126,7 +126,7 @@ def place(data: bytes, symbols: Sequence[str], needs: Mapping[str, int]) -> tupl
     return {name: int(address or 0) for name, address in found.items()}, image
 
 
-class _Layout(NamedTuple):
+class _Offsets(NamedTuple):
     """Offsets of the sections that are loaded and of the entries; where code, constants and variables end, in pages."""
 
     places: dict[int, int]
@@ -157,7 +157,7 @@ def _groups(sections: Sequence[_Section]) -> tuple[list[int], list[int], list[in
     return groups
 
 
-def _layout(sections: Sequence[_Section], groups: Sequence[Sequence[int]], entries: int) -> _Layout | None:
+def _layout(sections: Sequence[_Section], groups: Sequence[Sequence[int]], entries: int) -> _Offsets | None:
     """Place sections, and entries of some size after the code; None if there is nothing."""
     places: dict[int, int] = {}
     ends, at, first = [], 0, 0
@@ -171,10 +171,10 @@ def _layout(sections: Sequence[_Section], groups: Sequence[Sequence[int]], entri
             at = first + entries
         at = -(-at // _PAGE) * _PAGE
         ends.append(at)
-    return _Layout(places, first, (ends[0], ends[1], ends[2])) if at else None
+    return _Offsets(places, first, (ends[0], ends[1], ends[2])) if at else None
 
 
-def _content(data: bytes, sections: Sequence[_Section], layout: _Layout) -> bytearray:
+def _content(data: bytes, sections: Sequence[_Section], layout: _Offsets) -> bytearray:
     """Return the sections in their places."""
     content = bytearray(layout.ends[-1])
     for k, at in layout.places.items():
@@ -197,7 +197,7 @@ def _outside(references: Sequence[_Reference], names: Sequence[tuple[str, _Symbo
 def _refer(
     content: bytearray,
     references: Sequence[_Reference],
-    layout: _Layout,
+    layout: _Offsets,
     names: Sequence[tuple[str, _Symbol]],
     values: Sequence[int | None],
     entries: Mapping[int, int],

@@ -87,6 +87,46 @@ def test_a_custom_operator_is_a_function_too():
     assert w.grad.tolist() == [8, 16, 24]
 
 
+class Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Any) -> Any:
+        (x,) = ctx.saved_tensors
+        held, y = wp.from_torch(x), wp.zeros(x.shape, dtype=wp.float64, requires_grad=True)
+        with wp.Tape() as tape:
+            wp.launch(square, x.shape, inputs=[held, y])
+        tape.backward(grads={y: wp.from_torch(gradient.contiguous())})
+        return wp.to_torch(held.grad)
+
+
+class Enabled(Square):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        with torch.enable_grad():
+            return Square.forward(ctx, x).detach()
+
+
+@pytest.mark.parametrize("function", [Recomputed, Enabled])
+def test_arrays_that_are_made_in_backward_or_with_gradients_enabled(function: Any):
+    w = leaf()
+    function.apply(w).sum().backward()
+    assert w.grad.tolist() == [2, 4, 6]
+    w = leaf()
+    function.apply(3 * w).sum().backward()
+    assert w.grad.tolist() == [18, 36, 54]
+
+
+def test_a_hook_of_a_leaf_sees_its_gradient():
+    w, seen = leaf(), []
+    w.register_post_accumulate_grad_hook(lambda p: seen.append(wp.from_torch(p).grad.numpy().tolist()))
+    Square.apply(w).sum().backward()
+    assert seen == [[2, 4, 6]]
+
+
 def test_the_gradient_is_shared_elsewhere():
     w = leaf()
     assert wp.from_torch(w).grad.ptr == w.grad.data_ptr()

@@ -185,6 +185,26 @@ def test_a_digest_is_kept_for_files_that_have_not_changed(tmp_path, monkeypatch)
     assert digest() not in (b"kept", first, second)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs symbolic links")
+def test_a_link_to_nothing_hides_no_other_file(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "cache" / "environment.py"))
+    folder = tmp_path / "ir"
+    (folder / "ops").mkdir(parents=True)
+    (tmp_path / "types.py").write_text("x = 1")
+    sources = [*[folder / f"row{k}.py" for k in range(8)], folder / "ops" / "table.py"]
+    for source in sources:
+        source.write_text("a = 1")
+    # Such links are the locks of an editor.
+    for name in ".#0row.py", ".#row.py", "zz.py":
+        (folder / name).symlink_to("me@host.123:456")
+    digest = compiler_digest.__wrapped__
+    found = {digest()}
+    for source in sources:
+        source.write_text("a = 2")
+        found.add(digest())
+    assert len(found) == 1 + len(sources)
+
+
 def test_the_compilers_digest_is_that_of_any_process(tmp_path):
     code = "from diffkern.cache.environment import compiler_digest; print(compiler_digest().hex())"
     found = {
