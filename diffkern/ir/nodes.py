@@ -131,8 +131,7 @@ class Function:
     updates
         The augmented assignments to elements of arrays in it, until it is decided which are atomic.
     records
-        The names of parameters that are the fields of one array of structs, for each such array: a launch passes them
-        with the same extents and strides.
+        The names of parameters that are the fields of one array of structs, for each such array.
     """
 
     name: str

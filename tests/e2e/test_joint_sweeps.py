@@ -270,6 +270,7 @@ def compare(kind, change, when, switch, joint):
     assert joint[0] > before, change
 
 
+@pytest.mark.filterwarnings("ignore:os.fork:RuntimeWarning")  # of JAX, where a test has loaded it
 def test_nobody_sees_that_launches_were_put_off(switch, joint):
     for k, change in enumerate(CHANGES):
         compare(KINDS[k % len(KINDS)], change, (5,), switch, joint)

@@ -47,7 +47,6 @@ from diffkern.targets.emit.memory import (
     ArrayRef,
     atomic_element,
     disjoint,
-    with_common_extents,
 )
 from diffkern.targets.emit.scalars import ScalarEmitter, compare
 from diffkern.targets.emit.types import (
@@ -118,8 +117,6 @@ def emit_kernel(fn: Function, symbol: str, isa: Isa, settings: Settings) -> CpuM
     placement = _placement(fn, settings.checking)
     flags = float_flags(fn, fast_math=settings.fast_math, fuse=settings.fuse_fp)
     chunk = Chunk(module, fn, facts, symbol, flags, placement, chosen)
-    if settings.launched:
-        chunk.arrays = with_common_extents(fn, chunk.arrays)
     chunk.emit(settings.checking)
     symbols: tuple[str, ...] = (symbol,)
     sites = sum(width(op) for op in facts.reduced)

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from llvmlite import ir
 
-from diffkern.ir.nodes import Function, Value
+from diffkern.ir.nodes import Value
 from diffkern.ir.ops.memory import EXTREMA, WON
 from diffkern.ir.ops.scalar import LOGIC, SUMS
 from diffkern.ir.types import (
@@ -511,25 +510,6 @@ def load_array(b: Builder, block: Any, offset: int, t: Array, space: int = 0) ->
     shape = tuple(field(1 + k) for k in range(t.ndim))
     strides = tuple(field(1 + t.ndim + k) for k in range(t.ndim)) if t.layout != "C" else ()
     return ArrayRef(t, data, shape, strides or tuple(i64(0) for _ in range(t.ndim)))
-
-
-def with_common_extents(fn: Function, arrays: Mapping[Value, ArrayRef]) -> dict[Value, ArrayRef]:
-    """Let the fields of an array of structs have one set of extents and strides, so that their elements share offsets.
-
-    For functions that launches run: all fields lie in one memory there.
-    """
-    out = dict(arrays)
-    named: dict[str, list[Value]] = defaultdict(list)
-    for p in arrays:
-        named[p.name].append(p)
-    for names in fn.records:
-        # A transformation may have left a field out, or made another parameter of its name.
-        fields = [named[name][0] for name in names if len(named[name]) == 1]
-        for p in fields[1:]:
-            first, other = out[fields[0]], out[p]
-            if (first.type.ndim, first.type.layout) == (other.type.ndim, other.type.layout):
-                out[p] = dataclasses.replace(other, shape=first.shape, strides=first.strides)
-    return out
 
 
 def byte_range(b: Builder, array: ArrayRef) -> tuple[Any, Any]:
