@@ -219,6 +219,8 @@ def test_a_fork_waits_for_what_another_thread_does_in_llvm(tmp_path):
     run(
         tmp_path,
         """
+        import llvmlite.binding  # which a kernel from the cache does not need
+
         scale[1000](x, 3.0, y)
         from diffkern.process.interrupts import llvm_lock
 

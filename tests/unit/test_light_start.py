@@ -65,7 +65,8 @@ print(json.dumps([sorted(sys.modules), found]))
 
 # The most modules of the package that may be loaded, counted exactly: who needs one more in each process raises the
 # number, and who has found one that is not needed lowers it.
-MOST_BY_IMPORT = {"diffkern": 143, "diffkern.warp": 145, "diffkern.cuda": 154}
+# Ten of Warp's are modules of older releases, which have no file.
+MOST_BY_IMPORT = {"diffkern": 143, "diffkern.warp": 155, "diffkern.cuda": 154}
 MOST_BY_START = 201
 
 # What compiling needs alone, in the package and beside it.
